@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from zkwire.cli.lessons.events import EXPECT, Event
+from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.stage import Play
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
@@ -155,4 +155,4 @@ class Replay(Play):
             words, passed = str(error).partition(": ")[2], False
             if error.invariant == "LIVE":
                 words = "nothing goes on any more: the clients would wait for ever"
-        self.tell(Event(self.elapsed, EXPECT, words, passed=passed))
+        self.tell(Event(self.elapsed, "expect", words, passed=passed))

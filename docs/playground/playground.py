@@ -24,9 +24,9 @@ from docs.playground.bug import NAMES, Bug, Found, Replay, explored
 from docs.playground.holders import Holders
 from zkwire.cli.command import UsageError
 from zkwire.cli.lessons.command import add_flag
-from zkwire.cli.lessons.events import CUT, SAY, Event
+from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.lesson import TABLE, Lesson, find
-from zkwire.cli.lessons.picture import picture_of, rows_of
+from zkwire.cli.lessons.show import picture_of, rows_of
 from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.picture import Step, svg
 from zkwire.testing.simulation.client import Step as SimulationStep
@@ -115,7 +115,7 @@ class Directed(Stage):
 
     def _note(self, client: Client, text: str) -> None:
         server = self._play.server_of(client.link) if client.link else self._server
-        self._tell(Event(self.now, CUT, text, client.name, server))
+        self._tell(Event(self.now, "cut", text, client.name, server))
 
 
 _ACTIONS = {
@@ -204,7 +204,7 @@ def _hunt(bug: Bug, *, search: bool) -> list[Take]:
     play = Replay(bug, found, lambda event: takes.append(Take(event, holders.look())))
     holders = Holders(play)
     if found.words:
-        play.tell(Event(0.0, SAY, found.words))
+        play.tell(Event(0.0, "say", found.words))
     play.show()
     takes[-1] = takes[-1]._replace(sight=takes[-2].sight)  # at the end of a run all is put away
     return takes

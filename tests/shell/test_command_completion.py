@@ -12,10 +12,9 @@ import pytest
 
 from zkwire import Client
 from zkwire.cli import completion
-from zkwire.cli.command import TABLE, find
+from zkwire.cli.command import TABLE, find, parser_of
 from zkwire.cli.completion import SCRIPTS, candidates
 from zkwire.cli.main import main
-from zkwire.cli.parser import parser_of
 from zkwire.testing import Server
 from zkwire.testing.proxy import faults
 
@@ -113,7 +112,7 @@ def test_paths_are_completed_soon_or_not_at_all(
     server.on("get_children", action=faults.drop)
     for seconds, hosts in ((0.1, "127.0.0.1:1"), (30.0, server.hosts)):
         monkeypatch.setattr(completion, "SECONDS", seconds)
-        monkeypatch.setattr("zkwire.cli.shell.completing.SECONDS", 0.1)
+        monkeypatch.setattr("zkwire.cli.shell.terminal.SECONDS", 0.1)
         assert main(["complete", "--", "-s", hosts, "get", "/z"]) == 0
     assert capsys.readouterr().out == ""
     assert server.unfired == []

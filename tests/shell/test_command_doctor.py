@@ -17,9 +17,8 @@ from tests.support.fake_server import Connection, FakeServer
 from zkwire import Client
 from zkwire.cli.main import main
 from zkwire.cli.output import Output
-from zkwire.cli.servers.checkup import Checkup
-from zkwire.cli.servers.doctor import _show
-from zkwire.cli.servers.words import NOT_ALLOWED, Srvr
+from zkwire.cli.servers.asking import NOT_ALLOWED, Srvr
+from zkwire.cli.servers.doctor import Checkup, _show
 from zkwire.testing import Ensemble, Server
 
 ROW = r"{}  {}\s+3\.8\.0    \d+\.\d ms\s+10 s     {}"
@@ -161,7 +160,7 @@ def test_one_address_of_a_name_is_enough(
             (socket.AF_INET, closed.getsockname()),
             (socket.AF_INET, ("127.0.0.1", server.port)),
         ]
-        monkeypatch.setattr("zkwire.cli.servers.parallel.resolve", lambda *_: both)
+        monkeypatch.setattr("zkwire.cli.servers.asking.resolve", lambda *_: both)
         assert main(["--server", "zk.example", "doctor"]) == 0
     out = capsys.readouterr().out
     assert f"zk.example:2181 (127.0.0.1:{server.port})  standalone" in out
@@ -178,7 +177,7 @@ def test_a_resolver_that_hangs(
             released.wait(60)
         return [(socket.AF_INET, (host, port))]
 
-    monkeypatch.setattr("zkwire.cli.servers.parallel.resolve", hanging)
+    monkeypatch.setattr("zkwire.cli.servers.asking.resolve", hanging)
     words = ["--server", f"{server.hosts},zk.example", "--connect-timeout", "1"]
     status, found = examined(capsys, *words)
     released.set()

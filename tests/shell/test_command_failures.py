@@ -215,7 +215,6 @@ def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None
         "spy 127.0.0.1:1 --tls-cert {}",
         "spy 127.0.0.1:1 -f text -o {}/x",
         "lesson handshake --svg {}/x",
-        "lesson handshake --html {}/x",
     ],
 )
 def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(

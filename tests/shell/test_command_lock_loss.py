@@ -89,20 +89,6 @@ def test_what_the_server_tells_counts_at_once(
     assert process.returncode == 122
 
 
-def test_a_loss_that_cannot_be_told_ends_the_command_as_well(
-    server: Server, teller: Teller
-) -> None:
-    with teller.run(server.hosts, "lock", "/p", "sh", "-c", "echo ready >$TELL; cat") as process:
-        assert next(teller.events()) == "ready"
-        (name,) = nodes(server)
-        assert process.stderr is not None
-        process.stderr.close()
-        with Client(server.hosts) as client:
-            client.delete(f"/p/{name}")
-        process.wait(SECONDS)
-    assert process.returncode == 122
-
-
 @pytest.mark.parametrize("end", ["lost", "killed"])
 def test_a_group_that_the_command_makes_ends_as_well(
     end: str, server: Server, teller: Teller

@@ -78,6 +78,25 @@ def test_a_tree(server: Server, client: Client) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["ls /a", "ls -l /a", "ls -R /a", "tree /a", "rm -r --dry-run /a", "who --search SESSION"],
+)
+def test_a_name_with_line_ends_is_printed_on_one_line(
+    words: str, server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zkwire makes no such node, but a server that lets others do so shows it."""
+    name = "a\n\u2028\r\x1b[2Jb"
+    monkeypatch.setattr("zkwire.wire.paths._accepted", {f"/a/{name}"})
+    client.create("/a")
+    client.create(f"/a/{name}", ephemeral=True)
+    ran = run(server.hosts, *words.replace("SESSION", hex(client.session_id)).split())
+    text = ran.out.decode()
+    assert text.count("a\\n\\u2028\\r\\x1b[2Jb") == 1
+    assert text.replace("\n", "").isprintable()
+    assert all(line.strip() != "b" for line in ran.lines)
+
+
 def test_a_deep_tree_is_no_deep_recursion(server: Server, client: Client) -> None:
     client.ensure_path("/d" * 600)
     assert len(prints(server, "tree", "/")) > 600

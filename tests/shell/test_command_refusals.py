@@ -114,7 +114,7 @@ def test_defect_is_one_line_and_status_125(
     def broken(*_: object) -> None:
         raise KeyError("path")
 
-    monkeypatch.setattr("zkwire.cli.transfer.load.DumpFile", broken)
+    monkeypatch.setattr("zkwire.cli.transfer.commands.DumpFile", broken)
     ran = run(server.hosts, *(word.replace("FILE", __file__) for word in words))
     assert (ran.status, ran.err.count("\n")) == (125, 1), ran.err
     assert "a defect of zkwire, KeyError: 'path'" in ran.err

@@ -26,9 +26,8 @@ from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
-from zkwire.cli.shell import completing
-from zkwire.cli.shell.completing import completions
-from zkwire.cli.shell.typing_aids import Readline
+from zkwire.cli.shell import terminal as completing
+from zkwire.cli.shell.terminal import Readline, completions
 from zkwire.testing import Server
 from zkwire.testing.proxy import faults
 

@@ -29,9 +29,8 @@ from zkwire import (
     State,
 )
 from zkwire.cli.main import main
-from zkwire.cli.spy.faults import Faults
 from zkwire.cli.spy.records import Privacy, Recorder
-from zkwire.cli.spy.tap import Tap
+from zkwire.cli.spy.tap import Faults, Tap
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]

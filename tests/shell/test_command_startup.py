@@ -50,5 +50,5 @@ def test_a_command_loads_what_it_needs_and_no_more(server: Server) -> None:
 
 def test_a_help_loads_no_client() -> None:
     loaded = loaded_by("", "ls", "--help")
-    assert "zkwire.cli.nodes.listing" in loaded
+    assert "zkwire.cli.nodes.reading" in loaded
     assert loaded.isdisjoint({"socket", "threading", "shutil", "zkwire.blocking", "zkwire.session"})

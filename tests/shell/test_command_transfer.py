@@ -13,12 +13,10 @@ from typing import NamedTuple
 import pytest
 
 from zkwire import ACL, CREATOR_ALL_ACL, Client, Perms, digest_auth, digest_id
-from zkwire.cli.access import entry_text
 from zkwire.cli.main import main
-from zkwire.cli.transfer.node import Node
-from zkwire.cli.transfer.place import Place
-from zkwire.cli.transfer.plan import Plan
-from zkwire.cli.transfer.writing import Writer
+from zkwire.cli.output import entry_text
+from zkwire.cli.transfer.plan import Plan, Writer
+from zkwire.cli.transfer.tree import Node, Place
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import CreateRequest
 from zkwire.testing import Server

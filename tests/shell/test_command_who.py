@@ -18,8 +18,8 @@ from tests.support.server_control import NoBackendError, Settings, ZooKeeperServ
 from zkwire import Client
 from zkwire.cli.main import main
 from zkwire.cli.output import hex_id
-from zkwire.cli.servers import admin
-from zkwire.cli.servers.owner import connections, ephemerals
+from zkwire.cli.servers import who
+from zkwire.cli.servers.who import connections, ephemerals
 from zkwire.testing import Server
 
 # Recorded: what ZooKeeper 3.8.0 has answered.
@@ -130,7 +130,7 @@ def test_each_server_of_the_list_is_asked(
             return DUMP
         return CONS if address[1][1] == 2 else ""
 
-    monkeypatch.setattr("zkwire.cli.servers.owner.ask", answering)
+    monkeypatch.setattr("zkwire.cli.servers.who.ask", answering)
     assert main(["--server", "127.0.0.1:1,127.0.0.1:2/a", "who", session]) == 0
     assert capsys.readouterr() == (
         f"session {session}\n"
@@ -228,7 +228,7 @@ def test_a_real_admin_server(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a server that allows no word; Debian's package of ZooKeeper leaves its jars to others."""
-    monkeypatch.setattr(admin, "_SECONDS", PATIENCE)  # its first page takes it longest
+    monkeypatch.setattr(who, "_SECONDS", PATIENCE)  # its first page takes it longest
     if not all(Path(jar).exists() for jar in JETTY):
         pytest.skip("there is no Jetty in /usr/share/java")
     try:

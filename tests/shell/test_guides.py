@@ -118,7 +118,7 @@ def test_the_states_are_those_of_the_transitions() -> None:
 
 
 def test_the_server_of_the_tutorial_is_the_default_one(server: Server) -> None:
-    from zkwire.cli.arguments import DEFAULT_SERVER
+    from zkwire.cli.command import DEFAULT_SERVER
 
     assert DEFAULT_SERVER == HOSTS
     with Client(server.hosts) as client:

@@ -10,10 +10,9 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from tests.support.lock_helpers import PATIENCE, Running
-from zkwire.cli.arguments import CONNECTION, add_options, defaults
+from zkwire.cli.command import CONNECTION, Parser, add_options, defaults
 from zkwire.cli.context import Context
 from zkwire.cli.main import main
-from zkwire.cli.parser import Parser
 from zkwire.cli.shell.interpreter import Interpreter
 from zkwire.testing import Server
 

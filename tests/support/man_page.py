@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zkwire import __version__
-from zkwire.cli.arguments import CONNECTION, OUTPUT, Option
-from zkwire.cli.command import TABLE, Command, find
-from zkwire.cli.parser import Parser, parser_of
+from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, Command, Option, Parser, find, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "data" / "share" / "man" / "man1" / "zkwire.1"

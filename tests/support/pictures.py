@@ -15,10 +15,10 @@ from tests.support.diagrams import plot, rooms, states
 from tests.support.lesson_page import drawn as lesson_drawn
 from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
 from zkwire import AsyncSequentialLock, State, Watch
-from zkwire.cli.lessons.events import TABLE, Event
+from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.herd import LESSON as HERD
 from zkwire.cli.lessons.herd import Queue
-from zkwire.cli.lessons.picture import picture_of
+from zkwire.cli.lessons.show import picture_of
 from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.picture import svg
 
@@ -105,7 +105,9 @@ async def _release(stage: Stage) -> None:
 
 
 def _plot() -> str:
-    rows = next(e.rows for e in events_of(HERD.run, waiters=32, naive=False) if e.kind == TABLE)[1:]
+    rows = next(e.rows for e in events_of(HERD.run, waiters=32, naive=False) if e.kind == "table")[
+        1:
+    ]
     numbers: list[int] = [int(str(row[0])) for row in rows[::2]]
     herd, line = ([int(str(row[-1])) for row in rows[start::2]] for start in (0, 1))
     return plot(numbers, {"all watch the list": herd, "each watches the one in front": line})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from zkwire.cli.advice import WORDS, in_flags
+from zkwire.cli.output import WORDS, in_flags
 from zkwire.errors import REJECTIONS, SERVER_ERRORS, error_for
 from zkwire.session import outcomes
 

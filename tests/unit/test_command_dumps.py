@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire import ACL, Id
-from zkwire.cli.access import entry_of, entry_text
-from zkwire.cli.output import Output
-from zkwire.cli.transfer import dumps, window
-from zkwire.cli.transfer.node import Node
-from zkwire.cli.transfer.progress import Progress, progress_line
+from zkwire.cli.output import Output, entry_of, entry_text
+from zkwire.cli.transfer import dumps, tree
+from zkwire.cli.transfer.tree import Node, Progress, progress_line
 from zkwire.errors import NotSentError, ThrottledOpError
 
 OPEN = "world:anyone:cdrwa"
@@ -106,14 +104,14 @@ class FakeClient:
         self.pipeline = self
         self.waiting = self.most = 0
 
-    def window(self) -> window.Window:
-        return window.Window(self, lambda _, item: [FakeReply(self, item)])  # type: ignore[arg-type]
+    def window(self) -> tree.Window:
+        return tree.Window(self, lambda _, item: [FakeReply(self, item)])  # type: ignore[arg-type]
 
 
 def test_a_window_is_bounded_in_number_and_in_bytes() -> None:
     client = FakeClient()
     assert [item for item, _ in client.window().each(range(1000))] == list(range(1000))
-    assert client.most == window.MOST_ITEMS
+    assert client.most == tree.MOST_ITEMS
 
     sized = client.window()
     while not sized.full:
@@ -132,7 +130,7 @@ def test_a_window_asks_again_for_what_a_break_or_an_overload_has_cost() -> None:
 
 def test_a_window_gives_up_after_two_session_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 7))
-    monkeypatch.setattr("zkwire.cli.transfer.window.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("zkwire.cli.transfer.tree.time.monotonic", lambda: next(clock))
     waits = FakeClient({0: [NotSentError("lost")]}).window()
     waits.add(0)
     with pytest.raises(NotSentError, match="lost"):
@@ -158,7 +156,7 @@ def test_progress_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch, quiet: boo
     clock = iter(range(100))
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("zkwire.cli.transfer.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("zkwire.cli.transfer.tree.time.monotonic", lambda: next(clock))
     assert list(Progress(Output(quiet=quiet)).over("abc", "reading", 3)) == [*"abc"]
     text = terminal.getvalue()
     assert ("reading 2 of 3 nodes" in text) is not quiet

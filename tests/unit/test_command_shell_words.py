@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.command_lines import interpreter_of
 from zkwire.cli.command import TABLE, UsageError
-from zkwire.cli.shell.aliases import NAMES, translate
-from zkwire.cli.shell.completing import completions
-from zkwire.cli.shell.interpreter import Interpreter
-from zkwire.cli.shell.own_commands import has_secret
-from zkwire.cli.shell.words import commands_of, quoted, unfinished, whole_lines
+from zkwire.cli.shell.interpreter import Interpreter, has_secret
+from zkwire.cli.shell.terminal import completions
+from zkwire.cli.shell.words import NAMES, commands_of, quoted, translate, unfinished, whole_lines
 
 
 @pytest.mark.parametrize(
@@ -117,6 +115,20 @@ def test_each_name_of_zkcli_is_a_command_here() -> None:
         ("addauth digest a:b", True),
         ("ls; addAuth digest a:b", True),
         ("add_auth digest a:b", True),
+        ("addauht digest a:b", True),
+        ("'addauth' 'digest' a:b", True),
+        ("ls; addauth digest 'a:b", True),
+        ("ls / --auth digest:a:b", True),
+        ("ls / --auth=sasl:a", True),
+        ("acl set /a world:anyone:r,digest:a:hash=:cdrwa", True),
+        ("setAcl /a own:a:secret:r", True),
+        ("create /a data 'di'gest:a:hash=:cdrwa", True),
+        ("create /a data --acl own:a:secret:cd,auth::r", True),
+        ("acl set -R /a world:anyone:r,auth::cdrwa ip:127.0.0.1:r", False),
+        ("acl set /a sasl:bob:cdrwa x509:CN=a,O=b:r", False),
+        ("set /hosts zk://a:2181,b:2181/x", False),
+        ("create /digest x", False),
+        ("get 'a", False),
         ("create /addauth x", False),
         ("ls /auth", False),
     ],

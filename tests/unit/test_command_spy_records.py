@@ -15,12 +15,9 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.cli.main import main
-from zkwire.cli.spy.faults import Faults
-from zkwire.cli.spy.outputs import Filter, Group, Stats
-from zkwire.cli.spy.reading import records_of
-from zkwire.cli.spy.records import Privacy, Recorder
-from zkwire.cli.spy.tap import Event
-from zkwire.cli.spy.text import as_svg, in_ascii, line, table
+from zkwire.cli.spy.outputs import Filter, Group, Stats, records_of
+from zkwire.cli.spy.records import Privacy, Recorder, as_svg, in_ascii, line, table
+from zkwire.cli.spy.tap import Event, Faults
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.testing.proxy.conversation import Conversation

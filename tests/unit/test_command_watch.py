@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zkwire import SeenChildren, SeenData, Stat
-from zkwire.cli.exits import DONE, TIMED_OUT
-from zkwire.cli.nodes.stream import MISSED, EnoughError, Stream, check_reader
-from zkwire.cli.nodes.watch import States
-from zkwire.cli.output import Output
+from zkwire.cli.nodes.watching import MISSED, EnoughError, States, Stream, check_reader
+from zkwire.cli.output import DONE, TIMED_OUT, Output
 
 
 def stat(czxid: int, version: int = 0) -> Stat:

@@ -8,9 +8,9 @@ from threading import TIMEOUT_MAX
 import pytest
 
 from zkwire import ACL, Id
-from zkwire.cli.access import entry_text
-from zkwire.cli.arguments import duration
-from zkwire.cli.nodes.words import access_list
+from zkwire.cli.command import duration
+from zkwire.cli.nodes.writing import access_list
+from zkwire.cli.output import entry_text
 
 
 @pytest.mark.parametrize(

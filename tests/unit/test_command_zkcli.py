@@ -9,8 +9,7 @@ import pytest
 
 from tests.long.side_by_side_zkcli import BEGIN, END, HEAD, PAGE, keystrokes
 from tests.long.zkcli_tasks import TASKS, Task
-from zkwire.cli.command import UsageError, find
-from zkwire.cli.parser import parser_of
+from zkwire.cli.command import UsageError, find, parser_of
 
 TABLE = PAGE.read_text().split(BEGIN)[1].split(END)[0]
 ROWS = [line.strip("|").split("|") for line in TABLE.removeprefix(HEAD).splitlines() if "|" in line]

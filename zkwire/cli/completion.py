@@ -11,13 +11,21 @@ from __future__ import annotations
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
-from zkwire.cli.arguments import CONNECTION, OUTPUT, add_options, defaults
-from zkwire.cli.command import TABLE, Command, find
+from zkwire.cli.command import (
+    CONNECTION,
+    OUTPUT,
+    TABLE,
+    Command,
+    Parser,
+    add_options,
+    defaults,
+    find,
+    parser_of,
+)
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, REFUSED
 from zkwire.cli.lessons.lesson import TABLE as LESSONS
-from zkwire.cli.parser import Parser, parser_of
-from zkwire.cli.shell.completing import SECONDS, children
+from zkwire.cli.output import DONE, REFUSED
+from zkwire.cli.shell.terminal import SECONDS, children
 from zkwire.errors import ZooKeeperError
 
 SCRIPTS = {
@@ -73,6 +81,14 @@ complete -c zkwire -f -a '(__zkwire_complete)'""",
 
 
 def _completion(context: Context, asked: Namespace) -> None:
+    """
+    source <(zkwire completion bash)    # in ~/.bashrc
+    zkwire completion zsh > ~/.zfunc/_zkwire
+    zkwire completion fish > ~/.config/fish/completions/zkwire.fish
+
+    It completes commands, flags, and paths of nodes, of the server that the
+    line or ZKWIRE_SERVER names.
+    """
     first = "#compdef zkwire\n" * (asked.shell == "zsh")
     about = f"# Completion of zkwire, written by `zkwire completion {asked.shell}`."
     context.output.text(first + about + SCRIPTS[asked.shell])
@@ -166,25 +182,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=tuple(SCRIPTS), help="whose completion to write")
 
 
-def _none(_: ArgumentParser) -> None:
-    """The words behind ``--`` are all that it takes."""
-
-
 COMMANDS = {
-    "completion": Command(
-        _completion,
-        _arguments,
-        examples=(
-            "source <(zkwire completion bash)    # in ~/.bashrc",
-            "zkwire completion zsh > ~/.zfunc/_zkwire",
-            "zkwire completion fish > ~/.config/fish/completions/zkwire.fish",
-        ),
-        details="It completes commands, flags, and paths of nodes, of the server that the\n"
-        "line or ZKWIRE_SERVER names.",
-        in_shell=False,
-        connects=False,
-    ),
-    "complete": Command(
-        _complete, _none, examples=(), in_shell=False, connects=False, runs_program=True
-    ),
+    "completion": Command(_completion, _arguments, in_shell=False, connects=False),
+    "complete": Command(_complete, in_shell=False, connects=False, runs_program=True),
 }

@@ -5,29 +5,28 @@ The client connects when it is first asked for; a command that needs no server h
 
 from __future__ import annotations
 
+import argparse
 import os
 import posixpath
 import sys
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, BinaryIO, TextIO
 
-from zkwire.cli.arguments import server_of
+import zkwire
+from zkwire.cli.command import server_of
 from zkwire.cli.output import Output, one_line, tell
 from zkwire.errors import UnreachableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
     from ssl import SSLContext
-    from typing import Any, TextIO
-
-    from zkwire import Client, Supervisor, TraceFrame
 
 
 class Context:
     """One run of the command, or of the shell.
 
-    ``options``: those that :mod:`zkwire.cli.arguments` lists, parsed.  ``server`` is where
+    ``options``: those that :mod:`zkwire.cli.command` lists, parsed.  ``server`` is where
     clients connect, ``auth`` the credentials that the shell's user has added.
     """
 
@@ -40,11 +39,11 @@ class Context:
         self.in_shell = False
 
     @cached_property
-    def client(self) -> Client:
+    def client(self) -> zkwire.Client:
         """The client, connected; UnreachableError after ``--connect-timeout``."""
         return self.connect(self.server)
 
-    def connect(self, server: str) -> Client:
+    def connect(self, server: str) -> zkwire.Client:
         """A client of another server, with the same options; the caller closes it."""
         client = self.unconnected(server)
         try:
@@ -54,20 +53,16 @@ class Context:
             raise
         return client
 
-    def unconnected(self, server: str, **more: Any) -> Client:
+    def unconnected(self, server: str, **more: Any) -> zkwire.Client:
         """A client that has not begun to connect, with the same options and ``more`` of them."""
-        from zkwire import Client
+        return zkwire.Client(server, **self._client_options() | more)
 
-        return Client(server, **self._client_options() | more)
-
-    def supervisor(self) -> Supervisor:
+    def supervisor(self) -> zkwire.Supervisor:
         """One session after another, with the same options, for what outlives a session."""
-        from zkwire import Supervisor
-
-        return Supervisor(self.server, **self._client_options())
+        return zkwire.Supervisor(self.server, **self._client_options())
 
     @staticmethod
-    def await_session(supervisor: Supervisor, seconds: float) -> None:
+    def await_session(supervisor: zkwire.Supervisor, seconds: float) -> None:
         """Wait for the first session; UnreachableError says what each server has said."""
         try:
             supervisor.client(seconds)
@@ -109,9 +104,16 @@ class Context:
 
     def close(self) -> None:
         """End the session, if there is one."""
-        client: Client | None = self.__dict__.pop("client", None)
+        client: zkwire.Client | None = self.__dict__.pop("client", None)
         if client is not None:
             client.close()
+
+    def end(self) -> None:
+        """End the session and the trace."""
+        self.close()
+        tracer: _Tracer | None = self.__dict__.pop("_tracer", None)
+        if tracer is not None:
+            tracer.close()
 
 
 def standard_input() -> TextIO:
@@ -163,11 +165,14 @@ class _Tracer:
     """Writes a line for each frame on the wire, to standard error (``-``) or a file."""
 
     def __init__(self, target: str, note: Callable[[str], object]) -> None:
-        # Without a buffer nothing is left that would be written again when it is closed.
-        self._file = None if target == "-" else open(target, "wb", buffering=0)  # noqa: SIM115
+        self._file: BinaryIO | None = None
+        if target != "-":
+            from zkwire.cli.files import log
+
+            self._file = log(target)
         self._note = note
 
-    def __call__(self, frame: TraceFrame) -> None:
+    def __call__(self, frame: zkwire.TraceFrame) -> None:
         xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
         parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
         if frame.zxid is not None and frame.zxid > 0:
@@ -180,6 +185,13 @@ class _Tracer:
         elif not self._file.closed:
             try:
                 self._file.write(line.encode())
+            except ValueError:  # it is closed by now
+                pass
             except OSError as error:
                 self._file.close()
                 self._note(f"the trace ends here: {error.strerror}")
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            self._file.close()

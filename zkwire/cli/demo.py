@@ -6,19 +6,16 @@ made.  The exit status is 0 only if all checks have passed.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import Any
 
 from zkwire import AsyncBlockingLock, AsyncNonBlockingLock, AsyncSequentialLock, State
 from zkwire.cli.command import Command
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, REFUSED
 from zkwire.cli.lessons.command import play
 from zkwire.cli.lessons.lesson import Lesson
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.output import DONE, REFUSED
 
 WRITERS, LINES, PIECES, WAITERS = 4, 4, 6, 8
 LOCKS: dict[str, type[Any]] = {
@@ -171,11 +168,13 @@ DEMO = Lesson(
 )
 
 
-def _arguments(_: ArgumentParser) -> None:
-    """None but those of all commands."""
-
-
 def _demo(context: Context, asked: Namespace) -> int:
+    """
+    zkwire demo                          # on an in-memory server of its own
+    zkwire demo --server 127.0.0.1:2181  # on this one; it removes what it creates
+
+    It checks all that it shows, and removes what it creates.
+    """
     vars(asked).update(svg=None, bytes=False, fast=True, step=False)
     stage = play(context, "demo", DEMO, Namespace())
     passed = stage.checks - len(stage.failures)
@@ -185,14 +184,5 @@ def _demo(context: Context, asked: Namespace) -> int:
 
 
 COMMANDS = {
-    "demo": Command(
-        _demo,
-        _arguments,
-        examples=(
-            "zkwire demo                          # on an in-memory server of its own",
-            "zkwire demo --server 127.0.0.1:2181  # on this one; it removes what it creates",
-        ),
-        details="It checks all that it shows, and removes what it creates.",
-        in_shell=False,
-    ),
+    "demo": Command(_demo, in_shell=False),
 }

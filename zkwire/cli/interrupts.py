@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from zkwire.cli.exits import BY_SIGNAL, with_status
+from zkwire.cli.output import BY_SIGNAL, with_status
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -20,6 +20,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def interrupt(number: int) -> NoReturn:
     """End the command as this signal does."""
     raise with_status(KeyboardInterrupt(), BY_SIGNAL + number)
+
+
+@contextmanager
+def ending() -> Generator[None]:
+    """Within it SIGTERM and SIGHUP are as Ctrl-C."""
+    with handled(lambda number, _: interrupt(number)):
+        yield
 
 
 @contextmanager

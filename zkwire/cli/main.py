@@ -6,22 +6,18 @@ Options of all commands may stand before the command and behind it.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
-from zkwire.cli.arguments import CONNECTION, OUTPUT, defaults
-from zkwire.cli.command import UsageError, find
+from zkwire.cli.command import CONNECTION, OUTPUT, UsageError, defaults, find, parser_of
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, USAGE, status_of
-from zkwire.cli.output import Output, tell
-from zkwire.cli.parser import parser_of
+from zkwire.cli.output import DONE, USAGE, Output, status_of, tell
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command of these words (None: those of the process); returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        from zkwire.cli.help import overview
+        from zkwire.cli.command import overview
 
         tell(overview() + "\n")
         return USAGE
@@ -30,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _flushed(_status(words))
     except BrokenPipeError as error:  # the reader of the output has ended
-        _drop_output()
+        output.drop()
         return status_of(error)
     except UsageError as error:
         output.error(error)
@@ -38,9 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise
-        if not isinstance(error, KeyboardInterrupt):
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if not interrupted:
             output.error(error)
-        _drop_output()
+        _end_output(output, interrupted=interrupted)
         return status_of(error)
 
 
@@ -54,7 +51,7 @@ def _status(words: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     options = argparse.Namespace(**defaults(), words=arguments)
     if arguments[0].startswith("-"):
-        from zkwire.cli.help import parser_of_all
+        from zkwire.cli.command import parser_of_all
 
         parser_of_all().parse_args(arguments, options)
     name, *rest = options.words
@@ -69,7 +66,7 @@ def _run(arguments: list[str]) -> int:
     try:
         return command.run(context, options) or DONE
     finally:
-        context.close()
+        context.end()
 
 
 def _flushed(status: int) -> int:
@@ -78,9 +75,27 @@ def _flushed(status: int) -> int:
     return status
 
 
-def _drop_output() -> None:
-    """Write what is buffered, or drop it if that is impossible: Python would exit with 120."""
+def _end_output(output: Output, *, interrupted: bool) -> None:
+    """Write what is buffered, or drop it: where that is impossible Python would exit with 120.
+
+    After an interrupt it is not written to a full pipe, where nobody may read it.
+    """
     try:
-        _flushed(DONE)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not (interrupted and _is_full()):
+            _flushed(DONE)
+            return
+    except (OSError, KeyboardInterrupt):
+        pass
+    output.drop()
+
+
+def _is_full() -> bool:
+    """Whether standard output is a pipe, or a terminal, that takes nothing now."""
+    import select
+
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError, AttributeError):  # it is no file
+        return False
+    return not poll.poll(0)

@@ -1,24 +1,147 @@
-"""How a command writes: results to standard output and nothing else there, the rest to the other.
+"""What a command says: results, errors in words, and its exit status.
 
-For people it writes lines, for scripts (``--json``) an object on each line.  Text from a server is
-shown so that it cannot control the terminal.  An object has ``v`` first, the version of its format;
-ids are strings of hexadecimal digits, since JavaScript and jq lose the last bits of such numbers.
+124 to 127 and 128 + n mean what they mean with timeout(1) and env(1).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any, TextIO, TypeVar
 
-from zkwire.cli.exits import is_foreseen, outcome_of, status_of
-from zkwire.errors import ServerError, ZooKeeperError
+import zkwire
+from zkwire import errors
+from zkwire.errors import (
+    AuthFailedError,
+    ClientClosedError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    ServerError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, TextIO
+    T = TypeVar("T", bound=BaseException)
 
-    from zkwire import Stat
+
+# What a command's exit status says, and which error is which.
+#
+# 124 to 127 and 128 + n mean what they mean with timeout(1) and env(1).
+
+DONE = 0
+REFUSED = 1  # the server said no, or the answer of a question is no
+USAGE = 2
+NOT_SENT = 3  # no server could be reached; nothing has been sent
+UNKNOWN = 4  # sent, and the connection broke before an answer: perhaps done
+EXPIRED = 5
+BEHIND = 6  # all is copied, but a counter of sequential names is behind them
+LOCK_LOST = 122
+TIMED_OUT = 124
+FAILED = 125  # the command itself failed: before the program that it was to run, or by a defect
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+BY_SIGNAL = 128  # and the number of the signal
+
+
+def with_status(error: T, status: int) -> T:
+    """The same error, which ends the command with this exit status."""
+    error.__dict__["exit_status"] = status
+    return error
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status for an error that has ended a command."""
+    chosen: int | None = error.__dict__.get("exit_status")
+    if chosen is not None:
+        return chosen
+    if isinstance(error, KeyboardInterrupt):
+        return BY_SIGNAL + 2
+    if isinstance(error, BrokenPipeError):
+        return BY_SIGNAL + 13
+    if isinstance(error, NotSentError):
+        return NOT_SENT
+    if isinstance(error, OutcomeUnknownError):
+        return UNKNOWN
+    if isinstance(error, SessionExpiredError):
+        return EXPIRED
+    if isinstance(error, ServerError):
+        return UNKNOWN if _is_uncertain(error) else REFUSED
+    if isinstance(error, ZooKeeperError) and error.maybe_applied:
+        return UNKNOWN
+    if isinstance(error, OperationTimeoutError):
+        return TIMED_OUT
+    if isinstance(error, ValueError):
+        return USAGE
+    return REFUSED if is_foreseen(error) else FAILED
+
+
+def is_foreseen(error: BaseException) -> bool:
+    """Whether the outside world causes such errors; any other one is a defect of zkwire."""
+    return isinstance(error, (ZooKeeperError, ValueError, OSError))
+
+
+def outcome_of(error: BaseException) -> str:
+    """What a script may conclude: ``refused``, ``not_sent``, ``unknown`` or ``failed``."""
+    if isinstance(error, ServerError):
+        return "unknown" if _is_uncertain(error) else "refused"
+    maybe_applied = isinstance(error, ZooKeeperError) and error.maybe_applied
+    if maybe_applied or isinstance(error, OutcomeUnknownError):
+        return "unknown"
+    if isinstance(error, NotSentError):
+        return "not_sent"
+    if isinstance(error, AuthFailedError | ClientClosedError):
+        return "refused"
+    return "failed"
+
+
+def _is_uncertain(refusal: ServerError) -> bool:
+    """Whether the request that was refused may be executed all the same.
+
+    That steps before it were executed (also ``maybe_applied``) makes no refusal of it uncertain.
+    """
+    return refusal.maybe_applied and refusal.code in errors.UNCERTAIN
+
+
+# --- advice ---------------------------------------------------------------------------------------
+# The library's advice in the words of the command line: a flag, not a call or an argument.
+
+# What a message of the library has, as a pattern, and what stands there on the command line.
+WORDS = {
+    r"; ensure_path\(.*\) creates it": "; `create -p` creates it",
+    r"perhaps add_auth first": "perhaps --auth (in the shell: addauth) is missing",
+    r"a client without one can create it": "`create -p` with a --server without it creates it",
+    r"sasl=\.\.\., or auth=\[\.\.\.\] by one of": "--auth by one of",
+    r"tls=ssl\.create_default_context\(\)": "--tls",
+    r"for which read_only=True is": "for which --read-only is",
+    r"; make a new Client, or ask the supervisor for its next$": "",
+    r"^session_timeout must": "--session-timeout must",
+    r"; for a longer session, .*timedelta\(.*\)$": "",
+    r"^lease_margin must (.*) of session_timeout,": r"--lease-margin must \1 of --session-timeout,",
+    r"^ttl must": "--ttl must",
+    r"^auth cannot be sent": "--auth cannot be sent",
+}
+
+
+def in_flags(message: str) -> str:
+    """The message of an error with advice for the command line."""
+    import re
+
+    for theirs, ours in WORDS.items():
+        message = re.sub(theirs, ours, message)
+    return message
+
+
+# --- output ---------------------------------------------------------------------------------------
+# How a command writes: results to standard output and nothing else there, the rest to the other.
+#
+# For people it writes lines, for scripts (``--json``) an object on each line.  Text from a server
+# is shown so that it cannot control the terminal.  An object has ``v`` first, the version of its
+# format; ids are strings of hexadecimal digits, since JavaScript and jq lose the last bits of such
+# numbers.
 
 VERSION = 1
 MOST_CHARACTERS = 1000  # of an error or a note: a path in it may have a mebibyte
@@ -67,10 +190,14 @@ class Output:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
 
-    def note(self, text: str) -> None:
-        """A line for people that is no result, on standard error."""
+    def note(self, text: str, patience: float | None = None) -> None:
+        """A line for people that is no result, on standard error.
+
+        ``patience``: seconds that the caller is delayed at most where nothing reads it; else that
+        is :data:`zkwire.cli.messages.PATIENCE`.
+        """
         if not self.quiet:
-            tell(one_line(_short(text)) + "\n")
+            tell(one_line(_short(text)) + "\n", patience)
 
     def error(self, error: BaseException, hint: str = "", line: int = 0) -> None:
         """One line about the error that has ended a command, on standard error.
@@ -92,6 +219,16 @@ class Output:
         """Write what is buffered."""
         if sys.stdout is not None:
             sys.stdout.flush()
+
+    @staticmethod
+    def drop() -> None:
+        """Drop what is buffered and what follows: Python would try to write it at its end."""
+        try:
+            number = sys.stdout.fileno()
+        except (OSError, ValueError, AttributeError):  # it is no file
+            return
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), number)
 
 
 def printable(text: str, kept: str = "\n\t") -> str:
@@ -116,7 +253,6 @@ def describe(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     """The message of an error with its notes; a defect of zkwire is called that."""
-    from zkwire.cli.advice import in_flags
 
     text, notes = in_flags(str(error)), getattr(error, "__notes__", ())
     if notes:
@@ -147,12 +283,12 @@ def data_fields(data: bytes | None) -> dict[str, str] | None:
         return {"base64": b64encode(data).decode()}
 
 
-def stat_fields(stat: Stat) -> dict[str, int | str]:
+def stat_fields(stat: zkwire.Stat) -> dict[str, int | str]:
     """A stat as JSON: ids in hexadecimal digits, times in UTC as RFC 3339 writes them."""
     return {name: _stat_field(name, getattr(stat, name)) for name in stat.__fields__}
 
 
-def stat_lines(stat: Stat) -> list[str]:
+def stat_lines(stat: zkwire.Stat) -> list[str]:
     """A stat for people, a field on each line."""
     return [f"{name} = {value}" for name, value in stat_fields(stat).items()]
 
@@ -166,6 +302,11 @@ def _stat_field(name: str, value: int) -> int | str:
 def hex_id(number: int) -> str:
     """A zxid or a session's id as ZooKeeper's own tools write it: 64 bits, without a sign."""
     return f"{number & 0xFFFF_FFFF_FFFF_FFFF:#x}"
+
+
+def host_port(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def moment(milliseconds: int) -> str:
@@ -187,7 +328,6 @@ def now() -> str:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-
     fields: dict[str, Any] = {"error": type(error).__name__.removesuffix("Error")}
     if isinstance(error, ServerError):
         fields["code"] = error.code
@@ -212,9 +352,34 @@ def _write(stream: TextIO | None, text: str) -> None:
         stream.write(text)
 
 
-def tell(text: str) -> None:
-    """Write to standard error; where nothing can be written, the exit status says what it says."""
-    try:
-        _write(sys.stderr, text)
-    except OSError:
-        sys.stderr = None  # else Python tries again at its end, and then has a status of its own
+def tell(text: str, patience: float | None = None) -> None:
+    """Write to standard error; see :mod:`zkwire.cli.messages`."""
+    from zkwire.cli import messages
+
+    messages.tell(text, messages.PATIENCE if patience is None else patience)
+
+
+# --- access ---------------------------------------------------------------------------------------
+# How an entry of an access list is written: ``scheme:id:perms``, as ``zkCli.sh`` takes it.
+#
+# An id may have colons, a scheme has none.
+
+LETTERS = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}  # in the order of ZooKeeper's own tools
+
+
+def entry_text(entry: zkwire.ACL) -> str:
+    """An entry in words."""
+    perms = "".join(letter for letter, bit in LETTERS.items() if entry.perms & bit)
+    return f"{entry.id.scheme}:{entry.id.id}:{perms}"
+
+
+def entry_of(text: str) -> zkwire.ACL:
+    """The opposite of :func:`entry_text`; ValueError if it is none."""
+    scheme, _, rest = text.partition(":")
+    name, colon, letters = rest.rpartition(":")
+    if not (scheme and colon and set(letters) <= set(LETTERS)):
+        raise ValueError(
+            f"{text!r} is no entry of an access list: SCHEME:ID:PERMS with PERMS of the letters "
+            "cdrwa"
+        )
+    return zkwire.ACL(sum(LETTERS[letter] for letter in set(letters)), zkwire.Id(scheme, name))

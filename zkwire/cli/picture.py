@@ -9,14 +9,11 @@ bands of one lane stand side by side where both go on, and no words cross a band
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from typing import NamedTuple
 
 from zkwire.cli.output import one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PER_CHARACTER = 6.75  # of the font at 11 pixels
 ROW, TOP, LEFT, NEAR = 30, 64, 76, 56

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from zkwire.cli.command import Command
+from zkwire.cli.context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from argparse import ArgumentParser, Namespace
-
-    from zkwire.cli.context import Context
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -39,6 +39,13 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _server(_: Context, asked: Namespace) -> int:
+    """
+    zkwire server                        # at 127.0.0.1:2181
+    zkwire server --listen 127.0.0.1:0   # at any free port, which it prints
+
+    It runs until Ctrl-C, and is for tests and demos, never for production: when it
+    ends, all its data is gone.
+    """
     from zkwire.testing.server.server import serve
 
     return serve(asked.listen, _tls(asked))
@@ -62,16 +69,5 @@ def _tls(asked: Namespace) -> ssl.SSLContext | None:
 
 
 COMMANDS = {
-    "server": Command(
-        _server,
-        _arguments,
-        examples=(
-            "zkwire server                        # at 127.0.0.1:2181",
-            "zkwire server --listen 127.0.0.1:0   # at any free port, which it prints",
-        ),
-        details="It runs until Ctrl-C, and is for tests and demos, never for production: when it\n"
-        "ends, all its data is gone.",
-        in_shell=False,
-        connects=False,
-    ),
+    "server": Command(_server, _arguments, in_shell=False, connects=False),
 }

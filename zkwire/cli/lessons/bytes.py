@@ -6,10 +6,7 @@ from struct import pack, unpack_from
 
 from zkwire.cli.lessons.events import error_name
 from zkwire.cli.lessons.lesson import Flag, Lesson
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 def frame(body: bytes) -> bytes:

@@ -6,19 +6,18 @@ A lesson checks what it says; the exit status is 1 if something in it was not as
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from typing import Any
 
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.context import Context
-from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.files import whole
+from zkwire.cli.lessons.events import Record
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
+from zkwire.cli.lessons.server_stage import ServerStage
+from zkwire.cli.lessons.show import Objects, Terminal
+from zkwire.cli.output import DONE, REFUSED
 from zkwire.errors import ZooKeeperError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.events import Record
-    from zkwire.cli.lessons.server_stage import ServerStage
-    from zkwire.cli.lessons.show import Objects, Terminal
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--bytes", action="store_true", help="the bytes of each frame below it")
     add("--svg", metavar="FILE", help="draw the lesson into this file")
     add("--source", action="store_true", help="the Python of the lesson")
-    does = "play it on this server, if the lesson can be"
-    add("--server", "-s", metavar="HOST:PORT", help=does)
+    add("--server", "-s", metavar="HOST:PORT", help="play it on this server, if the lesson can be")
     given: set[str] = set()
     for name in TABLE:
         group = parser.add_argument_group(f"break it: {name}")
@@ -52,6 +50,14 @@ def add_flag(group: argparse._ActionsContainer, flag: Flag) -> None:
 
 
 def _lesson(context: Context, asked: argparse.Namespace) -> int:
+    """
+    zkwire lesson                         # the list
+    zkwire lesson lost-reply              # one of them
+    zkwire lesson lost-reply --op delete  # the same, with another outcome
+
+    Each lesson runs zkwire's client against zkwire's server in this process, on a
+    virtual clock: no server is needed, and what it shows has happened.
+    """
     if (asked.all or asked.name is None) and asked.svg:
         raise UsageError("one lesson makes a drawing: name it")
     if not asked.all and asked.name is None:
@@ -64,12 +70,14 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         if asked.server is not None and not asked.source:
             _check_server(name, lesson, asked)
         flags = _flags(name, lesson, asked)
-        if asked.svg:
-            open(asked.svg, "a").close()  # a bad name is an error before the lesson, not behind it
         if asked.source:
             context.output.text(_source(lesson))
-        elif play(context, name, lesson, flags).failures:
-            status = REFUSED
+            continue
+        with ExitStack() as files:  # a bad name is an error before the lesson
+            if asked.svg:
+                asked.svg = files.enter_context(whole(asked.svg, private=False))
+            if play(context, name, lesson, flags).failures:
+                status = REFUSED
     return status
 
 
@@ -135,12 +143,12 @@ def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
             stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
     shown.finish(stage.failures)
     if context.options.svg:
-        from zkwire.cli.lessons.picture import picture_of
+        from zkwire.cli.lessons.show import picture_of
         from zkwire.cli.picture import svg
 
         title = f"zkwire lesson {name}: {lesson.title}"
-        with open(context.options.svg, "w", encoding="utf-8") as file:
-            file.write(svg(picture_of(title, lesson.cast, stage.shown, lesson.servers)))
+        drawn = svg(picture_of(title, lesson.cast, stage.shown, lesson.servers))
+        context.options.svg.write(drawn.encode())
     record: Record = stage
     return record
 
@@ -149,14 +157,14 @@ def _run_on_server(
     context: Context, name: str, lesson: Lesson, flags: argparse.Namespace
 ) -> tuple[Objects | Terminal, ServerStage]:
     """Run it there, and show it afterwards: a server does not wait for a reader."""
-    from zkwire.cli.lessons.events import SAY, Event
+    from zkwire.cli.lessons.events import Event
     from zkwire.cli.lessons.server_stage import ServerStage
     from zkwire.cli.lessons.show import shown_by
 
     server, limit = context.options.server, context.options.connect_timeout
     stage = ServerStage(flags, lambda event: None, server, connect_timeout=limit)
     words = f"Played on {server}, below {stage.root}, which clients see as / here."
-    stage.shown.append(Event(0.0, SAY, words))
+    stage.shown.append(Event(0.0, "say", words))
     run: Any = lesson.run
     try:
         stage.run(run(stage))
@@ -168,17 +176,5 @@ def _run_on_server(
 
 
 COMMANDS = {
-    "lesson": Command(
-        _lesson,
-        _arguments,
-        examples=(
-            "zkwire lesson                         # the list",
-            "zkwire lesson lost-reply              # one of them",
-            "zkwire lesson lost-reply --op delete  # the same, with another outcome",
-        ),
-        details="Each lesson runs zkwire's client against zkwire's server in this process, on a\n"
-        "virtual clock: no server is needed, and what it shows has happened.",
-        in_shell=False,
-        connects=False,
-    ),
+    "lesson": Command(_lesson, _arguments, in_shell=False, connects=False),
 }

@@ -8,25 +8,20 @@ from typing import Any, NamedTuple, Protocol
 
 from zkwire.errors import ProtocolError, error_for
 from zkwire.jute.records import ConnectRequest, ConnectResponse, WatcherEvent
+from zkwire.testing.proxy.frames import Frame
 from zkwire.wire import ops
 from zkwire.wire.model import EventType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.testing.proxy.frames import Frame
 
-    class Named(Protocol):
-        """A client of a stage."""
+class Named(Protocol):
+    """A client of a stage."""
 
-        name: str
+    name: str
 
 
 # What happens on a stage, one event at a time, for whatever shows it or keeps it.
 
-FRAME, CUT, END, SERVER, FOLD = "frame", "cut", "end", "server", "fold"
-STOP, GO, HELD, FREE, NOTE = "stop", "go", "held", "free", "note"
-SAY, ASK, EXPECT, TABLE = "say", "ask", "expect", "table"
-PROSE = frozenset({SAY, ASK, EXPECT, TABLE})
+PROSE = frozenset({"say", "ask", "expect", "table"})
 
 
 class Event(NamedTuple):
@@ -138,7 +133,7 @@ class Record:
 
     def _tell(self, event: Event) -> None:
         self.events.append(event)
-        if event.kind in PROSE or event.kind == FOLD or not self._quiet:
+        if event.kind in PROSE or event.kind == "fold" or not self._quiet:
             self.shown.append(event)
             self._show(event)
 
@@ -172,29 +167,29 @@ class Record:
             yield
         finally:
             self._quiet = False
-            frames = [e.frame for e in self.events[begin:] if e.kind == FRAME and e.frame]
+            frames = [e.frame for e in self.events[begin:] if e.kind == "frame" and e.frame]
             size = sum(len(frame.raw) for frame in frames)
             actors = dict.fromkeys(event.actor for event in self.events[begin:] if event.actor)
             text = f"{what}: {len(frames)} frames, {size:,} bytes"
-            self._tell(Event(self.now, FOLD, text, " ".join(actors)))
+            self._tell(Event(self.now, "fold", text, " ".join(actors)))
 
     # --- words ------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
         """A paragraph for the reader."""
-        self._tell(Event(self.now, SAY, " ".join(text.split())))
+        self._tell(Event(self.now, "say", " ".join(text.split())))
 
     def ask(self, text: str) -> None:
         """A question, which the reader answers before the lesson goes on."""
-        self._tell(Event(self.now, ASK, " ".join(text.split())))
+        self._tell(Event(self.now, "ask", " ".join(text.split())))
 
     def note(self, name: str, text: str, *, well: bool = True) -> None:
         """A row for what the client of this name does beside the wire."""
-        self._tell(Event(self.now, NOTE, f"{name} {text}", name, passed=well))
+        self._tell(Event(self.now, "note", f"{name} {text}", name, passed=well))
 
     def table(self, *rows: Sequence[object]) -> None:
         """Rows of numbers from the run, the first of them with the names of the columns."""
-        self._tell(Event(self.now, TABLE, "", rows=rows))
+        self._tell(Event(self.now, "table", "", rows=rows))
 
     def expect(self, condition: object, words: str) -> None:
         """The lesson fails unless the condition is true; ``words`` say what it is."""
@@ -202,4 +197,4 @@ class Record:
         passed = bool(condition)
         if not passed:
             self.failures.append(words)
-        self._tell(Event(self.now, EXPECT, words, passed=passed))
+        self._tell(Event(self.now, "expect", words, passed=passed))

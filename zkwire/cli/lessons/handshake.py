@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from zkwire import Credentials, SessionExpiredError
-from zkwire.cli.arguments import duration
+from zkwire.cli.command import duration
 from zkwire.cli.lessons.lesson import Flag, Lesson
+from zkwire.cli.lessons.stage import Stage
 from zkwire.jute.records import ConnectRequest, ConnectResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
 
 
 async def lesson(stage: Stage) -> None:

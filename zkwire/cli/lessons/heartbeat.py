@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from zkwire import SessionExpiredError, State, Watch
-from zkwire.cli.arguments import duration
+from zkwire.cli.command import duration
 from zkwire.cli.lessons.lesson import Flag, Lesson
-from zkwire.cli.lessons.stage import TICK
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import TICK, Stage
 
 
 async def lesson(stage: Stage) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkwire import AsyncSequentialLock, Watch
+from zkwire import AsyncClient, AsyncSequentialLock, Watch
 from zkwire.cli.lessons.lesson import Flag, Lesson
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import AsyncClient
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 @dataclass

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 class Flag(NamedTuple):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from zkwire import AsyncSequentialLock, BadVersionError, ConnectionLossError, NoNodeError
+from zkwire import AsyncClient, AsyncSequentialLock, BadVersionError, NoNodeError
+from zkwire import ConnectionLossError as Loss
 from zkwire import OutcomeUnknownError as Unknown
 from zkwire.cli.lessons.lesson import Flag, Lesson, name_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import AsyncClient
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 NO_PROXY = "no proxy sees what a client has not sent"
 ON_THE_WIRE = {
@@ -42,7 +39,7 @@ async def lesson(stage: Stage) -> None:
     await stage.cut(a, **{moment: ON_THE_WIRE[op]})
     try:
         await request(a, op)
-    except ConnectionLossError as error:
+    except Loss as error:
         stage.say(f"A raised {name_of(error)}: {error}")
         stage.expect(isinstance(error, Unknown) is not before, "the error says whether it was sent")
     if stage.flags.expire:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkwire import AsyncSequentialLock, LockLostError, SetData
-from zkwire.cli.arguments import duration
+from zkwire.cli.command import duration
 from zkwire.cli.lessons.lesson import Flag, Lesson, name_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 @dataclass

@@ -9,54 +9,45 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
+import socket
 import time
 from argparse import Namespace
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import zkwire
 from zkwire import AsyncClient, ConnectionLossError, OperationTimeoutError, State, ZooKeeperError
 from zkwire.cli.interrupts import handled, interrupt
-from zkwire.cli.lessons.events import CUT, END, FRAME, GO, SERVER, STOP, Event, Record, described
+from zkwire.cli.lessons.events import Event, Named, Record, described
+from zkwire.cli.spy.tap import Event as Passed
+from zkwire.cli.spy.tap import Faults, Tap
 from zkwire.jute.frames import frame as frame_of
 from zkwire.jute.records import ConnectRequest, ConnectResponse
-from zkwire.testing.proxy.faults import Cut, Send
-from zkwire.testing.proxy.proxy import resolve
-from zkwire.testing.proxy.relay import Relay
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Credentials
-    from zkwire.testing.proxy.faults import Action, Step
-    from zkwire.testing.proxy.frames import Frame
-
-    # A kind of event, words, a detail, a frame.
-    Tell = Callable[[str, str, str, Frame | None], object]
-
+from zkwire.testing.proxy.frames import Frame
 
 LONGEST = 300.0  # seconds for a lesson
 _LIMIT = 15.0  # for an operation
 _QUIET = 0.1  # without a frame: all has arrived
+_ANSWER, _NO_ANSWER = 10.0, 1.0  # seconds for the answer to whole bytes, and to others
 _COMING = frozenset({State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED})
 
 
 class StagedClient(AsyncClient):
     """A client of the stage, behind a proxy of its own."""
 
-    def __init__(self, name: str, lane: Lane, root: str, **options: Any) -> None:
-        super().__init__(lane.hosts + root, operation_timeout=_LIMIT, **options)
-        self.name = name
+    def __init__(self, lane: Lane, root: str, **options: Any) -> None:
+        super().__init__(lane.tap.hosts[0] + root, operation_timeout=_LIMIT, **options)
+        self.name = lane.name
         self.lane = lane
 
     async def close(self) -> None:
         """End the session, and the proxy."""
         await super().close()
         latest = time.monotonic() + _LIMIT
-        while self.lane.connected and time.monotonic() < latest:
+        while self.lane.tap.connections and time.monotonic() < latest:
             await asyncio.sleep(_QUIET / 10)
-        await asyncio.to_thread(self.lane.close)
+        await asyncio.to_thread(self.lane.tap.close)
 
 
 class ServerStage(Record):
@@ -80,7 +71,6 @@ class ServerStage(Record):
         self._server = server
         self._connect_timeout = connect_timeout
         self._start = time.monotonic()
-        self._lock = threading.Lock()  # proxies tell in their own threads
         self._over = False
         self._clients: list[StagedClient] = []
         self._wires: list[ServerWire] = []
@@ -127,6 +117,7 @@ class ServerStage(Record):
                 self._start = time.monotonic()
                 await self._played(lesson)
             finally:
+                self._take()
                 self._over = True
                 away = asyncio.ensure_future(self._put_away())
                 try:
@@ -175,7 +166,7 @@ class ServerStage(Record):
             with suppress(ZooKeeperError):
                 await client.close()
         for lane in self._lanes:
-            await asyncio.to_thread(lane.close)
+            await asyncio.to_thread(lane.tap.close)
         if self._observer.state.usable:
             for scheme, secret in self._auth:
                 await self._observer.add_auth(scheme, secret)
@@ -189,12 +180,12 @@ class ServerStage(Record):
         *,
         session_timeout: float = 10.0,
         auth: Sequence[tuple[str, bytes]] = (),
-        resume: Credentials | None = None,
+        resume: zkwire.Credentials | None = None,
     ) -> StagedClient:
         """A client, which connects at its first request."""
         self._auth += auth
         options = {"session_timeout": session_timeout, "auth": auth, "resume": resume}
-        client = StagedClient(name, self._lane(name), self.root, **options)
+        client = StagedClient(self._lane(name), self.root, **options)
         self._clients.append(client)
         return client
 
@@ -206,11 +197,11 @@ class ServerStage(Record):
 
     def wire(self, name: str) -> ServerWire:
         """A bare connection, for bytes."""
-        self._wires.append(ServerWire(self._lane(name).hosts))
+        self._wires.append(ServerWire(self._lane(name).tap.hosts[0]))
         return self._wires[-1]
 
     def _lane(self, name: str) -> Lane:
-        lane = Lane(name, self._server, partial(self._tell_of, name))
+        lane = Lane(name, self._server)
         self._lanes.append(lane)
         return lane
 
@@ -240,6 +231,7 @@ class ServerStage(Record):
             await asyncio.sleep(_QUIET / 4)
 
     def _busy(self) -> bool:
+        self._take()
         lanes, now = self._lanes, time.monotonic()
         coming = any(client.state in _COMING for client in self._clients)
         return coming or any(lane.busy or now - lane.moved < _QUIET for lane in lanes)
@@ -250,34 +242,34 @@ class ServerStage(Record):
         asyncio.get_running_loop().call_later(seconds, self._still, client)
 
     def _still(self, client: StagedClient, *, on: bool = False) -> None:
-        kind, does = (STOP, "is silent") if on else (GO, "goes on")
-        self._tell_of(client.name, kind, f"{client.name}'s network {does}")
+        kind, does = ("stop", "is silent") if on else ("go", "goes on")
+        self._tell_of(client, kind, f"{client.name}'s network {does}")
         with suppress(RuntimeError):  # the lesson has ended before the silence
-            client.lane.freeze(on)
+            client.lane.tap.hold(on)
 
     async def cut(self, client: StagedClient, *, lost: str = "", after: str = "") -> None:
         """The connection breaks now, and the client knows it, or at a request of this kind."""
-        for when, op in (("lost", lost), ("after", after)):
+        for kind, op in (("cut-before", lost), ("cut-after", after)):
             if op:
-                client.lane.cut(when, op)
+                client.lane.faults.aim(kind, op)
         if not (lost or after):
             noticed = asyncio.ensure_future(
                 client.wait_for_state(State.DISCONNECTED, timeout=_LIMIT)
             )
             self._tasks.append(noticed)
             await asyncio.sleep(0)  # it begins to wait
-            client.lane.cut_now()
+            client.lane.tap.cut_all()
             await noticed
 
     async def expire(self, client: StagedClient) -> None:
         """End the session of the client, by a connection that takes it over and closes it."""
-        client.lane.freeze(True)
+        client.lane.tap.hold(True)
         async with AsyncClient(
             self._server, resume=client.credentials, operation_timeout=_LIMIT
         ) as other:
             await other.connect(self._connect_timeout)
-        self._tell_of(client.name, SERVER, f"{client.name}'s session is ended")
-        client.lane.freeze(False)
+        self._tell_of(client, "server", f"{client.name}'s session is ended")
+        client.lane.tap.hold(False)
 
     async def children(self, path: str) -> list[str]:
         """The children of a node as the server has them now, without a frame of a client."""
@@ -286,196 +278,139 @@ class ServerStage(Record):
 
     # --- what has happened ------------------------------------------------------------------------
 
+    def frames(self, client: Named, op: str, direction: str = "") -> list[Frame]:
+        """As on a stage."""
+        self._take()
+        return super().frames(client, op, direction)
+
+    def traffic(self, begin: float) -> list[Frame]:
+        """As on a stage."""
+        self._take()
+        return super().traffic(begin)
+
+    @contextmanager
+    def quiet(self, what: str) -> Generator[None]:
+        """As on a stage."""
+        self._take()
+        with super().quiet(what):
+            try:
+                yield
+            finally:
+                self._take()
+
     def _tell(self, event: Event) -> None:
-        with self._lock:
-            if not self._over:
-                super()._tell(event)
+        self._take()
+        super()._tell(event)
 
-    def _tell_of(
-        self, name: str, kind: str, text: str, detail: str = "", frame: Frame | None = None
-    ) -> None:
-        """Tell of a client, with paths as it sees them."""
-        now = self.now
-        if frame is not None:
-            text, detail = described(frame)
-            text = text.replace(f"{self.root}/", "/").replace(self.root, "/")
-            frame = frame._replace(time=now)
-        assert (kind == FRAME) is (frame is not None)
-        self._tell(Event(now, kind, text, name, "server", detail, frame))
+    def _tell_of(self, client: StagedClient, kind: str, text: str) -> None:
+        if not self._over:
+            self._tell(Event(self.now, kind, text, client.name, "server"))
 
-
-# --- server lane ----------------------------------------------------------------------------------
-# The way of one client to a server somewhere else: a proxy that tells what passes, and breaks it.
-#
-# Its thread tells each frame before it lets it go on, so what a client does about a frame is told
-# behind it.  This module must not know what a lesson is.
-
-_NO_SESSION = bytes(12)  # timeout and id in the answer to a greeting
+    def _take(self) -> None:
+        """Tell what has passed the proxies, in the order of time."""
+        found: list[tuple[float, Lane, Passed]] = []
+        for lane in self._lanes if not self._over else ():
+            while not lane.tap.events.empty():
+                passed = lane.tap.events.get()
+                found.append((passed.time, lane, passed))
+        for time_, lane, passed in sorted(found, key=lambda each: each[0]):
+            now = time_ - self._start
+            for kind, words, detail, frame in lane.told(passed):
+                text = words.replace(f"{self.root}/", "/").replace(self.root, "/")  # as clients do
+                timed = frame._replace(time=now) if frame is not None else None
+                super()._tell(Event(now, kind, text, lane.name, "server", detail, timed))
 
 
 class Lane:
-    """See the module's docstring.  OSError if the server's name has no address.
+    """The way of one client to the server: a proxy, and what is told of what passes it.
 
     ``busy``: something is on its way, or the connection is lost and the client will come again;
     ``moved`` is the monotonic time of the last event.
     """
 
-    def __init__(self, name: str, server: str, tell: Tell) -> None:
+    def __init__(self, name: str, server: str) -> None:
         self.name = name
+        self.faults = Faults([])
+        self.tap = Tap([server], self.faults, ("127.0.0.1", 0))
         self.moved: float = time.monotonic()
-        self._tell_stage = tell
-        self._cuts: list[tuple[str, str]] = []
-        self._marked: Frame | None = None  # the request whose answer will be lost
-        self._waiting: list[Frame] = []
+        self._waiting: set[int] = set()  # the numbers of requests
         self._away = False
-        self._opened: set[int] = set()
-        self._over: set[int] = set()  # connections whose end has been told
+        self._why = "connection cut"
+        self._cut: set[int] = set()  # connections of which nothing arrives any more
         self._bye: set[int] = set()  # connections whose session has ended
-        self._relay = Relay(resolve(server), self._choose, lambda: None, observe=self._observe)
-        self.hosts: str = f"127.0.0.1:{self._relay.port}"
 
     @property
     def busy(self) -> bool:
         """See the class's docstring."""
         return self._away or bool(self._waiting)
 
-    @property
-    def connected(self) -> bool:
-        """Whether a connection is there whose end has not been told."""
-        return bool(self._opened - self._over)
+    def told(self, passed: Passed) -> Iterator[tuple[str, str, str, Frame | None]]:
+        """Kind, text, detail and frame of what is to be told of an event of the proxy."""
+        self.moved = passed.time
+        if passed.what == "open":
+            self._away = True
+        elif passed.what == "close":
+            yield *self._closed(passed), "", None
+        elif passed.frame is not None and passed.detail == "lost":
+            self._cut.add(passed.connection)
+            if passed.frame.direction == "s2c":
+                self._why = "connection cut before the answer arrives"
+                if not passed.frame.error:
+                    words = "executed, and the answer will be lost"
+                    yield "server", words, f"zxid {passed.frame.zxid:#x}", None
+        elif passed.frame is not None and passed.connection not in self._cut:
+            self._note(passed.frame, passed.connection)
+            yield "frame", *described(passed.frame), passed.frame
 
-    def cut(self, when: str, op: str) -> None:
-        """Cut at the next request of this kind: ``lost`` on its way, or ``after`` its execution."""
-        self._relay.call(lambda: self._cuts.append((when, op)))
-
-    def cut_now(self) -> None:
-        """Cut the connection."""
-        self._relay.call(self._cut_now)
-
-    def freeze(self, on: bool) -> None:
-        """Let nothing pass, or go on; what has been sent meanwhile arrives then."""
-        self._relay.call(lambda: setattr(self._relay, "frozen", on))
-
-    def close(self) -> None:
-        """End it; a second call does nothing."""
-        self._relay.close()
-
-    # --- in the thread of the proxy ---------------------------------------------------------------
-
-    def _tell(self, kind: str, text: str, detail: str = "", frame: Frame | None = None) -> None:
-        self.moved = time.monotonic()
-        self._tell_stage(kind, text, detail, frame)
-
-    def _cut_now(self) -> None:
-        for connection in self._relay.connections:
-            self._end(connection.number, CUT, "connection cut")
-        self._relay.cut_all(reset=False)
-
-    def _end(self, number: int, kind: str, text: str, *, away: bool = True) -> None:
-        self._over.add(number)
-        self._waiting.clear()
-        self._away = away
-        self._tell(kind, text)
-
-    def _choose(
-        self, arrivals: Iterable[tuple[Frame, Action | None]]
-    ) -> list[tuple[Frame, tuple[Step, ...]]]:
-        return [(frame, self._steps(frame)) for frame, _ in arrivals]
-
-    def _steps(self, frame: Frame) -> tuple[Step, ...]:
-        number = frame.connection
-        if number in self._over:
-            return ()
-        passed = self._request(frame) if frame.direction == "c2s" else self._answer(frame)
-        return (Send(frame.raw),) if passed else (Cut(),)
-
-    def _request(self, frame: Frame) -> bool:
-        due = [cut for cut in self._cuts if cut[1] == frame.op][:1]
-        for cut in due:
-            self._cuts.remove(cut)
-            if cut[0] == "lost":
-                self._end(frame.connection, CUT, "connection cut")
-                return False
-            self._marked = frame
-        self._waiting.append(frame)
-        self._tell(FRAME, "", "", frame)
-        return True
-
-    def _answer(self, frame: Frame) -> bool:
-        if self._marked is not None and frame.request is self._marked:
-            self._marked = None
-            if not frame.error:
-                words = "executed, and the answer will be lost"
-                self._tell(SERVER, words, f"zxid {frame.zxid:#x}")
-            self._end(frame.connection, CUT, "connection cut before the answer arrives")
-            return False
-        self._waiting = [request for request in self._waiting if request is not frame.request]
+    def _note(self, frame: Frame, connection: int) -> None:
+        if frame.direction == "c2s":
+            self._waiting.add(frame.number or 0)
+            return
+        self._waiting.discard(frame.request.number or 0 if frame.request else 0)
+        refused = frame.op == "connect" and not any(frame.raw[8:20])  # timeout and session
         if frame.op == "connect":
             self._away = False
-        if frame.op == "close_session" or (
-            frame.op == "connect" and frame.raw[8:20] == _NO_SESSION
-        ):
-            self._bye.add(frame.connection)
-        self._tell(FRAME, "", "", frame)
-        return True
+        if frame.op == "close_session" or refused:
+            self._bye.add(connection)
 
-    def _observe(self, number: int, what: str, detail: str) -> None:
-        if what == "open":
-            self._opened.add(number)
-            self._away = True
-        elif what == "unreachable":
-            self._end(number, END, f"the server cannot be reached: {detail}")
-        elif what == "ended" and number not in self._over:
-            # Behind the last answer of a session both sides close, in either order.
-            if number in self._bye or detail == "c2s":
-                self._end(number, CUT, f"{self.name} ends the connection", away=False)
-            else:
-                self._end(number, END, f"{self.name} sees the connection end, no word why")
+    def _closed(self, passed: Passed) -> tuple[str, str]:
+        self._waiting.clear()
+        self._away, why, self._why = True, self._why, "connection cut"
+        by, _, problem = passed.detail.partition(": ")
+        if by == "spy":
+            return "cut", why
+        if problem:
+            return "end", f"the server cannot be reached: {problem}"
+        # Behind the last answer of a session both sides close, in either order.
+        if by == "client" or passed.connection in self._bye:
+            self._away = False
+            return "cut", f"{self.name} ends the connection"
+        return "end", f"{self.name} sees the connection end, no word why"
 
 
 class ServerWire:
     """A bare connection, as :class:`zkwire.cli.lessons.stage.Wire`; ``address`` is a HOST:PORT."""
 
     def __init__(self, address: str) -> None:
-        import socket
-
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host.strip("[]"), int(port)), _ANSWER)
+        self._file = self._socket.makefile("rb")
 
     def send(self, data: bytes) -> list[bytes]:
         """Send bytes; returns the frame that the server answers, if it does within a time."""
-        self._socket.settimeout(_ANSWER if _whole(data) else _NO_ANSWER)
+        whole = len(data) == 4 + int.from_bytes(data[:4], "big")
+        self._socket.settimeout(_ANSWER if whole else _NO_ANSWER)
         self._socket.sendall(data)
         try:
-            head = self._exactly(4)
-            return [head + self._exactly(int.from_bytes(head, "big"))]
-        except (TimeoutError, EOFError):
+            head = self._file.read(4)
+            return [head + self._file.read(int.from_bytes(head, "big"))] if head else []
+        except TimeoutError:
             return []
 
     def close(self) -> None:
         """End the session, as well as that can be done here, and the connection."""
-        try:
+        with self._file, self._socket, suppress(OSError):  # a server may wait, or be gone
             self._socket.settimeout(_NO_ANSWER)
             self._socket.sendall(b"\0\0\0\x08\0\0\0\1\xff\xff\xff\xf5")
             while self._socket.recv(65536):
                 pass
-        except OSError:  # a server that waits for the rest of a frame, or is gone
-            pass
-        finally:
-            self._socket.close()
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            if not chunk:
-                raise EOFError
-            data += chunk
-        return data
-
-
-_ANSWER, _NO_ANSWER = 10.0, 1.0  # seconds
-
-
-def _whole(data: bytes) -> bool:
-    return len(data) == 4 + int.from_bytes(data[:4], "big")

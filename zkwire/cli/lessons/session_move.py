@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from zkwire import ConnectionLossError
 from zkwire.cli.lessons.lesson import Flag, Lesson, name_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Stage
 
 
 async def lesson(stage: Stage) -> None:

@@ -10,32 +10,15 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from zkwire.cli.lessons.events import (
-    ASK,
-    CUT,
-    END,
-    EXPECT,
-    FOLD,
-    FRAME,
-    PROSE,
-    SAY,
-    SERVER,
-    TABLE,
-    Event,
-    error_name,
-)
-from zkwire.cli.output import hex_id, printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.context import Context
-    from zkwire.cli.lessons.lesson import Lesson
-    from zkwire.cli.output import Output
-    from zkwire.testing.proxy.frames import Frame
-
+from zkwire.cli.context import Context
+from zkwire.cli.lessons.events import PROSE, Event, error_name
+from zkwire.cli.lessons.lesson import Lesson
+from zkwire.cli.output import Output, hex_id, printable
+from zkwire.cli.picture import Band, Picture, Step
+from zkwire.testing.proxy.frames import Frame
 
 NARROWEST, WIDEST = 72, 100
 LANE, TIME = 7, 9  # columns
@@ -47,7 +30,7 @@ _SIGNS = {
     "dot": "·.", "yes": "✓+", "no": "✗!", "more": "…~", "bar": "█#",
 }  # fmt: skip
 _PLAIN = str.maketrans("…•", "~*")  # in byte tables
-_PAUSE = {FRAME: 0.15, CUT: 0.5, END: 0.3, SAY: 2.0, ASK: 2.0}  # seconds, for a reader
+_PAUSE = {"frame": 0.15, "cut": 0.5, "end": 0.3, "say": 2.0, "ask": 2.0}  # seconds, for a reader
 
 
 class Terminal:
@@ -132,12 +115,12 @@ class Terminal:
         self._line(dots + _clipped(text, self._width - TIME, self._sign("more")), "dim")
 
     def _speak(self, event: Event) -> None:
-        if event.kind == ASK:
+        if event.kind == "ask":
             self._words(f"?  {event.text}", "bold")
             self._wait()
-        elif event.kind == TABLE:
+        elif event.kind == "table":
             self._table(event.rows)
-        elif event.kind == EXPECT:
+        elif event.kind == "expect":
             sign, colour = ("yes", "green") if event.passed else ("no", "red")
             self._words(f"{self._sign(sign)}  {event.text}", colour, gap=False)
         else:
@@ -190,7 +173,7 @@ class Terminal:
             if name not in self._clients and "/" not in name:  # of a crowd
                 self._clients.append(name)
                 self._prose = True  # the lanes have changed
-        if event.kind == FOLD:
+        if event.kind == "fold":
             self._aside(event.text)
             return
         self._heading()
@@ -202,14 +185,13 @@ class Terminal:
             detail = detail.rpartition("  ")[2]
         text = _clipped(text, room - len(detail) - bool(detail), self._sign("more"))
         line = f"{at}{lanes} {text}{detail:>{room - len(text)}}".rstrip()
-        colour = {CUT: "red", END: "red"}.get(event.kind, "")
+        colour = {"cut": "red", "end": "red"}.get(event.kind, "")
         if event.frame is not None and event.frame.kind == "notification":
             colour = "yellow"
         self._line(line, colour)
 
     def _explain(self, frame: Frame) -> None:
-        from zkwire.cli.spy.records import byte_table
-        from zkwire.cli.spy.text import table
+        from zkwire.cli.spy.records import byte_table, table
 
         for line in table({"rows": byte_table(frame)}, self._width):
             self._line(line, "dim")
@@ -229,7 +211,7 @@ class Terminal:
                 row[client + 1], row[server] = sign("into"), sign("out")
                 if event.frame.kind == "notification":
                     row[client + 2] = sign("event")
-        elif event.kind == SERVER and server is not None:
+        elif event.kind == "server" and server is not None:
             row[server] = sign("server")
         elif client is not None:
             row[client] = sign(event.kind)
@@ -302,9 +284,9 @@ class Objects:
                 fields["rows"] = byte_table(event.frame)
         elif event.detail:
             fields["detail"] = event.detail
-        if event.kind == EXPECT:
+        if event.kind == "expect":
             fields["passed"] = event.passed
-        if event.kind == TABLE:
+        if event.kind == "table":
             fields["rows"] = event.rows
         self._output.record(fields)
 
@@ -325,3 +307,133 @@ def _frame_fields(frame: Frame) -> dict[str, Any]:
     if frame.error:
         fields["error"] = error_name(frame.error)
     return fields | {"bytes": len(frame.raw)}
+
+
+# --- picture --------------------------------------------------------------------------------------
+# A lesson as a picture: a row for each event, and a bar for what lasts.
+#
+# Pings are folded into the silence between two rows.  The bars are outages, expired sessions,
+# processes that stand still, and locks.
+
+GAP = 1.0  # seconds in which nothing happens that are drawn
+MOST = 300
+
+
+def picture_of(
+    title: str,
+    about: str,
+    events: list[Event],
+    servers: int = 1,
+    *,
+    pings_of: str = "",
+    scale: float = 0.0,
+) -> Picture:
+    """Events as a picture; of more than ``MOST`` rows it says how many are left out.
+
+    Pings of the client ``pings_of`` have rows.  ``scale``: see Picture.
+    """
+    names = [f"S{n + 1}" for n in range(servers)] if servers > 1 else ["server"]
+    seen = dict.fromkeys(name for event in events for name in event.actor.split())
+    lanes = [*(name for name in seen if "/" not in name), *names]  # not those of a crowd
+    bands = _Bands(lanes)
+    steps: list[Step] = []
+    for event, step in rows_of(events, lanes, pings_of, scaled=bool(scale)):
+        if event is not None:
+            bands.see(event, len(steps))
+        steps += [step] if step is not None else []
+    if len(steps) > MOST:
+        left = len(steps) - MOST
+        steps[MOST:] = [Step("", "gap", None, None, f"{left} more are left out")]
+    shown = [band for band in bands.all() if band.begin < len(steps)]
+    shown = [b._replace(end=None) if (b.end or 0) >= len(steps) else b for b in shown]
+    about = f"{about}; {len(steps)} steps."
+    return Picture(title, about, tuple(lanes), tuple(steps), bands=tuple(shown), scale=scale)
+
+
+def rows_of(
+    events: list[Event], lanes: list[str], pings_of: str = "", *, scaled: bool = False
+) -> Iterator[tuple[Event | None, Step | None]]:
+    """The events, each with its row if it has one, and rows for the time between them."""
+    before, pings = 0.0, 0
+    for event in events:
+        frame = event.frame
+        if frame is not None and frame.kind == "ping" and event.actor != pings_of:
+            pings += frame.direction == "c2s"
+            continue
+        if event.kind in PROSE:
+            continue
+        between = [f"{event.time - before:.1f} s"] if event.time - before > GAP else []
+        between += [f"{pings} ping{'s' * (pings > 1)}"] if pings else []
+        if between and not scaled:
+            yield None, Step("", "gap", None, None, ", ".join(between))
+        before, pings = event.time, 0
+        step = _row(event, lanes)
+        yield event, step and step._replace(at=event.time)
+
+
+def _row(event: Event, lanes: list[str]) -> Step | None:
+    time, text, more = f"+{event.time:.3f}", event.text, event.detail
+    if event.kind == "fold":
+        return Step(time, "gap", None, None, text)
+    if event.kind == "server":
+        return Step(time, "open", lanes.index(event.server), None, text, more=more)
+    if event.actor not in lanes:
+        return None
+    client = lanes.index(event.actor)
+    if event.kind in ("stop", "go", "held", "free", "note"):
+        return Step(time, "note", client, None, text, not event.passed, more)
+    if event.kind in ("cut", "end"):
+        return Step(time, "close", client, None, text, bad=True)
+    if event.frame is None:
+        return None
+    frame, server = event.frame, lanes.index(event.server)
+    if frame.direction == "c2s":
+        return Step(time, "request", client, server, text, more=more)
+    kind = "event" if frame.kind == "notification" else "reply"
+    return Step(time, kind, server, client, text, bool(frame.error), more)
+
+
+class _Bands:
+    """The bands so far; the rows of steps count from 0."""
+
+    def __init__(self, lanes: list[str]) -> None:
+        self._lanes = lanes
+        self._open: dict[tuple[str, str], Band] = {}
+        self._done: list[Band] = []
+
+    def see(self, event: Event, row: int) -> None:
+        """An event that is drawn in this row, or behind the one before."""
+        if event.kind == "fold":  # frames of these clients have passed: they had a connection
+            for name in event.actor.split():
+                self._end("blind", name, row)
+            return
+        name, frame = event.actor, event.frame
+        if name not in self._lanes or event.server not in {"", *self._lanes}:
+            return
+        if event.kind in ("cut", "end"):
+            self._begin("blind", name, row, "no connection")
+        elif event.kind == "frame" and frame is not None and frame.kind == "connect":
+            if frame.direction == "s2c" and "session 0" not in event.text:
+                self._end("blind", name, row)
+                self._end("over", name, row)
+        elif event.kind == "server" and "expires" in event.text:
+            self._begin("over", name, row, "expired")
+        elif event.kind == "stop":
+            self._begin("doubt", name, row, " ".join(event.text.split()[2:]))
+        elif event.kind == "held":
+            self._begin("held", name, row, event.detail)
+        elif event.kind in ("go", "free"):
+            self._end("doubt" if event.kind == "go" else "held", name, row)
+
+    def all(self) -> list[Band]:
+        """All bands, those that have not ended to the end of the picture."""
+        bands = [*self._done, *self._open.values()]
+        return sorted(bands, key=lambda band: (band.begin, band.lane, band.kind))
+
+    def _begin(self, kind: str, name: str, row: int, label: str) -> None:
+        self._open.setdefault((kind, name), Band(self._lanes.index(name), row, None, kind, label))
+
+    def _end(self, kind: str, name: str, row: int) -> None:
+        band = self._open.pop((kind, name), None)
+        if band is not None and row > band.begin:
+            self._done.append(band._replace(end=row))

@@ -10,22 +10,13 @@ from argparse import Namespace
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from zkwire.cli.lessons.events import (
-    CUT,
-    END,
-    FRAME,
-    FREE,
-    GO,
-    HELD,
-    SERVER,
-    STOP,
-    Event,
-    Record,
-    described,
-)
+import zkwire
+from zkwire.cli.lessons.events import Event, Record, described
 from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy.conversation import Conversation
-from zkwire.testing.proxy.frames import OPCODES
+from zkwire.testing.proxy.frames import OPCODES, Direction, Frame
+from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.tree import DataTree
 from zkwire.testing.simulation import InTurn, Simulation, Step, ViolationError
 from zkwire.testing.simulation.asyncio_client import SimulatedClient
 from zkwire.testing.simulation.client import Client, Link, Suspend
@@ -33,20 +24,14 @@ from zkwire.testing.simulation.stage import START
 from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
 from zkwire.wire.model import session_name
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire import Credentials
-    from zkwire.testing.proxy.frames import Direction, Frame
-    from zkwire.testing.server.connection import Connection
-    from zkwire.testing.server.tree import DataTree
 
-    class Followed(Protocol):
-        """A lock."""
+class Followed(Protocol):
+    """A lock."""
 
-        @property
-        def held(self) -> bool: ...
-        @property
-        def fence(self) -> int: ...
+    @property
+    def held(self) -> bool: ...
+    @property
+    def fence(self) -> int: ...
 
 
 TICK = 2.0
@@ -83,7 +68,7 @@ class Stage(Record):
         session_timeout: float = 10.0,
         server: str = "S1",
         auth: Sequence[tuple[str, bytes]] = (),
-        resume: Credentials | None = None,
+        resume: zkwire.Credentials | None = None,
     ) -> SimulatedClient:
         """A client, which begins to connect; the options are those of AsyncClient."""
         options = {"timeout": session_timeout, "resume": resume}
@@ -305,14 +290,14 @@ class Play(Simulation):
             if still != self._known.get(client, ""):
                 what = f"{client.name}'s {still or self._known[client]}"
                 stands = "is silent" if still == "network" else "stands still"
-                kind, does = (STOP, stands) if still else (GO, "goes on")
+                kind, does = ("stop", stands) if still else ("go", "goes on")
                 self._known[client] = still
                 self._tell(kind, f"{what} {does}", client, client.link)
         for client, lock in self._followed:
             held = f"fence {lock.fence:#x}" if lock.held else ""
             if held != self._known.get(lock, ""):
                 self._known[lock] = held
-                kind, does = (HELD, "holds") if held else (FREE, "no longer holds")
+                kind, does = ("held", "holds") if held else ("free", "no longer holds")
                 self._tell(kind, f"{client.name} {does} the lock", client, client.link, held)
 
     def freeze(self, server: int) -> None:
@@ -379,15 +364,15 @@ class Play(Simulation):
         if cut is not None:
             if self.tree.zxid > before:
                 words = "executed, and the answer will be lost"
-                self._tell(SERVER, words, client, link, f"zxid {self.tree.zxid:#x}")
+                self._tell("server", words, client, link, f"zxid {self.tree.zxid:#x}")
             self.cut(client, "after")
         elif client.link is None and step.kind == "eof":
-            self._tell(END, f"{client.name} sees the connection end, no word why", client, link)
+            self._tell("end", f"{client.name} sees the connection end, no word why", client, link)
         elif client.link is None:
             why = client.session.last_failure.partition(": ")[2]
             text = f"{client.name} ends the connection"
             text += f": {why}" if why and not client.session.ended else ""
-            self._tell(CUT, text, client, link)
+            self._tell("cut", text, client, link)
 
     def cut(self, client: Client, when: str = "lost") -> None:
         """The connection of a client is lost now."""
@@ -399,7 +384,7 @@ class Play(Simulation):
             "lost": "connection cut",
             "after": "connection cut before the answer arrives",
         }
-        self._tell(CUT, words[when], client, link)
+        self._tell("cut", words[when], client, link)
         sent = link.written
         if when == "before":
             sent -= sum(len(frame) for frames in link.up for frame in frames)
@@ -450,7 +435,9 @@ class Play(Simulation):
             server = "S1" if self.servers > 1 else "server"
             text = f"{called} expires{nodes}"
             name = owner.name if owner else ""
-            self.tell(Event(self.elapsed, SERVER, text, name, server, f"zxid {self.tree.zxid:#x}"))
+            self.tell(
+                Event(self.elapsed, "server", text, name, server, f"zxid {self.tree.zxid:#x}")
+            )
 
     def _cut_at(self, client: Client, link: Link) -> Cut | None:
         """The cut that is due at what the client's next write asks for."""
@@ -477,4 +464,4 @@ class Play(Simulation):
     def _tell_frame(self, client: Client, link: Link, frame: Frame) -> None:
         text, detail = described(frame)
         server = self.server_of(link)
-        self.tell(Event(self.elapsed, FRAME, text, client.name, server, detail, frame))
+        self.tell(Event(self.elapsed, "frame", text, client.name, server, detail, frame))

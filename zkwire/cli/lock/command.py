@@ -8,10 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from argparse import ArgumentParser, Namespace
 
-from zkwire.cli.arguments import duration
-from zkwire.cli.command import Command, UsageError
-from zkwire.cli.exits import (
+from zkwire.cli.command import Command, UsageError, duration
+from zkwire.cli.context import Context
+from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
+from zkwire.cli.lock.signals import Interrupted, Signals
+from zkwire.cli.output import (
     BY_SIGNAL,
     FAILED,
     LOCK_LOST,
@@ -20,18 +23,13 @@ from zkwire.cli.exits import (
     TIMED_OUT,
     with_status,
 )
-from zkwire.errors import LockLostError, LockTakenError
+from zkwire.errors import (
+    LockLostError,
+    LockTakenError,
+)
 from zkwire.net.options import check_lease_margin
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.wire.paths import check_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from zkwire.cli.context import Context
-    from zkwire.cli.lock.grant import Grant
-    from zkwire.cli.lock.signals import Signals
 
 KILL_AFTER = 3.0
 PINGS_APART = 2.5  # lease margins, at most, until an answer counts
@@ -79,6 +77,20 @@ def _status(text: str) -> int:
 
 
 def _lock(context: Context, asked: Namespace) -> int | None:
+    """
+    zkwire lock /locks/report -- report.sh         # wait, then run it
+    zkwire lock -n /locks/report -- report.sh      # 124 if it is held
+    zkwire lock --list /locks/report               # the holder, the queue
+
+    COMMAND runs while the lock is held, and its exit status is passed on.  If the
+    lock may be lost, COMMAND is ended before another contender can get it: TERM,
+    then KILL, to its process group; the exit status is 122.  It finds the lock's
+    node, the fencing token and the session in its environment: ZKWIRE_LOCK_PATH,
+    ZKWIRE_LOCK_TOKEN, ZKWIRE_LOCK_SESSION.
+
+    Without COMMAND it prints the node and the token, and holds the lock until
+    standard input ends or a signal comes.
+    """
     asked.path = check_path(context.path(asked.path))
     _check(asked)
     if asked.list:
@@ -86,8 +98,6 @@ def _lock(context: Context, asked: Namespace) -> int | None:
 
         show(context.output, asked.path, contenders_of(context.client, asked.path))
         return None
-    from zkwire.cli.lock.signals import Interrupted, Signals
-
     with Signals() as signals:
         try:
             try:
@@ -95,6 +105,7 @@ def _lock(context: Context, asked: Namespace) -> int | None:
             finally:
                 context.close()
         except Interrupted as end:
+            context.output.drop()
             return BY_SIGNAL + end.number
         except LockTakenError:
             if context.output.quiet:
@@ -145,8 +156,6 @@ def _limits(asked: Namespace, timeout: float) -> tuple[float, float]:
 
 
 def _locked(context: Context, asked: Namespace, signals: Signals) -> int:
-    from zkwire.cli.lock.grant import acquire, release
-
     signals.raising = True
     grant = acquire(context, asked)
     signals.raising = False
@@ -172,9 +181,9 @@ def _used(
     except UsageError as error:  # the server has granted another timeout
         raise with_status(ValueError(str(error)), FAILED) from None
     if not asked.command:
-        from zkwire.cli.lock.holding import hold, show
-
-        show(context.output, grant)
+        signals.raising = True  # while the output waits for its reader
+        show_grant(context.output, grant)
+        signals.raising = False
         return 0, hold(grant, signals, margin)
     from zkwire.cli.lock.running import Running
 
@@ -187,24 +196,5 @@ def _used(
 
 
 COMMANDS = {
-    "lock": Command(
-        _lock,
-        _arguments,
-        examples=(
-            "zkwire lock /locks/report -- report.sh         # wait, then run it",
-            "zkwire lock -n /locks/report -- report.sh      # 124 if it is held",
-            "zkwire lock --list /locks/report               # the holder, the queue",
-        ),
-        details=(
-            "COMMAND runs while the lock is held, and its exit status is passed on.  If the\n"
-            "lock may be lost, COMMAND is ended before another contender can get it: TERM,\n"
-            "then KILL, to its process group; the exit status is 122.  It finds the lock's\n"
-            "node, the fencing token and the session in its environment: ZKWIRE_LOCK_PATH,\n"
-            "ZKWIRE_LOCK_TOKEN, ZKWIRE_LOCK_SESSION.\n"
-            "\n"
-            "Without COMMAND it prints the node and the token, and holds the lock until\n"
-            "standard input ends or a signal comes."
-        ),
-        in_shell=False,
-    ),
+    "lock": Command(_lock, _arguments, in_shell=False),
 }

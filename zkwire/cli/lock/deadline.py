@@ -12,11 +12,7 @@ unless that is past.
 from __future__ import annotations
 
 from math import inf
-from signal import SIGKILL, SIGTERM
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from signal import Signals
+from signal import SIGKILL, SIGTERM, Signals
 
 NOT_PROLONGED = "no answer has prolonged the session's lease in time"
 

@@ -1,23 +1,128 @@
-"""No command: show what is held, and hold it until standard input ends or a signal comes."""
+"""A lock of the kind that was asked for: acquired, held, and released for certain.
+
+A session that expires while this waits costs the place in the queue and nothing else: it queues
+again with a new session, within the same time.
+"""
 
 from __future__ import annotations
 
 import os
 import select
 import sys
+from argparse import Namespace
+from typing import Any
 
+import zkwire
+from zkwire.cli.context import Context
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.output import hex_id
+from zkwire.cli.lock.signals import Interrupted, Signals
+from zkwire.cli.output import FAILED, Output, describe, hex_id, with_status
+from zkwire.errors import (
+    LockLostError,
+    LockTakenError,
+    LockTimeoutError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
 from zkwire.net.pacing import clock
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.lock.grant import Grant
-    from zkwire.cli.lock.signals import Signals
-    from zkwire.cli.output import Output
+LONGEST_WAIT = 1.0
 
 
-def show(output: Output, grant: Grant) -> None:
+class Grant:
+    """A lock that is held, of any kind: its client, and the path of its node.
+
+    ``longest_wait``: seconds after which a look at the lock is due, whatever has been heard.
+    """
+
+    def __init__(self, client: zkwire.Client, lock: Any) -> None:
+        self.client = client
+        self.lock = lock
+        self.longest_wait: float = min(LONGEST_WAIT, client.session_timeout / 10)
+        self.node: str = f"{lock.path}/{lock._algorithm._node_name}"
+
+    def lease_end(self) -> float:
+        """Until then, on :func:`clock`, the session is surely alive."""
+        now = clock()  # first: rather too early than too late
+        return now + self.client.lease_remaining()
+
+
+def signature(text: str) -> str:
+    """What the lock's node says: host, process, and ``text``."""
+    return f"{os.uname().nodename}:{os.getpid()} {text}".rstrip()
+
+
+def lock_of(client: zkwire.Client, asked: Namespace) -> Any:
+    """A lock of the kind that was asked for; all kinds but a semaphore exclude each other."""
+    text = signature(asked.id)
+    if asked.holders:
+        from zkwire import Semaphore
+
+        return Semaphore(client, asked.path, asked.holders, text).lease()
+    if asked.shared or asked.exclusive:
+        from zkwire import ReadWriteLock
+
+        table = ReadWriteLock(client, asked.path, text)
+        return table.read if asked.shared else table.write
+    return zkwire.SequentialLock(client, asked.path, text)
+
+
+def acquire(context: Context, asked: Namespace) -> Grant:
+    """The lock, held.
+
+    LockTakenError if it is not free in time (with the exit status for that); what else keeps it
+    from being held has the exit status 125.
+    """
+    until = None if asked.wait is None else clock() + asked.wait
+    try:
+        while True:
+            try:
+                return _acquired(context.client, asked, until)
+            except (SessionExpiredError, LockLostError) as error:
+                context.output.note(f"{describe(error)}; queueing again")
+                context.close()
+    except LockTakenError as error:
+        raise with_status(error, asked.conflict_exit_code) from None
+    except (ZooKeeperError, OSError, ValueError) as error:
+        raise with_status(error, FAILED) from None
+
+
+def _acquired(client: zkwire.Client, asked: Namespace, until: float | None) -> Grant:
+    lock = lock_of(client, asked)
+    if until is None:
+        lock.acquire()
+    elif not asked.wait:
+        if not lock.try_acquire():
+            raise LockTakenError(f"{asked.path} is held by another contender")
+    elif not lock.acquire(max(0.0, until - clock())):
+        raise LockTimeoutError(f"{asked.path} was not free within {asked.wait:g} s")
+    return Grant(client, lock)
+
+
+def release(context: Context, grant: Grant, timeout: float | None) -> str | None:
+    """Release the lock and see it confirmed, unless the session ends first.
+
+    Returns why the lock had been lost, if it had.  A release in doubt is a note: the caller closes
+    the session, whose end is the lock's.
+    """
+    try:
+        grant.lock.release(timeout)
+        # After a lost connection the client deletes the node in the background.
+        grant.client._driver._clean_up(grant.client.lease_remaining())
+    except LockLostError as error:
+        return str(error)
+    except Interrupted:
+        pass  # the client goes on, and the end of the session does the rest
+    except ZooKeeperError as error:
+        context.output.note(f"zkwire: {error}")
+    return None
+
+
+# --- holding --------------------------------------------------------------------------------------
+# No command: show what is held, and hold it until standard input ends or a signal comes.
+
+
+def show_grant(output: Output, grant: Grant) -> None:
     """The path of the node and the token, a line each."""
     token = grant.lock.fence
     if output.json:

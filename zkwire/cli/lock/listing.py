@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
-from zkwire.cli.output import hex_id
+import zkwire
+from zkwire.cli.output import Output, hex_id
 from zkwire.errors import NoAuthError, NoNodeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from zkwire import Client, Contender
-    from zkwire.cli.output import Output
 
 SIGNATURE = re.compile(r"(\S+):([0-9]{1,10})(?: (.*))?", re.DOTALL)
 READERS = ("__READ__", "__rlock__")
@@ -27,7 +22,7 @@ HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"
 WIDTH = 80
 
 
-def contenders_of(client: Client, path: str) -> list[dict[str, Any]]:
+def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
     """The holders and behind them the queue, in order, as JSON has them."""
     try:
         names = set(client.get_children(path))
@@ -54,10 +49,8 @@ def contenders_of(client: Client, path: str) -> list[dict[str, Any]]:
     return found
 
 
-def _queue(client: Client, path: str) -> list[Contender]:
-    from zkwire import SequentialLock
-
-    return SequentialLock(client, path).contenders()
+def _queue(client: zkwire.Client, path: str) -> list[zkwire.Contender]:
+    return zkwire.SequentialLock(client, path).contenders()
 
 
 def is_reader(path: str) -> bool:
@@ -65,7 +58,7 @@ def is_reader(path: str) -> bool:
     return path[:-DIGITS].endswith(READERS)
 
 
-def _semaphore(client: Client, path: str) -> tuple[list[Contender], int]:
+def _semaphore(client: zkwire.Client, path: str) -> tuple[list[zkwire.Contender], int]:
     """The leases and behind them those that have none yet; how many leases hold."""
     data = client.get_data(path).data or b""
     count = int(data) if data.isdigit() else 1
@@ -74,7 +67,9 @@ def _semaphore(client: Client, path: str) -> tuple[list[Contender], int]:
     return [*leases, *(c for c in queue if c.session_id not in waiting)], count
 
 
-def _fields(contender: Contender, position: int, held: bool, age: float | None) -> dict[str, Any]:
+def _fields(
+    contender: zkwire.Contender, position: int, held: bool, age: float | None
+) -> dict[str, Any]:
     shown = contender.text or ""
     signed = SIGNATURE.fullmatch(shown)
     host, pid, text = signed.groups() if signed else (None, None, shown)

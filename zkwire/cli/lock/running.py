@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import socket
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from signal import SIGCONT
 
-from zkwire.cli.lock.child import Child
+from zkwire.cli.context import Context
+from zkwire.cli.lock import watchdog
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.lock.signals import FOR_COMMAND
-from zkwire.cli.lock.stand_by import Watchdog
+from zkwire.cli.lock.holding import Grant
+from zkwire.cli.lock.signals import FOR_COMMAND, Signals
 from zkwire.cli.output import hex_id
 from zkwire.net.pacing import clock
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from zkwire.cli.context import Context
-    from zkwire.cli.lock.grant import Grant
-    from zkwire.cli.lock.signals import Signals
-
 GROUP_POLL = 0.05  # nothing tells of the end of a group
+BRIEFLY = 0.05  # seconds that a message may delay the next look at the lock
 
 
 class Running:
@@ -127,7 +128,10 @@ class Running:
 
     def _lose(self, reason: str) -> None:
         self.loss = reason
-        self._output.note(f"zkwire: {self._grant.lock.path} is lost: {reason}")
+        self._note(f"{self._grant.lock.path} is lost: {reason}")
+
+    def _note(self, text: str) -> None:
+        self._output.note(f"zkwire: {text}", BRIEFLY)
 
     def _hear_watchdog(self) -> None:
         if self._watchdog is not None and self._watchdog.acts():
@@ -145,8 +149,8 @@ class Running:
             if number in self._signals.forwarded:
                 self._child.forward(number)
         if self._child.foreground and self._child.stopped():
-            self._output.note(
-                "zkwire: stopped, the lock is lost unless it goes on within "
+            self._note(
+                "stopped, the lock is lost unless it goes on within "
                 f"{self._grant.client.lease_remaining():.0f} s"
             )
             self._signals.stop_here()
@@ -161,3 +165,161 @@ def environment_of(context: Context, grant: Grant) -> dict[str, str]:
         "ZKWIRE_LOCK_SESSION": hex_id(grant.client.session_id),
         "ZKWIRE_SERVER": context.server,
     }
+
+
+# --- child ----------------------------------------------------------------------------------------
+# The command as a process, and its process group.
+#
+# Signals go to the whole group, so what the command has started ends with it, unless that has made
+# a group of its own.  If the command itself has, as timeout(1) and setsid(1) do, signals go to that
+# group, too.  In the ``foreground`` the command stays in the group of its starter, which the
+# terminal knows, and signals go to it alone.  Both are as with timeout(1).
+
+# The terminal sends these to its whole foreground group, the command included.
+FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH)
+
+
+class Child:
+    """The command; OSError if it cannot be started.
+
+    ``group`` is the process group that it joins, 0 for one of its own; None is the foreground.
+    """
+
+    def __init__(self, command: Sequence[str], env: dict[str, str], group: int | None) -> None:
+        self.foreground: bool = group is None
+        # What is inherited beside the three streams (a job server's pipe) is the command's, too.
+        self._process = subprocess.Popen(command, env=env, close_fds=False, process_group=group)
+        self._pid = self._process.pid
+        self._groups = [group or self._pid]
+
+    def targets(self) -> list[int]:
+        """What signals go to, as kill(2) takes it: the process, or its groups."""
+        if self.foreground:
+            return [self._pid]
+        with suppress(OSError):  # of an ended process, on some systems
+            if self._process.returncode is None and os.getpgid(self._pid) == self._pid:
+                self._groups = list({self._pid: None, self._groups[-1]: None})
+        return [-group for group in self._groups]
+
+    def send(self, number: int) -> None:
+        """Send a signal, if there is anything left to get it."""
+        for target in self.targets():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(target, number)
+
+    def forward(self, number: int) -> None:
+        """Send on a signal, unless the terminal has sent it to the command as well."""
+        if not (self.foreground and number in FROM_TERMINAL):
+            self.send(number)
+
+    def stopped(self) -> bool:
+        """Whether it has been stopped since the last look."""
+        with suppress(ChildProcessError):  # it has ended
+            return os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG) is not None
+        return False
+
+    def exited(self) -> bool:
+        """Whether it has ended."""
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def reap(self) -> int:
+        """How it has ended: its exit status, or 128 and the signal's number."""
+        status = self._process.wait()
+        return status if status >= 0 else 128 - status
+
+    def group_lives(self) -> bool:
+        """Whether something of its groups is left, behind :meth:`reap` and without a watchdog."""
+        return not self.foreground and any(map(_lives, self._groups))
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user, and alive
+    return True
+
+
+# --- stand by -------------------------------------------------------------------------------------
+# The side of ``zkwire lock`` that keeps a watchdog: best effort, the lock is kept without it too.
+#
+# The watchdog leads a process group, into which the command is started.  So it knows what to end
+# before there is anything to end, and the group's number is no other's as long as it lives.  What
+# keeps to the foreground is in another group, and is told once it runs.
+
+LONGEST_DELAY = 0.25  # seconds by which it leaves the first try to its parent
+
+
+def _program() -> list[str]:
+    """The watchdog, as arguments of Python: its file, or where that is in a zip file its name."""
+    file = os.path.abspath(watchdog.__file__)
+    if os.path.exists(file):
+        return [file]
+    name = watchdog.__name__  # a zip file may have no source: Python's -c could not be given that
+    archive = os.path.abspath(file + "/.." * (name.count(".") + 1))
+    return ["-c", f"import sys; sys.path.insert(0, {archive!r}); from {name} import main; main()"]
+
+
+class Watchdog:
+    """One watchdog, running until :meth:`end`.
+
+    ``group`` is the process group that it leads; 0 if it could not be started.
+    """
+
+    def __init__(self, margin: float, kill_after: float) -> None:
+        self._delay = min(LONGEST_DELAY, margin / 2)
+        self._kill_after = kill_after
+        self._told = ""
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        self._process: subprocess.Popen[bytes] | None = None
+        # It is in the command's group, so from the first on it must not get the command's signals.
+        former = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            with theirs, suppress(OSError):
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", *_program()],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    process_group=0,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+        self.group: int = 0 if self._process is None else self._process.pid
+
+    def fileno(self) -> int:
+        """To wait until it acts."""
+        return self._socket.fileno()
+
+    def tell(self, targets: Iterable[int], deadline: Deadline) -> None:
+        """Tell it what to end, and the times, if that has changed."""
+        ends = ",".join(map(str, targets))
+        words = ends, self._delay, self._kill_after, deadline.term_at, deadline.kill_at
+        line = " ".join(map(str, words)) + "\n"
+        if line != self._told:
+            self._told = line
+            with suppress(OSError):  # it is gone
+                self._socket.send(line.encode())
+
+    def acts(self) -> bool:
+        """Whether it has begun to end the command since the last look."""
+        with suppress(OSError):
+            return self._socket.recv(1) == b"!"
+        return False
+
+    def let_go(self) -> None:
+        """Have it end the command, as if this process had died, and wait for that."""
+        self._socket.close()
+        if self._process is not None:
+            self._process.wait()
+
+    def end(self) -> None:
+        """End it, without a trace."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._socket.close()

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import signal
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, Self
+from typing import Any, Self
 
 # What ends a process by default.
 ENDING = (

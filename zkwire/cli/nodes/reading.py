@@ -1,18 +1,19 @@
-"""The commands that read one node: get, exists, stat, sync."""
+"""The commands that read nodes: get, exists, stat, sync, ls, tree, count."""
 
 from __future__ import annotations
 
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import zkwire
 from zkwire.cli.command import Command
-from zkwire.cli.exits import DONE, REFUSED
-from zkwire.cli.output import data_fields, stat_fields, stat_lines
+from zkwire.cli.context import Context
+from zkwire.cli.output import DONE, REFUSED, data_fields, moment, stat_fields, stat_lines
 from zkwire.errors import NoNodeError, error_for
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from zkwire.cli.context import Context
+# The commands that read one node: get, exists, stat, sync.
 
 
 def _path_argument(parser: ArgumentParser) -> None:
@@ -21,24 +22,27 @@ def _path_argument(parser: ArgumentParser) -> None:
 
 def _get_arguments(parser: ArgumentParser) -> None:
     _path_argument(parser)
-    does = "the stat after the data"
-    parser.add_argument("-s", dest="stat", action="store_true", help=does)
+    parser.add_argument("-s", dest="stat", action="store_true", help="the stat after the data")
     form = parser.add_mutually_exclusive_group()
-    does = "exactly the bytes, at a terminal, too"
-    form.add_argument("--raw", action="store_true", help=does)
-    does = "a table of the bytes"
-    form.add_argument("--hex", action="store_true", help=does)
-    does = "the bytes in base64, on one line"
-    form.add_argument("--base64", action="store_true", help=does)
+    form.add_argument("--raw", action="store_true", help="exactly the bytes, at a terminal, too")
+    form.add_argument("--hex", action="store_true", help="a table of the bytes")
+    form.add_argument("--base64", action="store_true", help="the bytes in base64, on one line")
     does = "write exactly the bytes to this file"
     form.add_argument("-o", dest="file", metavar="FILE", help=does)
 
 
 def _get(context: Context, asked: Namespace) -> None:
+    """
+    zkwire get /config            # a terminal gets a new line behind it
+    zkwire get /config | sha1sum  # a pipe gets exactly the bytes
+    zkwire get --hex -s /config   # a table of the bytes, and the stat
+    """
     out, path = context.output, context.path(asked.path)
     data, stat = context.client.get_data(path)
     if asked.file is not None:
-        with open(asked.file, "wb") as file:
+        from zkwire.cli.files import whole
+
+        with whole(asked.file) as file:
             file.write(data)
     if out.json:
         shown: dict[str, object] = {"data": data_fields(data)}
@@ -70,6 +74,12 @@ def hex_lines(data: bytes) -> Iterator[str]:
 
 
 def _exists(context: Context, asked: Namespace) -> int:
+    """
+    zkwire exists /config && echo yes  # exit status 0: it exists, 1: no
+    zkwire exists --json /config
+
+    It prints nothing without --json.
+    """
     path = context.path(asked.path)
     there = context.client.exists(path) is not None
     if context.output.json:
@@ -78,6 +88,10 @@ def _exists(context: Context, asked: Namespace) -> int:
 
 
 def _stat(context: Context, asked: Namespace) -> None:
+    """
+    zkwire stat /config
+    zkwire stat --json /config | jq .stat.version
+    """
     path = context.path(asked.path)
     stat = context.client.exists(path)
     if stat is None:
@@ -94,47 +108,221 @@ def _sync_arguments(parser: ArgumentParser) -> None:
 
 
 def _sync(context: Context, asked: Namespace) -> None:
+    """
+    zkwire sync /  # in the shell: what is read next is up to date
+    zkwire sync --json /config
+
+    It prints nothing without --json.  Its promise is for its own connection, so it
+    is for the shell; a single command that has an answer has reached a server.
+    """
     path = context.path(asked.path)
     context.client.sync(path)
     if context.output.json:
         context.output.record({"path": path, "synced": True})
 
 
+# --- listing --------------------------------------------------------------------------------------
+# The commands that list nodes: ls, tree, count.
+
+WINDOW = 500  # requests in one write, as in a walk
+HEADER = "  children     bytes  version  modified              name"
+
+
+def _ls_arguments(parser: ArgumentParser) -> None:
+    flag = parser.add_argument
+    flag("path", nargs="?", default=".", metavar="PATH")
+    flag("-l", dest="long", action="store_true", help="with children, size, version and time")
+    flag("-R", dest="recursive", action="store_true", help="the paths of all nodes below, too")
+    flag("-s", dest="stat", action="store_true", help="the node's own stat after the list")
+    flag("--count", action="store_true", help="only how many there are")
+
+
+def _ls(context: Context, asked: Namespace) -> None:
+    """
+    zkwire ls /services          # a name on each line
+    zkwire ls -l /services       # with children, size, version and time
+    zkwire ls --count /services  # how many there are
+    """
+    out, client, path = context.output, context.client, context.path(asked.path)
+    names, stat = client.get_children_with_stat(path)
+    names = sorted(names)
+    if asked.recursive:
+        names = sorted(node for node in client.walk(path) if node != path)
+    if out.json:
+        out.record(_ls_fields(client, asked, path, names, stat))
+        return
+    if asked.count:
+        names = [str(len(names))]
+    elif asked.long:
+        names = [HEADER, *_rows(client, path, names)] if names else []
+    for line in names:
+        out.line(line)
+    for line in stat_lines(stat) if asked.stat else ():
+        out.line(line)
+
+
+def _ls_fields(
+    client: zkwire.Client, asked: Namespace, path: str, names: list[str], stat: zkwire.Stat
+) -> dict[str, Any]:
+    key, name = ("nodes", "path") if asked.recursive else ("children", "name")
+    listed: dict[str, Any] = {key: names}
+    if asked.count:
+        listed = {"count": len(names)}
+    elif asked.long:
+        stats = _stats(client, path, names)
+        listed = {key: [{name: each, "stat": stat_fields(stat)} for each, stat in stats]}
+    return {"path": path, **listed, **({"stat": stat_fields(stat)} if asked.stat else {})}
+
+
+def _rows(client: zkwire.Client, path: str, names: list[str]) -> Iterator[str]:
+    for name, stat in _stats(client, path, names):
+        kind = "e" if stat.ephemeral_owner else "-"
+        numbers = f"{stat.num_children:8}  {stat.data_length:8}  {stat.version:7}"
+        yield f"{kind} {numbers}  {moment(stat.mtime)[:19]}Z  {name}"
+
+
+def _stats(
+    client: zkwire.Client, path: str, names: Sequence[str]
+) -> Iterator[tuple[str, zkwire.Stat]]:
+    """Each name, or path, and its stat."""
+    paths = [name if name.startswith("/") else below(path, name) for name in names]
+    for name, (_, stat) in zip(names, each(client.pipeline.exists, paths), strict=True):
+        if stat is not None:
+            yield name, stat
+
+
+def each(ask: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The answer for each path, many asked in one write; None for a node that is gone by now."""
+    rest = list(paths)
+    while rest:
+        window, rest = rest[:WINDOW], rest[WINDOW:]
+        for path, reply in zip(window, [ask(path) for path in window], strict=True):
+            try:
+                answer = reply.result()
+            except NoNodeError:
+                answer = None
+            yield path, answer
+
+
+def below(path: str, name: str) -> str:
+    """The path of the child of this name."""
+    return f"{path.rstrip('/')}/{name}"
+
+
+# --- tree -----------------------------------------------------------------------------------------
+
+
+def _tree_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
+    parser.add_argument("-L", dest="depth", type=int, metavar="DEPTH", help="no deeper than this")
+    does = "with the size of the data, and e for ephemeral"
+    parser.add_argument("-l", dest="long", action="store_true", help=does)
+
+
+def _tree(context: Context, asked: Namespace) -> None:
+    """
+    zkwire tree /services
+    zkwire tree -L 2 -l /  # two levels, with sizes
+    """
+    out, path = context.output, context.path(asked.path)
+    if asked.depth is not None and asked.depth < 1:
+        raise ValueError("-L takes a number from 1 on")
+    client = context.client
+    children = _levels(client, path, asked.depth)
+    stats: dict[str, zkwire.Stat] = {}
+    if asked.long:
+        paths = [below(parent, name) for parent, names in children.items() for name in names]
+        stats = {node: stat for node, stat in each(client.pipeline.exists, paths) if stat}
+    if out.json:
+        out.record({"path": path, "children": _nested(children, path, stats)})
+        return
+    out.line(path)
+    for line in _drawing(children, path, stats):
+        out.line(line)
+
+
+def _levels(client: zkwire.Client, path: str, depth: int | None) -> dict[str, list[str]]:
+    """The children of each node down to this depth, sorted."""
+    children = {path: sorted(client.get_children(path))}
+    level = [below(path, name) for name in children[path]]
+    while level and (depth is None or depth > 1):
+        depth = depth and depth - 1
+        found = [
+            (p, sorted(names)) for p, names in each(client.pipeline.get_children, level) if names
+        ]
+        children.update(found)
+        level = [below(parent, name) for parent, names in found for name in names]
+    return children
+
+
+def _nested(children: dict[str, list[str]], path: str, stats: dict[str, zkwire.Stat]) -> list[Any]:
+    """Objects in objects; made without recursion, as a tree may be deeper than Python's stack."""
+    made: dict[str, list[Any]] = {path: []}
+    for parent, names in children.items():  # parents before their children
+        for name in names:
+            node: dict[str, Any] = {"name": name}
+            inner = below(parent, name)
+            if inner in stats:
+                node["stat"] = stat_fields(stats[inner])
+            node["children"] = made[inner] = []
+            made[parent].append(node)
+    return made[path]
+
+
+def _drawing(
+    children: dict[str, list[str]], path: str, stats: dict[str, zkwire.Stat]
+) -> Iterator[str]:
+    last, inner, bar, blank = _strokes()
+    todo = [(path, name, "") for name in reversed(children.get(path, []))]
+    while todo:
+        parent, name, indent = todo.pop()
+        is_last = name == children[parent][-1]
+        node = below(parent, name)
+        yield indent + (last if is_last else inner) + name + _remark(stats.get(node))
+        deeper = indent + (blank if is_last else bar)
+        todo += [(node, child, deeper) for child in reversed(children.get(node, []))]
+
+
+def _remark(stat: zkwire.Stat | None) -> str:
+    if stat is None:
+        return ""
+    return f"  ({stat.data_length} bytes{', ephemeral' if stat.ephemeral_owner else ''})"
+
+
+def _strokes() -> tuple[str, str, str, str]:
+    strokes = "└── ", "├── ", "│   ", "    "
+    try:
+        "".join(strokes).encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except UnicodeEncodeError:
+        return "`-- ", "|-- ", "|   ", "    "
+    return strokes
+
+
+def _count_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
+
+
+def _count(context: Context, asked: Namespace) -> None:
+    """
+    zkwire count /services
+    zkwire count --json /
+
+    The server counts them, at any depth (since ZooKeeper 3.6).
+    """
+    path = context.path(asked.path)
+    number = context.client.get_all_children_number(path)
+    if context.output.json:
+        context.output.record({"path": path, "count": number})
+    else:
+        context.output.line(str(number))
+
+
 COMMANDS = {
-    "get": Command(
-        _get,
-        _get_arguments,
-        examples=(
-            "zkwire get /config            # a terminal gets a new line behind it",
-            "zkwire get /config | sha1sum  # a pipe gets exactly the bytes",
-            "zkwire get --hex -s /config   # a table of the bytes, and the stat",
-        ),
-    ),
-    "exists": Command(
-        _exists,
-        _path_argument,
-        examples=(
-            "zkwire exists /config && echo yes  # exit status 0: it exists, 1: no",
-            "zkwire exists --json /config",
-        ),
-        details="It prints nothing without --json.",
-    ),
-    "stat": Command(
-        _stat,
-        _path_argument,
-        examples=(
-            "zkwire stat /config",
-            "zkwire stat --json /config | jq .stat.version",
-        ),
-    ),
-    "sync": Command(
-        _sync,
-        _sync_arguments,
-        examples=(
-            "zkwire sync /  # in the shell: what is read next is up to date",
-            "zkwire sync --json /config",
-        ),
-        details="It prints nothing without --json.  Its promise is for its own connection, so it\n"
-        "is for the shell; a single command that has an answer has reached a server.",
-    ),
+    "get": Command(_get, _get_arguments),
+    "exists": Command(_exists, _path_argument),
+    "stat": Command(_stat, _path_argument),
+    "sync": Command(_sync, _sync_arguments),
+    "ls": Command(_ls, _ls_arguments),
+    "tree": Command(_tree, _tree_arguments),
+    "count": Command(_count, _count_arguments),
 }

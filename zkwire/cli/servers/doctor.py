@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import textwrap
 import time
+from argparse import Namespace
 from functools import partial
+from typing import Any
 
+import zkwire
 from zkwire.cli.command import Command
-from zkwire.cli.exits import REFUSED
-from zkwire.cli.servers.checkup import Checkup, examine
-from zkwire.cli.servers.hints import for_words
-from zkwire.cli.servers.parallel import all_at_once, resolved
-from zkwire.cli.servers.target import Target, host_port
+from zkwire.cli.context import Context
+from zkwire.cli.output import REFUSED, Output, host_port, in_flags
+from zkwire.cli.servers.asking import (
+    NOT_ALLOWED,
+    NOT_SERVING,
+    Srvr,
+    Target,
+    all_at_once,
+    ask,
+    dialled,
+    resolved,
+)
+from zkwire.errors import ServerError, ZooKeeperError
+from zkwire.session import hosts as known
 from zkwire.session.hosts import parse_hosts
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from zkwire.cli.context import Context
-    from zkwire.cli.output import Output
+from zkwire.wire.model import State
 
 WIDTH = 80
 CLOSING = 5.0  # seconds beyond the limit, for the last questions and for the session's end
 HEADINGS = ("server", "mode", "version", "ping", "session", "nodes")
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    del parser  # it has none of its own
-
-
 def _doctor(context: Context, _: Namespace) -> int | None:
+    """
+    zkwire doctor --server zk1,zk2,zk3      # a line for each address
+    zkwire doctor --json | jq .problem      # an object for each address
+
+    Each address is connected to, asked for `srvr`, and has a session for a moment.
+    The status is 0 if each server can be used, else 1.  --connect-timeout is the
+    time limit for each; they are asked at the same time.
+    """
     hosts, out = context.server, context.output
     servers, chroot = parse_hosts(hosts)
     context.unconnected(hosts).close()  # a wrong option is to be found before anything is asked
@@ -119,17 +129,227 @@ def _paragraph(out: Output, text: str, indent: str) -> None:
         out.line(line)
 
 
+# --- checkup --------------------------------------------------------------------------------------
+# Whether one address of a server can be used: it connects, and has a session for a moment.
+#
+# Nothing is changed but for that session.  All of it is over when the time limit is.
+
+PINGS = 3
+
+
+class Checkup:
+    """What is known of one address; ``problem`` says in words why it cannot be used.
+
+    ``where``: the address and the port, None for a name that has no address.
+    """
+
+    def __init__(self, name: str, where: str | None, problem: str | None = None) -> None:
+        self.name: str = name
+        self.where: str | None = where
+        self.problem: str | None = problem
+        self.hints: list[str] = []
+        self.mode: str | None = None
+        self.version: str | None = None
+        self.nodes: int | None = None
+        self.latency: str | None = None
+        self.connect: float | None = None  # seconds, as the next two
+        self.ping: float | None = None
+        self.session_timeout: float | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """What ``--json`` shows."""
+        return {
+            "server": self.name,
+            "address": self.where,
+            "usable": self.problem is None,
+            "mode": self.mode,
+            "version": self.version,
+            "connect_ms": _milliseconds(self.connect),
+            "ping_ms": _milliseconds(self.ping),
+            "session_timeout": self.session_timeout,
+            "nodes": self.nodes,
+            "latency": self.latency,
+            "problem": self.problem,
+            "hints": self.hints,
+        }
+
+
+def examine(target: Target, until: float) -> Checkup:
+    """Connect, ask, and have a session, until then at the latest."""
+    checkup = Checkup(target.name, target.where)
+    begin = time.monotonic()
+    try:
+        dialled(target.address, until).close()
+    except OSError as error:
+        checkup.problem = "no answer" if isinstance(error, TimeoutError) else _words(error)
+        checkup.hints = for_failure(target, checkup.problem, connected=False)
+        return checkup
+    checkup.connect = time.monotonic() - begin
+    _ask_srvr(target, checkup, until)
+    _have_session(target, checkup, until)
+    if checkup.problem is not None:
+        checkup.hints += for_failure(target, checkup.problem, connected=True)
+    return checkup
+
+
+def _ask_srvr(target: Target, checkup: Checkup, until: float) -> None:
+    """Take what ``srvr`` tells, if it is allowed; the session is to have most of the time.
+
+    A port for TLS waits for more than four letters.
+    """
+    now = time.monotonic()
+    limit = now + min(SECONDS, (until - now) / 2)
+    try:
+        text = ask("srvr", target.address, limit, target.context.tls, target.server[0])
+    except OSError:
+        return
+    if NOT_ALLOWED in text:
+        return
+    told = Srvr(text)
+    checkup.mode, checkup.version = told.mode, told.version
+    checkup.nodes, checkup.latency = told.nodes, told.latency
+    if not told.serving:
+        checkup.mode = "no quorum"
+
+
+def _have_session(target: Target, checkup: Checkup, until: float) -> None:
+    """One attempt: the client's second one would tell nothing new."""
+
+    def resolver(_host: str, _port: int) -> list[known.Address]:
+        return [target.address]
+
+    client = target.context.unconnected(
+        target.name + target.chroot, read_only=True, _resolver=resolver
+    )
+    try:
+        left = max(until - time.monotonic(), 0.0)
+        states = (State.CONNECTED, State.CONNECTED_READ_ONLY, State.DISCONNECTED)
+        state = client.wait_for_state(*states, timeout=left)
+        if state is None or not state.usable:
+            why = list(client._session.failures.values())
+            refused = "the server rejected the credentials"
+            words = in_flags("".join(why[-1:]))
+            checkup.problem = refused if state is State.AUTH_FAILED else words
+            checkup.problem = checkup.problem or "no answer to the greeting"
+            return
+        checkup.session_timeout = client.session_timeout
+        _use(target, client, checkup, until)
+        if state is State.CONNECTED_READ_ONLY:
+            checkup.mode = "read-only"
+            if not target.context.options.read_only:
+                checkup.problem = "it is read-only: it has lost its ensemble"
+    finally:
+        client.close()
+
+
+def _use(target: Target, client: zkwire.Client, checkup: Checkup, until: float) -> None:
+    """Time some requests; the first one also tells whether the chroot is there."""
+    try:
+        for _ in range(PINGS):
+            begin = time.monotonic()
+            try:
+                stat = client.pipeline.exists("/").result(max(until - begin, 0.001))
+                if stat is None:
+                    checkup.problem = f"the chroot {target.chroot} does not exist"
+            except ServerError:
+                pass  # it may not be read; the server has answered
+            took = time.monotonic() - begin
+            checkup.ping = min(took, checkup.ping or took)
+    except ZooKeeperError as error:
+        checkup.problem = in_flags(str(error))
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 2)
+
+
+# --- hints ----------------------------------------------------------------------------------------
+# What may be wrong with a server that cannot be used, found by asking it in other ways.
+
+NO_QUORUM = (
+    "perhaps it has no quorum: start enough of the others, and see whether they reach one another "
+    "at their ports 2888 and 3888 (or as its configuration says)"
+)
+HTTP = (
+    "HTTP is spoken there: is it the port of the admin server? clients use clientPort, often 2181"
+)
+NO_TLS = "that port speaks without TLS: leave --tls out, or ask for the port secureClientPort"
+WANTS_TLS = "that port speaks TLS: try --tls (--cafile FILE for an authority of your own)"
+OTHER = "what answers is no ZooKeeper server; clients use clientPort, often 2181"
+CLOCK = "compare the dates of the certificate with the clock of this machine"
+SILENT = "perhaps a firewall, a wrong address, or a machine that is down"
+CHROOT = "a --server without the chroot can create it: zkwire --server HOST create -p {}"
+SECONDS = 2.0  # for each question, also when the time limit has passed
+
+# What a problem says, and what may help.
+WORDS = {
+    "resolve the name": "does the name exist, and which resolver does this machine ask?",
+    "refused": "does the server run, and is that its clientPort, often 2181?",
+    "no answer to the greeting": "it accepts connections and says nothing: does it hang, is it no "
+    "ZooKeeper server?",
+    "is not for host": "name the server in --server as its certificate does",
+    "not yet valid": CLOCK,
+    "has expired": CLOCK,
+    "is not trusted": "--cafile FILE names the authority that has signed the certificate",
+    "client certificate": "--cert FILE and --key FILE show a certificate of yours",
+    "lost its ensemble": NO_QUORUM,
+}
+
+
+def for_failure(target: Target, problem: str, *, connected: bool) -> list[str]:
+    """Hints for a problem; with a connection the server is asked once more, in other ways."""
+    if problem.startswith("the chroot "):
+        return [CHROOT.format(target.chroot)]
+    if not connected and problem == "no answer":
+        return [SILENT]
+    found = for_words(problem)
+    if found or not connected:
+        return found
+    return [hint] if (hint := _asked(target)) else []
+
+
+def for_words(problem: str) -> list[str]:
+    """Hints that need no server."""
+    return [hint for words, hint in WORDS.items() if words in problem]
+
+
+def _asked(target: Target) -> str | None:
+    plain = target.context.tls is None
+    if plain and _speaks_tls(target):  # which would wait for more than the four letters
+        return WANTS_TLS
+    try:
+        text = ask("srvr", target.address, time.monotonic() + SECONDS)
+    except OSError:
+        text = ""
+    if text.startswith("Zookeeper version"):
+        return None if plain else NO_TLS
+    if NOT_SERVING in text:
+        return NO_QUORUM
+    if text.startswith("HTTP/"):
+        return HTTP
+    return OTHER if text and NOT_ALLOWED not in text else None
+
+
+def _speaks_tls(target: Target) -> bool:
+    """Whether the server answers a TLS handshake, whatever its certificate is."""
+    import ssl
+
+    anything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anything.check_hostname = False
+    anything.verify_mode = ssl.CERT_NONE
+    try:
+        dialled(target.address, time.monotonic() + SECONDS, anything, target.server[0]).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+    return True
+
+
 COMMANDS = {
-    "doctor": Command(
-        _doctor,
-        _arguments,
-        examples=(
-            "zkwire doctor --server zk1,zk2,zk3      # a line for each address",
-            "zkwire doctor --json | jq .problem      # an object for each address",
-        ),
-        details="""\
-Each address is connected to, asked for `srvr`, and has a session for a moment.
-The status is 0 if each server can be used, else 1.  --connect-timeout is the
-time limit for each; they are asked at the same time.""",
-    ),
+    "doctor": Command(_doctor),
 }

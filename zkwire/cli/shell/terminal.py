@@ -9,21 +9,20 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import contextmanager
+from argparse import ArgumentParser, Namespace
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
 
+import zkwire
 from zkwire import __version__
-from zkwire.cli.exits import DONE
-from zkwire.cli.output import one_line, printable
-from zkwire.cli.shell.own_commands import has_secret
-from zkwire.cli.shell.typing_aids import Readline, readline_or_none
-from zkwire.cli.shell.words import mark_left
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from zkwire import Client
-    from zkwire.cli.shell.interpreter import Interpreter
+from zkwire.cli.command import TABLE, Command
+from zkwire.cli.context import Context
+from zkwire.cli.files import whole
+from zkwire.cli.output import DONE, host_port, one_line, printable, tell
+from zkwire.cli.shell.interpreter import Interpreter, has_secret
+from zkwire.cli.shell.words import NAMES, mark_left, quoted, translate, unfinished, whole_lines
 
 WIDTH = 80  # of a terminal that does not know its own
 PATH_WIDTH = 30
@@ -130,12 +129,10 @@ class Terminal:
             return
         if not (self._typing and terminal.isatty()) or os.environ.get("TERM") in {None, "dumb"}:
             output.note(text)
-            terminal.flush()
             return
         room = (os.get_terminal_size(terminal.fileno()).columns or WIDTH) - 1
         line = printable(text).replace("\n", " ").replace("\t", " ")
-        terminal.write(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
-        terminal.flush()
+        tell(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
 
 
 def prompt_of(shell: Interpreter) -> str:
@@ -149,9 +146,191 @@ def prompt_of(shell: Interpreter) -> str:
     return f"{_server(client)} {client.state.name.replace('_', '-')} {path}> "
 
 
-def _server(client: Client) -> str:
+def _server(client: zkwire.Client) -> str:
     server = client._session.server
-    if server is None:
-        return "-"
-    host, port = server
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "-" if server is None else host_port(*server)
+
+
+# --- typing aids ----------------------------------------------------------------------------------
+# readline, where there is one: the history in a file, and completion by the tabulator.
+
+LINES_KEPT = 1000
+
+
+def history_file() -> Path | None:
+    """Where XDG has what a program remembers of its runs; None for a user without a home."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return Path(state) / "zkwire" / "history"
+
+
+def readline_or_none(interpreter: Interpreter) -> Readline | None:
+    """The module, which not every Python has."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return Readline(readline, interpreter)
+
+
+class Readline:
+    """Between :meth:`begin` and :meth:`end` what is typed can be edited, recalled and completed."""
+
+    def __init__(self, readline: ModuleType, interpreter: Interpreter) -> None:
+        self._readline = readline
+        self._interpreter = interpreter
+        self._file = history_file()
+        self._found: list[str] = []
+
+    def begin(self) -> None:
+        """Read the history; a file that cannot be read is none."""
+        readline = self._readline
+        readline.set_auto_history(False)
+        if self._file is not None:
+            with suppress(OSError, UnicodeError):
+                for line in self._file.read_text("utf-8", "surrogateescape").split("\n")[:-1]:
+                    readline.add_history(line)
+        readline.set_completer(self._complete)
+        readline.set_completer_delims(" \t\n;")
+        editline = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if editline else "tab: complete")
+
+    def keep(self, line: str) -> None:
+        """Add a line to the history."""
+        self._readline.add_history(line)
+
+    def end(self) -> None:
+        """Write the history, for its owner alone; where that is impossible there is none."""
+        readline = self._readline
+        readline.set_completer(None)
+        if self._file is None:
+            return
+        last = readline.get_current_history_length() + 1
+        lines = [readline.get_history_item(n) for n in range(max(1, last - LINES_KEPT), last)]
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with whole(str(self._file)) as file:
+                file.write("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+
+    def _complete(self, text: str, number: int) -> str | None:
+        """readline's question for the completion of this number."""
+        if number == 0:
+            line = self._readline.get_line_buffer()[: self._readline.get_endidx()]
+            self._found = completions(self._interpreter, line)
+        return self._found[number] if number < len(self._found) else None
+
+
+# --- completing -----------------------------------------------------------------------------------
+# What the word that is being typed may become: a command, a flag, or a path.
+#
+# Children are asked for with a time limit, and only so many are shown.  It never raises.
+
+SECONDS = 1.0
+MOST = 200
+
+
+def completions(shell: Interpreter, line: str) -> list[str]:
+    """What the last word of the line may become, as it is typed."""
+    try:
+        words, last = unfinished(line)
+        if not words or words == ["help"]:
+            return [f"{name} " for name in _names(shell) if name.startswith(last)]
+        if last.startswith("-"):
+            name = translate(words)[0]
+            return [f"{flag} " for flag in flags(shell.parser(name)) if flag.startswith(last)]
+        client = shell.connected
+        if client is None or not client.state.usable:
+            return []
+        above, slash, start = last.rpartition("/")
+        names = children(client, shell.context.path(above + slash or "."), start)
+        return [quoted(above + slash + name) for name in names]
+    except Exception:  # the line stays as it is
+        return []
+
+
+def children(client: zkwire.Client, path: str, start: str) -> list[str]:
+    """The names of the node's children that begin so, and that a line can show."""
+    names: list[str] = client.pipeline.get_children(path).result(SECONDS)
+    return sorted(n for n in names if n.startswith(start) and n.isprintable())[:MOST]
+
+
+def flags(parser: ArgumentParser) -> list[str]:
+    """The flags that a help shows: the long form where there is one."""
+    from argparse import SUPPRESS
+
+    return [
+        action.option_strings[-1]
+        for action in parser._actions
+        if action.option_strings and action.help is not SUPPRESS
+    ]
+
+
+def _names(shell: Interpreter) -> list[str]:
+    own = shell.own.table
+    return sorted({*TABLE, *own, *NAMES})
+
+
+# --- shell ----------------------------------------------------------------------------------------
+# ``zkwire shell``: commands on nodes, one after another, in one session.
+#
+# From a file, a pipe or ``-c`` it stops at the first command that fails, with its exit status.  At
+# a terminal it goes on, and Ctrl-C ends a command and not the shell.
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    does = "run these commands instead of those of standard input"
+    parser.add_argument("-c", dest="script", metavar="COMMANDS", help=does)
+    does = "go on behind a command that fails; exit with the status of the first"
+    parser.add_argument("-k", "--keep-going", action="store_true", help=does)
+
+
+def _shell(context: Context, asked: Namespace) -> int:
+    """
+    zkwire shell -s zk1:2181            # at a terminal: help shows what there is
+    zkwire shell -c 'cd /app; ls; get config'
+    zkwire shell < commands.txt         # stops at the first that fails
+
+    The commands are those of zkwire itself, and the names that zkCli has for
+    them (delete, deleteall, getAcl, addWatch, ...) mean the same. In a script
+    the exit status is that of the first command that has failed.
+    """
+
+    interpreter = Interpreter(context)
+    try:
+        if asked.script is None and _at_terminal():
+            return Terminal(interpreter).run()
+        if asked.script is not None and "\n" not in asked.script:  # an error in it needs no number
+            return interpreter.run_line(asked.script, keep_going=asked.keep_going)
+        lines = _typed() if asked.script is None else asked.script.split("\n")
+        return _script(interpreter, lines, keep_going=asked.keep_going)
+    finally:
+        interpreter.close()
+
+
+def _at_terminal() -> bool:
+    """Whether lines are typed, which takes the other two streams as well."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return None not in streams and sys.stdin.isatty()
+
+
+def _typed() -> Iterator[str]:
+    """The lines of standard input, one by one: a command may read some of them."""
+    while sys.stdin is not None and (line := sys.stdin.readline()):
+        yield line.removesuffix("\n")
+
+
+def _script(interpreter: Interpreter, lines: Iterable[str], *, keep_going: bool) -> int:
+    first = DONE
+    for interpreter.line, line in whole_lines(lines):
+        status = interpreter.run_line(line, keep_going=keep_going)
+        first = first or status
+        if interpreter.ended or (status and not keep_going):
+            break
+    return first
+
+
+COMMANDS = {
+    "shell": Command(_shell, _arguments, in_shell=False),
+}

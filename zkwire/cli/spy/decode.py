@@ -7,20 +7,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from zkwire.cli.command import Command
-from zkwire.cli.context import standard_input
-from zkwire.cli.exits import DONE, REFUSED
+from zkwire.cli.context import Context, standard_input
+from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.spy.message import NAMES, MalformedError, Message, operations
 from zkwire.cli.spy.outputs import terminal
-from zkwire.cli.spy.records import Privacy, details, rows_of
-from zkwire.cli.spy.text import cut, in_ascii
+from zkwire.cli.spy.records import Privacy, cut, details, in_ascii, rows_of
 from zkwire.jute.frames import RECEIVE_LIMIT
 from zkwire.wire import ops
 from zkwire.wire.ops import OPS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.context import Context
-
 
 _DIGITS = frozenset("0123456789abcdefABCDEF")
 _BETWEEN = frozenset(" \t\r\n:,_-")
@@ -31,14 +25,21 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", default="-", metavar="HEX|FILE|-", help=does)
     does = "the sender: the client (c2s) or the server (s2c); else it is guessed"
     parser.add_argument("--dir", choices=("c2s", "s2c"), help=does)
-    does = "what a reply answers, which no reply says"
-    parser.add_argument("--op", metavar="OP", help=does)
+    parser.add_argument("--op", metavar="OP", help="what a reply answers, which no reply says")
     does = "a stream of frames with their lengths, perhaps cut off; else it is guessed"
     parser.add_argument("--stream", action="store_true", help=does)
     parser.add_argument("--show-secrets", action="store_true", help="passwords and tokens, too")
 
 
 def _decode(context: Context, asked: Namespace) -> int:
+    """
+    zkwire decode fffffffe0000000b                      # a ping
+    zkwire decode --dir s2c --op getData reply.bin      # a reply, from a file
+    tcpflow ... | zkwire decode --stream -   # all frames of a direction
+
+    Passwords and tokens are hidden.  The exit status is 1 if something in the bytes
+    cannot be: the line behind the fields says what, and where.
+    """
     opcode = _opcode(asked.op) if asked.op else None
     data = _bytes_of(asked.what)
     if not data:
@@ -236,16 +237,5 @@ def _cost(message: Message) -> tuple[int, int]:
 
 
 COMMANDS = {
-    "decode": Command(
-        _decode,
-        _arguments,
-        examples=(
-            "zkwire decode fffffffe0000000b                      # a ping",
-            "zkwire decode --dir s2c --op getData reply.bin      # a reply, from a file",
-            "tcpflow ... | zkwire decode --stream -   # all frames of a direction",
-        ),
-        details="Passwords and tokens are hidden.  The exit status is 1 if something in the bytes\n"
-        "cannot be: the line behind the fields says what, and where.",
-        connects=False,
-    ),
+    "decode": Command(_decode, _arguments, connects=False),
 }

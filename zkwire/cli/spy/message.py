@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zkwire.cli.output import hex_id, moment
 from zkwire.errors import SERVER_ERRORS, error_for
-from zkwire.jute.codec import FIXED
+from zkwire.jute.codec import FIXED, Field
 from zkwire.jute.multi import RESULTS
 from zkwire.jute.record import Record
 from zkwire.jute.records import (
@@ -25,11 +25,7 @@ from zkwire.testing.proxy.frames import OPCODES
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, Perms, WatchType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.jute.codec import Field
-
-    Value = int | str | bytes | None
+Value = int | str | bytes | None
 
 
 # What the numbers of the protocol mean, in words: opcodes, errors, flags, events, special xids.

@@ -11,16 +11,19 @@ import json
 import math
 import shutil
 import sys
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from zkwire.cli.command import UsageError
+from zkwire.cli.context import standard_input
+from zkwire.cli.files import recording, whole
 from zkwire.cli.output import Output, printable
-from zkwire.cli.spy.message import operations
-from zkwire.cli.spy.text import WIDEST, as_svg, cut_path, failed, in_ascii, line, paths_of, table
+from zkwire.cli.spy.message import HIDDEN, SECRET, operations
+from zkwire.cli.spy.records import WIDEST, as_svg, cut_path, failed, in_ascii, line, paths_of, table
 
 Record = dict[str, Any]
 
@@ -105,27 +108,30 @@ class Outputs:
         if sum(file is None for name, file in pairs if name != "none") > 1:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
         self._output = output
-        self._files = ExitStack()
         self._writers: list[_Text | _Lines | _Drawing] = []
         self.count: int = 0
-        try:
+        with ExitStack() as files:
             for name, path in pairs:
-                file: TextIO | None = None
-                if path is not None and name != "none":
-                    file = self._files.enter_context(open(path, "w", encoding="utf-8"))  # noqa: SIM115
-                if name == "text":
-                    self._writers.append(_Text(output, file, tables=tables))
+                if name == "svg":
+                    drawing = None if path is None else files.enter_context(whole(path))
+                    self._writers.append(_Drawing(output, drawing))
                 elif name != "none":
-                    self._writers.append((_Lines if name == "jsonl" else _Drawing)(output, file))
-        except BaseException:
-            self._files.close()
-            raise
+                    file = None if path is None else files.enter_context(recording(path))
+                    text = name == "text"
+                    self._writers.append(
+                        _Text(output, file, tables=tables) if text else _Lines(file)
+                    )
+            self._files = files.pop_all()
 
     def show(self, record: Record) -> None:
         """Write a record, or keep it."""
         self.count += 1
         for writer in self._writers:
             writer.show(record)
+
+    def abandon(self, error: BaseException) -> None:
+        """Close the files, without drawings."""
+        self._files.__exit__(type(error), error, error.__traceback__)
 
     def finish(self, stats: Stats | None) -> None:
         """Make the drawings, write the statistics, close the files."""
@@ -173,7 +179,7 @@ class _Text:
 class _Lines:
     """JSON Lines."""
 
-    def __init__(self, _: Output, file: TextIO | None) -> None:
+    def __init__(self, file: TextIO | None) -> None:
         self.file: TextIO | None = file or sys.stdout
 
     def show(self, record: Record) -> None:
@@ -189,7 +195,7 @@ class _Lines:
 class _Drawing:
     """An SVG, made at the end."""
 
-    def __init__(self, output: Output, file: TextIO | None) -> None:
+    def __init__(self, output: Output, file: BinaryIO | None) -> None:
         self._output = output
         self.file = file
         self._records: list[Record] = []
@@ -202,11 +208,11 @@ class _Drawing:
             self._left += 1
 
     def finish(self, _: Stats | None) -> None:
-        text = as_svg(self._records, self._left)
+        drawn = as_svg(self._records, self._left).encode()
         if self.file is None:
-            self._output.bytes(text.encode())
+            self._output.bytes(drawn)
         else:
-            self.file.write(text)
+            self.file.write(drawn)
 
 
 def terminal(file: TextIO | None) -> tuple[int, bool]:
@@ -295,3 +301,110 @@ class Stats:
 
     def _sorted(self) -> list[tuple[str, Group]]:
         return sorted(self.groups.items(), key=lambda item: (-item[1].count, item[0]))
+
+
+# --- reading --------------------------------------------------------------------------------------
+# Recordings: records from a file, as ``spy -f jsonl`` has written them, shown again.
+#
+# A line that is no record is a ValueError with its number: nothing later has to look at types
+# again.
+
+_TEXT = (
+    "session dir op path created error fault peer by zxid last_zxid type state scheme mode secret "
+    "problem word"
+)
+_WHOLE = (
+    "v n conn xid bytes err re version ttl opcode watches children ephemerals acl client_info "
+    "timeout_ms"
+)
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(_TEXT.split(), (str,)),
+    **dict.fromkeys(_WHOLE.split(), (int,)),
+    **dict.fromkeys(("granted", "resumes", "watch", "read_only", "lost"), (bool,)),
+    **dict.fromkeys(("t", "rtt_ms"), (int, float)),
+    **dict.fromkeys(("flags", "results", "ops", "rows"), (list,)),
+    "data": (dict,),
+}
+_LARGEST = 1 << 63
+# What an operation without a direction must have, and all that have one.
+_NEEDS = {"open": "peer", "close": "by", "fault": "fault"}
+_FIELDS = frozenset({"passwd", "auth", "token"})
+
+
+def replay(asked: Namespace, shown: Filter, outputs: Outputs, stats: Stats | None) -> int:
+    """Show the records of a file; ValueError if it is no recording."""
+    try:
+        with ExitStack() as stack:
+            if asked.read == "-":
+                file, source = standard_input().buffer, "standard input"
+            else:
+                file, source = stack.enter_context(open(asked.read, "rb")), asked.read
+            lines = (line.decode("utf-8", "replace") for line in file)
+            for record in filter(shown.shows, records_of(lines, source)):
+                if stats is not None:
+                    stats.add(record)
+                outputs.show(record if asked.show_secrets else _without_secrets(record))
+                if outputs.count == asked.count:
+                    break
+    finally:
+        outputs.finish(stats)
+    return 0
+
+
+def records_of(lines: Iterable[str], source: str) -> Iterator[Record]:
+    """The records of these lines; those of the statistics are left out."""
+    for number, text in enumerate(lines, 1):
+        record: Record = {}
+        with suppress(ValueError, RecursionError):
+            record = json.loads(text) if text.lstrip().startswith("{") else {}
+        wrong = _wrong(record)
+        if wrong:
+            raise ValueError(f"{source}, line {number}: {wrong}")
+        if "stats" not in record:
+            yield record
+
+
+def _wrong(record: Record) -> str:
+    """What is wrong with it; "" for a record."""
+    if record.get("v") != 1:
+        return "this is no record of `zkwire spy -f jsonl`"
+    if "stats" in record:
+        return ""
+    needs = "bytes" if "dir" in record else _NEEDS.get(str(record.get("op")), "dir")
+    for name in ("n", "t", "conn", "op", needs):
+        if name not in record:
+            return f"a record without {name!r}"
+    for name, value in record.items():
+        right = name not in _KINDS or type(value) in _KINDS[name]
+        if type(value) in (int, float):
+            right = right and abs(value) < _LARGEST
+        if not right or (name == "dir" and value not in ("c2s", "s2c")):
+            return f"a record with a strange {name!r}"
+    try:  # the values inside of others
+        _ = line(record), [*table(record)], [path.isascii() for path in paths_of(record)]
+        _ = _without_secrets(record)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return "a record with a strange value"
+    return ""
+
+
+def _without_secrets(record: Record) -> Record:
+    """A recording made with ``--show-secrets`` shows them only if that is asked for again."""
+    hidden = record | ({"secret": HIDDEN} if "secret" in record else {})
+    if "rows" in record:
+        hidden["rows"] = list(_hidden(record["rows"], record["op"]))
+    return hidden
+
+
+def _hidden(rows: list[list[Any]], op: str) -> Iterator[list[Any]]:
+    """The rows, with the values of secrets hidden as :class:`Rows` marks them."""
+    digest = False
+    for at, data, name, value, meaning in rows:
+        last = "" if name.startswith("length of ") else name.rpartition(".")[2]
+        if last == "scheme":
+            digest = value == "digest"
+        secret = last in _FIELDS or (last == "id" and digest)
+        if secret or (last == "unknown" and op in SECRET):
+            yield [at, HIDDEN, name, HIDDEN, meaning]
+        else:
+            yield [at, data, name, value, meaning]

@@ -6,6 +6,7 @@ the end is always the same: what has passed is written, then the drawings, then 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -16,15 +17,13 @@ from functools import partial
 from queue import Empty
 from time import monotonic
 
-from zkwire.cli.arguments import TLS, add_options, duration
-from zkwire.cli.command import Command, UsageError
+from zkwire.cli.command import TLS, Command, UsageError, add_options, duration
 from zkwire.cli.context import Context
-from zkwire.cli.exits import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, with_status
 from zkwire.cli.interrupts import handled
-from zkwire.cli.spy.faults import KINDS, Faults
+from zkwire.cli.output import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, host_port, with_status
 from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
 from zkwire.cli.spy.records import Privacy, Recorder
-from zkwire.cli.spy.tap import Event, Tap
+from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
 
 _LAST_WORDS = 2.0  # seconds for the connections of a program that has ended
@@ -41,8 +40,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}")
     add("-n", "--count", type=int, metavar="COUNT", help="end behind so many shown messages")
     add("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time")
-    does = "show a recording (jsonl) instead; - is standard input"
-    add("--read", metavar="FILE", help=does)
+    add("--read", metavar="FILE", help="show a recording (jsonl) instead; - is standard input")
     add_options(parser, "TLS to the servers", TLS)
     add = parser.add_argument_group("TLS to the clients").add_argument
     add("--tls-cert", metavar="FILE", help="the certificate that clients are shown (PEM)")
@@ -70,11 +68,23 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _spy(context: Context, asked: Namespace) -> int:
+    """
+    zkwire spy 127.0.0.1:2181                 # then point a client at its address
+    zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it
+    zkwire spy --fault cut-after:create HOST:PORT -- myclient {}
+    zkwire spy -f none --stats --by path HOST:PORT --for 1m
+    zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg
+
+    The words behind -- are a program that is run with {} replaced by the address of
+    the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.
+    Ctrl-C ends it, and drawings and statistics are written.  For `create`,
+    `getChildren` and `setWatches` all kinds of them count.
+    """
     faults, shown = Faults(asked.fault), Filter(asked)
     _check(asked)
     listen = _listen(asked.listen)
     hosts, chroot = parse_hosts(asked.upstream) if asked.upstream is not None else ([], "")
-    upstreams = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts]
+    upstreams = [host_port(*host) for host in hosts]
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
     stats = Stats(asked.by) if asked.stats else None
     tap: Tap | None = None
@@ -83,14 +93,14 @@ def _spy(context: Context, asked: Namespace) -> int:
         outputs = Outputs(pairs, context.output, tables=asked.hex)
         try:
             tap = open_tap(upstreams, faults, listen) if open_tap else None
-        except OSError:
-            outputs.finish(None)
+        except OSError as error:
+            outputs.abandon(error)
             raise
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
     if tap is not None:
         return _Run(context, asked, shown, outputs, stats, tap).run(faults, chroot)
-    from zkwire.cli.spy.reading import replay
+    from zkwire.cli.spy.outputs import replay
 
     return replay(asked, shown, outputs, stats)
 
@@ -100,6 +110,10 @@ def _check(asked: Namespace) -> None:
         raise UsageError("UPSTREAM or --read FILE (see zkwire spy --help)")
     if asked.read and (asked.program or asked.fault):
         raise UsageError("--read shows a recording: there is nothing to run or to break")
+    pairs: list[list[str | None]] = asked.pairs or []
+    files = [file for _, file in pairs if file]
+    if asked.read and os.path.realpath(asked.read) in map(os.path.realpath, files):
+        raise UsageError(f"{asked.read} cannot be read and written at once")
     if asked.tls_key and not asked.tls_cert:
         raise UsageError("--tls-key is the key of a --tls-cert")
     if asked.count is not None and asked.count < 1:
@@ -197,9 +211,8 @@ class _Run:
                 last = True
                 self._tap.settle()
                 self._timers = [(monotonic() + _LAST_WORDS, lambda: self._put("time"))]
-            elif event.what == "signal" and self._program is not None:
-                if int(event.detail) != signal.SIGINT:  # the terminal sends that to both
-                    self._program.process.send_signal(int(event.detail))
+            elif event.what == "signal" and self._program is not None:  # from before it began
+                self._signal(int(event.detail))
             elif event.what == "signal":
                 return int(event.detail)
             elif event.what == "time":
@@ -235,16 +248,23 @@ class _Run:
     def _put(self, what: str, detail: str = "") -> None:
         self._tap.events.put(Event(0, monotonic(), 0, what, detail))
 
+    def _signal(self, number: int) -> None:
+        """Send it on at once, as the output may wait for its reader; or have it end the run."""
+        if self._program is None:
+            self._put("signal", str(number))
+        elif number != signal.SIGINT:  # the terminal sends that to both
+            self._program.process.send_signal(number)
+
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """SIGINT, SIGTERM and SIGHUP become events; a second one ends the run where it stands."""
+        """Of SIGINT, SIGTERM and SIGHUP the first is heard, and the second ends the run at once."""
         came: list[int] = []
 
         def handle(number: int, _: object) -> None:
             came.append(number)
             if len(came) > 1:
                 raise KeyboardInterrupt
-            self._put("signal", str(number))
+            self._signal(number)
 
         with handled(handle):
             yield
@@ -286,22 +306,5 @@ class _Program:
 
 
 COMMANDS = {
-    "spy": Command(
-        _spy,
-        _arguments,
-        examples=(
-            "zkwire spy 127.0.0.1:2181                 # then point a client at its address",
-            "zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it",
-            "zkwire spy --fault cut-after:create HOST:PORT -- myclient {}",
-            "zkwire spy -f none --stats --by path HOST:PORT --for 1m",
-            "zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg",
-        ),
-        details="The words behind -- are a program that is run with {} replaced by the address of\n"
-        "the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.\n"
-        "Ctrl-C ends it, and drawings and statistics are written.  For `create`,\n"
-        "`getChildren` and `setWatches` all kinds of them count.",
-        in_shell=False,
-        connects=False,
-        runs_program=True,
-    ),
+    "spy": Command(_spy, _arguments, in_shell=False, connects=False, runs_program=True),
 }

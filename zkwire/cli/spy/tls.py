@@ -15,15 +15,12 @@ from functools import partial
 from typing import Any
 
 from zkwire.cli.context import unusable
-from zkwire.cli.spy.tap import Tap
+from zkwire.cli.output import host_port
+from zkwire.cli.spy.tap import Faults, Tap
 from zkwire.net.tls import describe
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.cli.spy.faults import Faults
-
-    Place = tuple[str, int]
-    Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Place = tuple[str, int]
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 _HERE = "127.0.0.1"
@@ -71,7 +68,7 @@ class SecuredTap(Tap):
         host, port = listen
         plain = _HERE, int(tap.rpartition(":")[2])
         opened = self._tunnels.open((host, port + index if port else 0), plain, accept=context)
-        return f"[{host}]:{opened}" if ":" in host else f"{host}:{opened}"
+        return host_port(host, opened)
 
 
 def shown_to_clients(certificate: str, key: str | None) -> ssl.SSLContext:

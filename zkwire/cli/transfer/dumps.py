@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Iterator
+from typing import IO, Any
 
-from zkwire.cli.access import entry_of, entry_text
-from zkwire.cli.output import data_fields, stat_fields
-from zkwire.cli.transfer.node import Node
+from zkwire.cli.output import data_fields, entry_of, entry_text, stat_fields
+from zkwire.cli.transfer.tree import Node
 from zkwire.operations.sequence import next_number
 from zkwire.wire.paths import check_path, parent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import IO, Any
 
 VERSION = 1
 KIND = "zkwire dump"

@@ -5,36 +5,39 @@ A node is equal if its data is, and its access list where that is to be kept.
 
 from __future__ import annotations
 
-from zkwire.cli.transfer.node import Node, ancestors, below, has_hidden_hash
-from zkwire.cli.transfer.reading import TreeReader
-from zkwire.cli.transfer.window import Window, result
-from zkwire.errors import NodeExistsError, NoNodeError, ServerError
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import zkwire
+from zkwire.cli.transfer.tree import (
+    Answers,
+    Node,
+    Place,
+    TreeReader,
+    Window,
+    ancestors,
+    below,
+    has_hidden_hash,
+    result,
+)
+from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError, ServerError
+from zkwire.net.pipeline import Pipeline
 from zkwire.operations.base import HEADER_BYTES
+from zkwire.operations.sequence import behind, highest_number, next_number, used_up
 from zkwire.wire.model import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from zkwire import ACL
-    from zkwire.cli.transfer.place import Place
-    from zkwire.cli.transfer.window import Answers
-    from zkwire.net.pipeline import Pipeline
+from zkwire.wire.paths import parent
 
 ACLS = ("keep", "open", "creator")
 
 
-class Difference:
+class Difference(NamedTuple):
     """How a node differs, and the versions that it had when that was seen."""
 
-    __slots__ = ("acl", "aversion", "data", "ephemeral", "version")
-
-    def __init__(self, data: bool, acl: bool, ephemeral: bool, version: int, aversion: int) -> None:
-        self.data: bool = data
-        self.acl: bool = acl
-        self.ephemeral: bool = ephemeral
-        self.version: int = version
-        self.aversion: int = aversion
+    data: bool
+    acl: bool
+    ephemeral: bool
+    version: int
+    aversion: int
 
     def __bool__(self) -> bool:
         return self.data or self.acl or self.ephemeral
@@ -60,7 +63,7 @@ class Plan:
         self.different: dict[str, Difference] = {}
         self.extra: list[str] = []
 
-    def acl(self, node: Node) -> Sequence[ACL]:
+    def acl(self, node: Node) -> Sequence[zkwire.ACL]:
         """The access list that the node is to have."""
         return {"open": OPEN_ACL_UNSAFE, "creator": CREATOR_ALL_ACL}.get(self._acls, node.acl)
 
@@ -157,7 +160,175 @@ class Plan:
         return node
 
 
-def _request_bytes(path: str, data: bytes, acl: Sequence[ACL]) -> int:
+def _request_bytes(path: str, data: bytes, acl: Sequence[zkwire.ACL]) -> int:
     """How long the request is that creates such a node."""
     ids = sum(12 + len(entry.id.scheme.encode()) + len(entry.id.id.encode()) for entry in acl)
     return 16 + len(path.encode()) + len(data) + ids
+
+
+# --- writing --------------------------------------------------------------------------------------
+# Carries out a plan: creates, changes and deletes nodes, in windows.
+#
+# A change that a lost connection has left in doubt is made again.  The server refuses the second of
+# two equal ones, and then the node is compared: if it is as it is to be, the change is done.  What
+# another client has done meanwhile ends it with the server's refusal; nothing of that is
+# overwritten.
+
+
+class Writer:
+    """Carries out a plan; counts what it has ``created``, ``changed`` and ``deleted``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._client = plan.place.client
+        self.created: int = 0
+        self.changed: int = 0
+        self.deleted: int = 0
+
+    @property
+    def done(self) -> dict[str, int]:
+        """The three counts by name."""
+        return {"created": self.created, "changed": self.changed, "deleted": self.deleted}
+
+    def write(self, nodes: Iterable[Node]) -> None:
+        """Create and change the nodes that are not equal; parents come first."""
+        plan = self._plan
+        if plan.missing and plan.place.path != "/" and (above := parent(plan.place.path)) != "/":
+            self._client.ensure_path(above)
+        window, waits = Window(self._client, self._ask), set[str]()
+        for node in nodes:
+            if node.path not in plan.missing and node.path not in plan.different:
+                continue
+            # A repeated create of the parent would come behind that of the child.
+            while window and (window.full or parent(node.path) in waits):
+                waits.discard(self._settle(*window.pop()))
+            window.add(node, len(node.data) + len(node.path))
+            waits.add(node.path)
+        while window:
+            self._settle(*window.pop())
+
+    def _ask(self, operations: Pipeline, node: Node) -> list[object]:
+        plan, path = self._plan, self._plan.full(node)
+        difference = plan.different.get(node.path)
+        if difference is None:
+            return [operations.create(path, node.data, plan.acl(node))]
+        asked: list[object] = []
+        if difference.data:
+            asked.append(operations.set_data(path, node.data, difference.version))
+        if difference.acl:  # behind the data: the new list may forbid to write it
+            asked.append(operations.set_acl(path, plan.acl(node), difference.aversion))
+        return asked
+
+    def _settle(self, node: Node, answers: Answers) -> str:
+        for answer in answers:
+            if isinstance(answer, ServerError) and not self._is_done(node, answer):
+                raise answer
+        if node.path in self._plan.missing:
+            self.created += 1
+        else:
+            self.changed += 1
+        return node.path
+
+    def _is_done(self, node: Node, refusal: ServerError) -> bool:
+        """Whether the server refuses because the first of two equal changes was executed."""
+        if not isinstance(refusal, NodeExistsError | BadVersionError):
+            return False
+        window = Window(self._client, self._plan.ask)
+        window.add(node)
+        difference = self._plan.compare(*window.pop())
+        return difference is not None and not difference
+
+    def delete(self) -> list[str]:
+        """Delete what is too much; returns what could not be, as it has children by now."""
+        root, left = self._plan.place.path, list[str]()
+        window = Window(
+            self._client, lambda operations, path: [operations.delete(below(root, path))]
+        )
+        depth = 0
+        for path in self._plan.extra:
+            while window and (window.full or path.count("/") != depth):
+                self._settle_delete(left, *window.pop())
+            depth = path.count("/")
+            window.add(path)
+        while window:
+            self._settle_delete(left, *window.pop())
+        return left
+
+    def _settle_delete(self, left: list[str], path: str, answers: Answers) -> None:
+        answer = answers[0]
+        if isinstance(answer, NotEmptyError):
+            left.append(path)
+        elif isinstance(answer, ServerError) and not isinstance(answer, NoNodeError):
+            raise answer
+        else:
+            self.deleted += 1
+
+
+# --- numbers --------------------------------------------------------------------------------------
+# Brings the counters of the new tree past the numbers in the names that it has.
+#
+# See :mod:`zkwire.operations.sequence`.  A name that ends in ten digits may have them from
+# elsewhere (a time in seconds).  Where the source tells its counter, only a lower number can have
+# come from it.
+
+MOST_NUMBERS = 1_000_000
+"""Numbers that one run uses up; seen on one server: 8,000 to 24,000 in a second."""
+
+
+class Numbers:
+    """The numbers that the names of one tree have; ``left_behind``: paths, and what is wrong."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._counters: dict[str, int] = {}  # of the source
+        self._highest: dict[str, tuple[int, int]] = {}  # of all names, and below that counter
+        self._left = MOST_NUMBERS
+        self.left_behind: dict[str, str] = {}
+
+    def add(self, node: Node) -> None:
+        """Take notice of a node of the source; parents come first."""
+        if node.sequence is not None:
+            self._counters[node.path] = node.sequence
+        number = highest_number([node.path])
+        if number < 0:
+            return
+        above = parent(node.path)
+        highest, own = self._highest.get(above, (-1, -1))
+        if number < self._counters.get(above, number + 1):
+            own = max(own, number)
+        self._highest[above] = (max(highest, number), own)
+
+    def bring_forward(self) -> None:
+        """Use up the numbers that are missing, as long as there are not too many."""
+        client, root = self._place.client, self._place.path
+        window = Window(client, lambda operations, path: [operations.exists(below(root, path))])
+        for path, (stat,) in window.each(self._highest):
+            if isinstance(stat, ServerError):
+                raise stat
+            if stat is not None:  # else it was deleted meanwhile
+                self._bring(path, stat)
+
+    def _bring(self, path: str, stat: zkwire.Stat) -> None:
+        full, number = below(self._place.path, path), next_number(stat.cversion, stat.num_children)
+        highest, own = self._highest[path]
+        if highest + 1 - number > self._left:
+            highest = own
+        missing = highest + 1 - number
+        if missing <= 0:
+            return
+        words = behind(full, number, highest)
+        if missing > self._left:
+            self.left_behind[full] = f"{words}; one run uses up {MOST_NUMBERS} numbers at most"
+            return
+        self._left -= missing
+        try:
+            while missing > 0:
+                missing -= self._use_up(full, missing)
+        except ServerError as error:
+            self.left_behind[full] = f"{words}; {error}"
+
+    def _use_up(self, path: str, count: int) -> int:
+        """Use up ``count`` numbers, or as many as go into one request; returns how many."""
+        pairs = used_up(path, count)
+        result(self._place.client, lambda operations: operations.multi(pairs))
+        return len(pairs) // 2

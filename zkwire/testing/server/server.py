@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 import re
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -371,18 +370,19 @@ class Ensemble(_Service):
 
 
 def serve(listen: str, tls: ssl.SSLContext | None = None) -> int:
-    """Run a server at ``host:port`` until Ctrl-C; returns the exit status of the command."""
+    """Run a server at ``host:port`` until Ctrl-C; returns the exit status of the command.
+
+    ValueError for what is no address, OSError where it cannot listen.
+    """
     address = _ADDRESS.fullmatch(listen)
     if address is None or int(address["port"]) > _LAST_PORT:
-        print(f"zkwire: not HOST:PORT or [ADDRESS]:PORT: {listen}", file=sys.stderr)
-        return 2
+        raise ValueError(f"not HOST:PORT or [ADDRESS]:PORT: {listen}")
     try:
         host = address["host"] or address["address"] or LOOPBACK
         server = Server(host, int(address["port"]), tls=tls)
         server.start()
     except (OSError, ValueError) as error:
-        print(f"zkwire: cannot listen at {listen}: {error}", file=sys.stderr)
-        return 1
+        raise OSError(f"cannot listen at {listen}: {error}") from None
     with server, suppress(KeyboardInterrupt):
         print(
             f"an in-memory ZooKeeper listens at {server.hosts}{' (TLS)' * (tls is not None)}, "

@@ -1,0 +1,93 @@
+"""Every command that writes a file keeps to the policy of `docs/command.md`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.shell.test_demo import ROOT
+from tests.support.command import run
+from tests.support.server_control import poll
+from zkwire import Client
+from zkwire.cli.main import main
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import black_hole
+
+LOOK = f"-- {sys.executable} -m zkwire -s {{}} ls"
+SPY = "-q spy SERVER -f none"
+# The words, the mode of a new file, and whether it is whole only at the end of the command.
+WRITERS = {
+    "dump": ("dump --force /a FILE", 0o600, True),
+    "get": ("get -o FILE /a", 0o600, True),
+    "drawing": (f"{SPY} -f svg -o FILE {LOOK}", 0o600, True),
+    "recording": (f"{SPY} -f jsonl -o FILE {LOOK}", 0o600, False),
+    "text": (f"{SPY} -f text -o FILE {LOOK}", 0o600, False),
+    "lesson": ("lesson handshake --fast --svg FILE", 0o644, True),
+    "trace": ("--trace-file FILE ls", 0o644, False),
+}
+
+
+@pytest.fixture
+def tree() -> Iterator[Server]:
+    before = os.umask(0o022)
+    with Server() as server, Client(server.hosts) as client:
+        client.create("/a", b"x" * 10)
+        yield server
+    os.umask(before)
+
+
+def write(server: Server, words: str, file: Path) -> None:
+    line = words.replace("SERVER", server.hosts).replace("FILE", str(file))
+    if words.startswith("lesson"):  # on its own server, which shows the same each time
+        assert main(line.split()) == 0
+    else:
+        ran = run(server.hosts, *line.split())
+        assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_dump_leaves_the_former_file_alone(
+    number: int, tree: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"former")
+    with FaultProxy(tree.hosts) as proxy:
+        proxy.on("get_data", action=black_hole)
+        words = ["-s", proxy.hosts, "dump", "--force", "/a", str(file)]
+        with subprocess.Popen([sys.executable, "-m", "zkwire", *words], cwd=ROOT) as process:
+            poll("the part", lambda: len(os.listdir(tmp_path)) == 2 or None, 60)
+            process.send_signal(number)
+            assert process.wait(60) == 128 + number
+    assert (file.read_bytes(), os.listdir(tmp_path)) == (b"former", ["file"])
+
+
+@pytest.mark.parametrize(("words", "mode", "whole"), WRITERS.values(), ids=WRITERS)
+def test_a_file_keeps_its_mode_and_its_links(
+    words: str, mode: int, whole: bool, tree: Server, tmp_path: Path
+) -> None:
+    new, former, link = (tmp_path / name for name in ("new", "former", "link"))
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    for name in ("new.part", "former.part", "link.part"):
+        (tmp_path / name).symlink_to(victim)
+    former.write_bytes(b"former")
+    former.chmod(0o640)
+    link.symlink_to("former")
+    inode = former.stat().st_ino
+    write(tree, words, new)
+    write(tree, words, link)
+    assert [file.stat().st_mode & 0o777 for file in (new, former)] == [mode, 0o640]
+    assert os.readlink(link) == "former"
+    assert (former.stat().st_ino != inode) == whole
+    assert new.read_bytes()
+    assert former.read_bytes().startswith(b"former") == (words.startswith("--trace"))
+    assert victim.read_bytes() == b"mine"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("new", "former", "link", "victim", "new.part", "former.part", "link.part")
+    }

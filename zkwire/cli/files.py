@@ -1,0 +1,109 @@
+"""How the command writes files; the policy is in docs/command.md, under "Files that are written".
+
+A symbolic link as the name of a file leads to the file that is written, and stays a link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager, suppress
+
+from zkwire.cli.interrupts import ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import BinaryIO, TextIO
+
+PRIVATE, PUBLIC = 0o600, 0o666
+
+
+@contextmanager
+def whole(path: str, *, private: bool = True) -> Generator[BinaryIO]:
+    """What to write to: a new file, which has its name once the block has ended well.
+
+    Two writers at once both write a whole file, and the last one has the name.  An existing file
+    keeps its mode; a new one is for its owner alone if it is ``private``.  A pipe or a device is
+    written to as it is.  Raises OSError if the file cannot be written, before the block begins.
+    """
+    former = _former(path)
+    if not os.path.basename(path) or (former and not stat.S_ISREG(former.st_mode)):
+        with open(path, "wb") as stream:
+            yield stream
+        return
+    target = os.path.realpath(path)
+    part = os.path.join(os.path.dirname(target), f".zkwire-{os.urandom(8).hex()}.part")
+    with ending():
+        number = _created(part, path, PRIVATE if private or former else PUBLIC)
+        try:
+            with open(number, "wb") as file:
+                if former is not None:
+                    _keep_access(number, former)
+                yield file
+                file.flush()
+                os.fsync(number)
+            os.replace(part, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(part)
+            raise
+
+
+def recording(path: str) -> TextIO:
+    """A file that grows as something happens, from its beginning; OSError if it cannot be written.
+
+    A new one is for its owner alone.  While it is open no other process writes it this way.
+    """
+    import fcntl
+
+    file = open(_opened(path, PRIVATE), "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise OSError(f"{path}: another process is writing it") from None
+        file.truncate(0)
+    return file
+
+
+def log(path: str) -> BinaryIO:
+    """A file to the end of which lines are added, each by one write: processes can share it."""
+    # Without a buffer nothing is left that would be written again when it is closed.
+    return open(_opened(path, PUBLIC), "ab", buffering=0)
+
+
+def _former(path: str) -> os.stat_result | None:
+    """The file that is there, which this process may write; None if there is none."""
+    try:
+        former = os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise OSError(f"{path} is a symbolic link to a file that is missing") from None
+        return None
+    if stat.S_ISREG(former.st_mode):
+        # The kernel may refuse another user's link in /tmp, and what is read-only is not replaced.
+        os.close(os.open(path, os.O_WRONLY))
+    return former
+
+
+def _created(part: str, path: str, mode: int) -> int:
+    try:
+        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def _keep_access(number: int, former: os.stat_result) -> None:
+    mode = stat.S_IMODE(former.st_mode) & 0o777
+    with suppress(OSError):
+        os.fchown(number, former.st_uid, former.st_gid)
+    if os.fstat(number).st_gid != former.st_gid:
+        mode &= ~0o070  # these were the rights of another group
+    os.fchmod(number, mode)
+
+
+def _opened(path: str, mode: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)

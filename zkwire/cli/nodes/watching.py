@@ -1,0 +1,455 @@
+"""``zkwire watch``, a line for each change of a node, and ``zkwire wait``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import select
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from functools import partial
+from queue import Empty, Full, Queue
+from threading import Thread
+from time import monotonic
+from typing import NoReturn, Self
+
+import zkwire
+from zkwire import SeenChildren
+from zkwire.cli.command import Command, duration, wrong_word
+from zkwire.cli.context import Context
+from zkwire.cli.output import (
+    DONE,
+    TIMED_OUT,
+    Output,
+    data_fields,
+    hex_id,
+    now,
+    one_line,
+    stat_fields,
+)
+from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ZooKeeperError
+from zkwire.wire.model import EventType, State
+from zkwire.wire.paths import check_path
+
+# ``zkwire watch``: a line for each change of a node, of its children, or of its tree.
+#
+# Without ``-r`` and ``--persistent`` it compares states: each newest one is seen, behind a lost
+# connection and behind an expired session as well, but not each of two that follow one another
+# closely.  With one of them the server reports every change, but none of those during an outage.
+
+KINDS: dict[int, str] = {
+    EventType.NODE_CREATED: "created",
+    EventType.NODE_DELETED: "deleted",
+    EventType.NODE_DATA_CHANGED: "changed",
+    EventType.NODE_CHILDREN_CHANGED: "children",
+}
+
+
+def _some(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise wrong_word(f"{text!r} is no number of changes, from 1 on")
+    return int(text)
+
+
+def _watch_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
+    kind = parser.add_mutually_exclusive_group()
+    does = "every change of the node and of all nodes below it"
+    kind.add_argument("-r", "--recursive", action="store_true", help=does)
+    does = "every change of the node, and of its list of children"
+    kind.add_argument("--persistent", action="store_true", help=does)
+    does = "the children that come and go, not the data"
+    kind.add_argument("--children", action="store_true", help=does)
+    parser.add_argument("--initial", action="store_true", help="what is there now, first")
+    does = "exit after so many changes"
+    parser.add_argument("-n", dest="count", type=_some, metavar="COUNT", help=does)
+    does = "exit after so long: with 0, or 124 if -n changes have not come"
+    parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
+
+
+def _watch(context: Context, asked: Namespace) -> int:
+    """
+    zkwire watch /config            # each new state of one node
+    zkwire watch -r / --json        # every change, an object on each line
+    zkwire watch -n 1 --timeout 1h /go  # one change, or 124 after an hour
+
+    Lines begin with created, changed, deleted; added, removed (--children);
+    children (--persistent: the list has changed); exists, missing (--initial).
+    It goes on when the connection is lost and when the session has expired:
+      reconnected  the connection was lost, and is back
+      resynced     the session had expired, and a new one watches
+      gap          changes before this line may have been missed
+    Without -r and --persistent the newest state is never missed.
+    """
+    path = check_path(context.path(asked.path))
+    late = TIMED_OUT if asked.count else DONE
+    if context.in_shell and context.output.terminal:
+        context.output.note("Ctrl-C ends it; `addWatch` shows changes while you go on")
+    stream = Stream(context.output, asked.count, asked.timeout, late)
+    with context.supervisor() as supervisor, stream:
+        context.await_session(supervisor, context.options.connect_timeout)
+        if asked.recursive or asked.persistent:
+            begin: Callable[[zkwire.Client], object] = Events(stream, path, asked)
+        else:
+            show = States(stream, path, initial=asked.initial)
+            watch = supervisor.watch_children if asked.children else supervisor.watch_data
+            states: Iterator[zkwire.SeenData | SeenChildren] = iter(watch(path))
+            begin = Connections(stream, lambda: _read(states, stream, show)).listen
+        _start(stream, lambda: _follow(supervisor, stream, begin))
+        return stream.run()
+
+
+def _start(stream: Stream, work: Callable[[], object]) -> None:
+    """Run ``work`` in a thread; an error of it ends the command."""
+
+    def run() -> None:
+        try:
+            work()
+        except ZooKeeperError as error:
+            stream.put(partial(_raise, error))
+
+    Thread(target=run, name="zkwire-watch", daemon=True).start()
+
+
+def _raise(error: ZooKeeperError) -> NoReturn:
+    raise error
+
+
+def _follow(
+    supervisor: zkwire.Supervisor, stream: Stream, begin: Callable[[zkwire.Client], object]
+) -> None:
+    """Call ``begin(client)`` in each session; all but the first have their line."""
+    for number, session in enumerate(supervisor):
+        with session as client:
+            if number:
+                stream.put(partial(stream.change, "resynced"))
+            begin(client)
+
+
+def _read(states: Iterator[zkwire.SeenData | SeenChildren], stream: Stream, show: States) -> None:
+    for seen in states:
+        stream.put(partial(show, seen))
+
+
+class Connections:
+    """Tells of a connection that comes back; ``read`` begins when the first loss would be told."""
+
+    def __init__(self, stream: Stream, read: Callable[[], object]) -> None:
+        self._stream = stream
+        self._read: Callable[[], object] | None = read
+        self._lost = False
+
+    def listen(self, client: zkwire.Client) -> None:
+        """From now on, in a new session."""
+        self._lost = False
+        client.add_state_listener(self._state)
+        if self._read is not None:
+            _start(self._stream, self._read)
+            self._read = None
+
+    def _state(self, state: State) -> None:
+        if state.usable and self._lost:
+            self._lost = False
+            self._stream.put(partial(self._stream.change, "reconnected"))
+        self._lost = self._lost or state is State.DISCONNECTED
+
+
+class Events:
+    """Every change, as the server reports it: one watch in each session."""
+
+    def __init__(self, stream: Stream, path: str, asked: Namespace) -> None:
+        self._stream = stream
+        self._path = path
+        self._recursive: bool = asked.recursive
+        self._initial: bool = asked.initial
+        self._began = False
+
+    def __call__(self, client: zkwire.Client) -> None:
+        while True:
+            try:
+                client.add_watch(self._path, zkwire.Watch(self._event), recursive=self._recursive)
+                break
+            except (ConnectionLossError, *BUSY):  # the lost request has not set the watch
+                pass
+        if self._began:
+            self._stream.put(partial(self._stream.gap, self._path))
+        elif self._initial:
+            self._show(client)
+        self._began = True
+
+    def _show(self, client: zkwire.Client) -> None:
+        change, put = self._stream.change, self._stream.put
+        try:
+            for path in client.walk(self._path) if self._recursive else [self._path]:
+                if self._recursive or client.exists(path) is not None:
+                    put(partial(change, "exists", path))
+                else:
+                    put(partial(change, "missing", path))
+        except NoNodeError:
+            put(partial(change, "missing", self._path))
+
+    def _event(self, event: zkwire.Event) -> None:
+        if event.type == EventType.REREAD:
+            self._stream.put(partial(self._stream.change, "reconnected"))
+            self._stream.put(partial(self._stream.gap, event.path))
+        elif event.type in KINDS:
+            kind = KINDS[event.type]
+            self._stream.put(partial(self._stream.change, kind, event.path, zxid=event.zxid))
+
+
+class States:
+    """Each newest state, as the difference to the one before."""
+
+    def __init__(self, stream: Stream, path: str, *, initial: bool) -> None:
+        self._stream = stream
+        self._path = path
+        self._shown = initial
+        self._last: zkwire.SeenData | SeenChildren | None = None
+
+    def __call__(self, seen: zkwire.SeenData | SeenChildren) -> None:
+        last, self._last = self._last, seen
+        if last is None:
+            if self._shown:
+                self._node("missing" if seen.stat is None else "exists", seen)
+                self._children([], _names(seen), added="exists")
+            return
+        if seen.stat is not None and last.stat is not None and seen.skipped:
+            self._stream.gap(self._path)
+        before, after = _names(last), _names(seen)
+        if seen.stat is None:
+            self._children(before, after)
+            self._node("deleted", seen)
+        elif last.stat is None or last.stat.czxid != seen.stat.czxid:
+            if last.stat is not None:
+                self._node("deleted", seen)
+                before = []
+            self._node("created", seen)
+            self._children(before, after)
+        elif isinstance(seen, SeenChildren):
+            self._children(before, after)
+        else:
+            self._node("changed", seen)
+
+    def _node(self, kind: str, seen: zkwire.SeenData | SeenChildren) -> None:
+        if seen.stat is None or isinstance(seen, SeenChildren):
+            self._stream.change(kind, self._path)
+            return
+        says = f"version {seen.stat.version}"
+        if seen.data:
+            says += ", " + seen.data.decode(errors="backslashreplace")
+        more = {"version": seen.stat.version, "data": data_fields(seen.data)}
+        self._stream.change(kind, self._path, says, seen.stat.mzxid, **more)
+
+    def _children(self, before: list[str], after: list[str], *, added: str = "added") -> None:
+        below = self._path.rstrip("/")
+        for name in sorted({*before} - {*after}):
+            self._stream.change("removed", f"{below}/{name}")
+        for name in sorted({*after} - {*before}):
+            self._stream.change(added, f"{below}/{name}")
+
+
+def _names(seen: zkwire.SeenData | SeenChildren) -> list[str]:
+    return (seen.children or []) if isinstance(seen, SeenChildren) else []
+
+
+# --- stream ---------------------------------------------------------------------------------------
+# What ``zkwire watch`` writes: a line for each change, until there are enough.
+#
+# Each line is written at once, by the main thread alone: other threads put functions into a queue,
+# which is bounded, so a slow reader of the output slows them down.  A reader that has ended is
+# noticed within a second, even if nothing changes.
+
+WIDTH = 80
+LOOK_SECONDS = 1.0
+QUEUED = 100
+CHANGES = frozenset({"created", "changed", "deleted", "added", "removed", "children"})
+MISSED = "changes before this line may have been missed"
+
+
+class EnoughError(Exception):
+    """There were as many changes as were asked for, or the time is over; ``status`` says which."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Stream:
+    """The lines; ``count`` changes end it with the status 0, ``seconds`` with ``late``."""
+
+    def __init__(self, output: Output, count: int | None, seconds: float | None, late: int) -> None:
+        self._output = output
+        self._left = count
+        self._began = monotonic()
+        self._until = None if seconds is None else self._began + seconds
+        self._late = late
+        self._queue: Queue[Callable[[], object]] = Queue(QUEUED)
+        self._closed = False
+
+    def put(self, write: Callable[[], object]) -> None:
+        """Have ``write`` called by the main thread; blocks while there are too many."""
+        while not self._closed:
+            try:
+                self._queue.put(write, timeout=LOOK_SECONDS)
+            except Full:
+                continue
+            return
+
+    def run(self) -> int:
+        """Write until there are enough changes; the exit status.  Raises what ``write`` raises."""
+        try:
+            while True:
+                self._next()()
+        except EnoughError as enough:
+            return enough.status
+
+    def _next(self) -> Callable[[], object]:
+        while True:
+            left = LOOK_SECONDS if self._until is None else self._until - monotonic()
+            try:
+                return self._queue.get(timeout=max(0.0, min(left, LOOK_SECONDS)))
+            except Empty:
+                if left <= 0.0:
+                    raise EnoughError(self._late) from None
+                check_reader()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+        while not self._queue.empty():  # a thread may wait for room
+            self._queue.get()
+
+    def change(
+        self, kind: str, path: str = "", says: str = "", zxid: int | None = None, **more: object
+    ) -> None:
+        """One line; EnoughError behind the last that is wanted."""
+        if self._output.json:
+            self._record(kind, path, zxid, more)
+        else:
+            line = one_line(f"{kind} {path}".rstrip())
+            self._output.line(_fitting(line, says), flush=True)
+        if kind in CHANGES and self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                raise EnoughError(0)
+
+    def gap(self, path: str) -> None:
+        """Changes may have been missed."""
+        self.change("gap", path, MISSED)
+
+    def _record(self, kind: str, path: str, zxid: int | None, more: dict[str, object]) -> None:
+        when = {"time": now(), "t": round(monotonic() - self._began, 3)}
+        place = {"path": path} if path else {}
+        known = {"zxid": hex_id(zxid)} if zxid is not None else {}
+        self._output.record({"event": kind, **when, **place, **known, **more}, flush=True)
+
+
+def _fitting(line: str, says: str) -> str:
+    """``line: says``, where ``says`` is cut to what a line of a terminal has room for."""
+    room = WIDTH - len(line) - 2
+    said = one_line(says)
+    if len(said) > room:
+        said = said[: max(0, room - 3)] + "..."
+    return f"{line}: {said}" if said and room > 3 else line
+
+
+def check_reader() -> None:
+    """BrokenPipeError if nothing reads the output any more."""
+    if sys.stdout is None or sys.stdout.closed:
+        return
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # it is no file
+        return
+    if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+# --- wait -----------------------------------------------------------------------------------------
+# ``zkwire wait``: it ends when a node is as it shall be.
+
+
+def _pattern(text: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise wrong_word(f"{text!r} is no regular expression: {error}") from None
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise wrong_word(f"{text!r} is no number of children")
+    return int(text)
+
+
+def _wait_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH")
+    until = parser.add_mutually_exclusive_group()
+    until.add_argument("--exists", action="store_true", help="until the node exists (the default)")
+    until.add_argument("--gone", action="store_true", help="until the node does not exist")
+    does = "until its data match: anywhere, or from ^ to $"
+    until.add_argument("--data", type=_pattern, metavar="REGEX", help=does)
+    does = "until it has so many children or more; 0: none"
+    until.add_argument("--children", type=_count, metavar="N", help=does)
+    does = "at most so long, then exit with 124; 0 looks once"
+    parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
+
+
+def _fits(asked: Namespace, seen: zkwire.SeenData | SeenChildren) -> bool:
+    """Whether the state is the one that is waited for."""
+    if seen.stat is None:
+        return bool(asked.gone)
+    if asked.children is not None:
+        count = seen.stat.num_children
+        return count >= asked.children if asked.children else count == 0
+    if asked.data is not None:
+        return asked.data.search(getattr(seen, "data", None) or b"") is not None
+    return not asked.gone
+
+
+def _wait(context: Context, asked: Namespace) -> int:
+    """
+    zkwire wait /ready --timeout 2m        # before a program that needs it
+    zkwire wait /workers --children 3      # until three are there
+    zkwire wait /config --data '"v": *2'   # until the data match
+
+    It writes nothing (with --json the node), and exits with 0, or with 124 when
+    the time is over. A lost connection and an expired session only take time;
+    the first connection has to come within --connect-timeout.
+    """
+    path, patience = context.path(asked.path), asked.timeout
+    until = None if patience is None else monotonic() + patience
+    connecting = context.options.connect_timeout
+    with context.supervisor() as supervisor:
+        context.await_session(supervisor, min(connecting, patience or connecting))
+        watch = supervisor.watch_data if asked.children is None else supervisor.watch_children
+        with watch(path) as states:
+            first = True
+            while True:
+                left = None if until is None else max(0.0, until - monotonic())
+                # The first state is there as soon as the server answers: 0 seconds see it, too.
+                seen = states.next(connecting if first and not left and until else left)
+                first = False
+                if seen is None:
+                    return TIMED_OUT
+                if _fits(asked, seen):
+                    _tell(context, path, seen)
+                    return DONE
+
+
+def _tell(context: Context, path: str, seen: zkwire.SeenData | SeenChildren) -> None:
+    if context.output.json:
+        data = getattr(seen, "data", None)
+        shown = {"data": data_fields(data), "stat": stat_fields(seen.stat)} if seen.stat else {}
+        context.output.record({"path": path, "exists": seen.stat is not None, **shown})
+
+
+COMMANDS = {
+    "watch": Command(_watch, _watch_arguments),
+    "wait": Command(_wait, _wait_arguments),
+}

@@ -1,0 +1,256 @@
+"""``zkwire dump``, ``zkwire load`` and ``zkwire copy``: whole trees, out and in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import IO
+
+from zkwire.cli.command import Command
+from zkwire.cli.context import Context, standard_input
+from zkwire.cli.files import whole
+from zkwire.cli.output import BEHIND, DONE, Output
+from zkwire.cli.transfer import dumps
+from zkwire.cli.transfer.dumps import DumpFile
+from zkwire.cli.transfer.plan import ACLS, Numbers, Plan, Writer
+from zkwire.cli.transfer.tree import Place, Progress, TreeReader, at, below, check_place, result
+from zkwire.errors import ServerError, ZooKeeperError
+
+Write = Callable[[str], object]
+
+
+# ``zkwire dump``: a tree as JSON Lines.
+
+STDOUT = "-"
+
+
+def add_reading(parser: ArgumentParser) -> None:
+    """The option of what reads a tree."""
+    parser.add_argument(
+        "--ephemerals",
+        choices=("leave-out", "persistent"),
+        default="leave-out",
+        help="leave ephemeral nodes out (the default), or take them as persistent ones",
+    )
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a path, or zk://HOST:PORT,.../PATH")
+    parser.add_argument("file", nargs="?", default=STDOUT, metavar="FILE")
+    add_reading(parser)
+    parser.add_argument("--stat", action="store_true", help="the stat of each node as well")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+
+
+def _dump(context: Context, asked: Namespace) -> None:
+    """
+    zkwire dump /services services.jsonl    # one line for each node
+    zkwire dump / | gzip > everything.gz    # to standard output
+
+    FILE has its name only once it is whole.  The dump is no snapshot: each node is
+    as it was at some moment while the tree was read.  Containers and nodes with a
+    time to live look like persistent ones to a client, and so become such.
+    """
+    check_place(asked.path)
+    if asked.file != STDOUT and os.path.isfile(asked.file) and not asked.force:
+        raise FileExistsError(f"{asked.file} is there already; --force overwrites it")
+    with at(context, asked.path) as place, _opened(asked.file, context.output) as write:
+        write_dump(context.output, place, write, asked)
+
+
+def write_dump(output: Output, place: Place, write: Write, asked: Namespace) -> int:
+    """Write the tree at the place, a line for each call; returns how many nodes there were."""
+    stat, count = getattr(asked, "stat", False), 0
+    tree = TreeReader(place, ephemerals=asked.ephemerals == "persistent")
+    for node in Progress(output).over(tree, "reading", _total(place)):
+        if not count:  # behind the first answer: nothing is written if there is no such tree
+            write(dumps.head(place.path))
+        write(dumps.line(node, stat=stat))
+        count += 1
+    if not count:
+        raise ValueError(f"{place.path} is ephemeral: see --ephemerals")
+    write(dumps.end())
+    if tree.left_out:
+        output.note(f"{_nodes(tree.left_out)} ephemeral, left out (--ephemerals persistent)")
+    if tree.gone:
+        output.note(f"{_nodes(tree.gone)} deleted meanwhile, left out")
+    if tree.hidden:
+        output.note(f"{_nodes(tree.hidden)} shown without the hash of a password in the ACL")
+    return count
+
+
+def _nodes(count: int) -> str:
+    return "1 node is" if count == 1 else f"{count} nodes are"
+
+
+def _total(place: Place) -> int | None:
+    """How many nodes there are, about; None where the server does not tell."""
+    try:
+        counted = result(place.client, lambda ops: ops.get_all_children_number(place.path))
+        return int(counted) + 1
+    except ServerError:
+        return None
+
+
+@contextmanager
+def _opened(name: str, output: Output) -> Generator[Write]:
+    """What writes a line: to standard output, or to a file that has its name once it is whole."""
+    if name == STDOUT:
+        yield output.line
+        return
+    with whole(name) as file:
+        yield lambda text: file.write(text.encode("ascii") + b"\n")
+
+
+# --- load -----------------------------------------------------------------------------------------
+# ``zkwire load`` and ``zkwire copy``: they make one tree equal to another.
+
+
+def _add_writing(parser: ArgumentParser) -> None:
+    does = "the nodes' own access lists (keep), or one for all"
+    parser.add_argument("--acl", choices=ACLS, default="keep", help=does)
+    parser.add_argument("--force", action="store_true", help="overwrite nodes that differ")
+    does = "delete what the source lacks, but ephemeral nodes"
+    parser.add_argument("--delete", action="store_true", help=does)
+    does = "change nothing, and list what would be changed"
+    parser.add_argument("--dry-run", action="store_true", help=does)
+
+
+def _load_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="what dump has written; - is standard input")
+    parser.add_argument("path", nargs="?", metavar="PATH", help="else where it was read from")
+    _add_writing(parser)
+
+
+def _copy_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="a path, or zk://HOST:PORT,.../PATH")
+    parser.add_argument("target", metavar="TARGET", help="the same")
+    add_reading(parser)
+    _add_writing(parser)
+
+
+def _load(context: Context, asked: Namespace) -> int:
+    """
+    zkwire load services.jsonl              # to where it was read from
+    zkwire load services.jsonl /restored    # or elsewhere
+
+    It looks at the whole target first: if a node there differs, it changes nothing
+    and exits with 1, unless --force is given.  Equal nodes are skipped, so if it
+    was interrupted (status 4 or 5, a signal), run it again: it does what is left.
+    Numbers of sequential nodes go on behind the names that there are; the status
+    is 6 where that would take more than a million.
+    """
+    with _readable(asked.file) as file:
+        dump = DumpFile(file, asked.file)
+        with at(context, check_place(asked.path or dump.root)) as place:
+            return _make_equal(context.output, dump, place, asked)
+
+
+def _copy(context: Context, asked: Namespace) -> int:
+    """
+    zkwire copy /services /services-old     # a tree and its ACLs
+    zkwire copy / zk://zk9:2181/backup      # to another ensemble
+    zkwire copy --force --delete /a /b      # make /b a mirror of /a
+
+    It looks at the whole target first: if a node there differs, it changes nothing
+    and exits with 1, unless --force is given.  Equal nodes are skipped, so if it
+    was interrupted (status 4 or 5, a signal), run it again: it does what is left.
+    Numbers of sequential nodes go on behind the names that there are; the status
+    is 6 where that would take more than a million.
+    """
+    check_place(asked.source)
+    check_place(asked.target)
+    asked.stat = True  # where the source counts from
+    with tempfile.TemporaryFile() as file, at(context, asked.target) as target:
+        with at(context, asked.source) as source:
+            if target.is_within(source) or (asked.delete and source.is_within(target)):
+                raise ValueError(f"{asked.source} and {asked.target} overlap")
+            write_dump(
+                context.output, source, lambda line: file.write(line.encode() + b"\n"), asked
+            )
+        return _make_equal(context.output, DumpFile(file, asked.source), target, asked)
+
+
+def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) -> int:
+    plan, progress, paths = Plan(place, asked.acl), Progress(output), set[str]()
+    numbers = Numbers(place)
+    for node in progress.over(dump, "checking"):  # all of it before anything else
+        paths.add(node.path)
+        numbers.add(node)
+    plan.look(progress.over(dump, "comparing", len(paths)))
+    if asked.delete:
+        plan.find_extra(paths)
+    if asked.dry_run:
+        _list(output, dump, plan)
+        plan.check_allowed(force=asked.force)
+        return DONE
+    plan.check_allowed(force=asked.force)
+    writer = Writer(plan)
+    try:
+        writer.write(progress.over(dump, "writing", plan.total))
+        left = writer.delete()
+        numbers.bring_forward()
+    except ZooKeeperError as error:
+        error.add_note(f"done before: {_counts(writer.done)}")
+        raise
+    for path in left:
+        output.note(f"{below(place.path, path)} has children by now and was not deleted")
+    done = {**writer.done, "equal": plan.equal}
+    if output.json:
+        behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
+        output.record({"path": place.path, **done, **behind})
+    else:
+        output.line(_counts(done))
+    for words in list(numbers.left_behind.values())[:MOST_SHOWN]:
+        output.note(words)
+    if len(numbers.left_behind) > MOST_SHOWN:
+        output.note(f"... and {len(numbers.left_behind) - MOST_SHOWN} more")
+    return BEHIND if numbers.left_behind else DONE
+
+
+def _counts(done: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in done.items())
+
+
+def _list(output: Output, dump: DumpFile, plan: Plan) -> None:
+    """A line for each change that the plan has."""
+    changes = [("create", path, "") for path in (n.path for n in dump) if path in plan.missing]
+    changes += [("change", path, str(how)) for path, how in plan.different.items()]
+    changes += [("delete", path, "") for path in plan.extra]
+    for change, path, how in changes:
+        full = below(plan.place.path, path)
+        if output.json:
+            output.record({"change": change, "path": full, "differs": how or None})
+        else:
+            output.line(f"{change} {full}" + (f" ({how})" if how else ""))
+
+
+@contextmanager
+def _readable(name: str) -> Generator[IO[bytes]]:
+    """A file that can be read again and again; what cannot, such as a pipe, is copied."""
+    if name != STDOUT:
+        with open(name, "rb") as file:
+            if file.seekable():
+                yield file
+                return
+            with tempfile.TemporaryFile() as copy:
+                shutil.copyfileobj(file, copy)
+                yield copy
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(standard_input().buffer, copy)
+        yield copy
+
+
+MOST_SHOWN = 10  # nodes whose counter is behind
+
+
+COMMANDS = {
+    "dump": Command(_dump, _arguments),
+    "load": Command(_load, _load_arguments),
+    "copy": Command(_copy, _copy_arguments),
+}
