@@ -73,7 +73,8 @@ NEIGHBOURS = ("docker", "curator")
 WITH_CURATOR = ("curator", "neighbours", "other_clients")
 
 LONG = (
-    "browser", "pairs", "simulation-whole", "wheel", "pythons", "explore", "chaos", "fuzz", *TRIALS,
+    "browser", "pairs", "simulation-whole", "wheel", "pythons", "refusals", "explore", "chaos",
+    "fuzz", *TRIALS,
 )  # fmt: skip
 NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
 
@@ -133,6 +134,7 @@ def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[s
         *tests(pytest_arguments, fewer if fast else {}),
         Step("wheel", [PYTHON, "-m", "tests.check.wheel"]),
         Step("pythons", [PYTHON, "-m", "tests.check.pythons"], 2 * HOURS, fewer, computes=True),
+        Step("refusals", [PYTHON, "-m", "tests.refusals"]),
         Step("explore", [PYTHON, "-m", "tests.long.explore"], 48 * HOURS, computes=True),
         Step("chaos", [PYTHON, "-m", "tests.long.chaos", "--seconds", "3600"], 2 * HOURS),
         Step("fuzz", [PYTHON, "-m", "tests.long.fuzz", "--seconds", "3600"], 2 * HOURS),

@@ -18,16 +18,17 @@ def test_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -
     for block in BLOCKS:
         exec(block, names)
         printed.append(capsys.readouterr().out)
-    server, proxy, found, right = printed
+    server, proxy, refused, found, right = printed
     assert server.startswith("NoNodeError\n['/', '/zookeeper'")
     assert proxy.startswith("True\n['connect', 'create', ")
     assert proxy.endswith("['request 2 of delete']\n")
     assert "'/mine'" not in server
     assert "states" in right
     assert re.search(r"\['cut [ab]'\]\n$", right)
-    (shown,) = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
-    for line in shown.splitlines():
-        assert line.removesuffix("...") in found
+    shown = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+    for text, output in zip(shown, (refused, found), strict=True):
+        for line in text.splitlines():
+            assert line.removesuffix("...") in output
 
 
 def test_the_modules_that_it_names_are_there() -> None:

@@ -25,6 +25,7 @@ from zkwire.errors import (
     OperationTimeoutError,
     OutcomeUnknownError,
     SequenceExhaustedError,
+    ServerError,
     SessionExpiredError,
     SessionMovedError,
     ThrottledOpError,
@@ -169,12 +170,18 @@ def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
     assert not attempt.entered
 
 
-@pytest.mark.parametrize(("error", "then"), [(NoNodeError, []), (NoAuthError, ["warn"])])
-def test_a_node_that_is_gone_or_must_stay_is_left_alone(
-    error: type[Exception], then: list[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (NoNodeError("gone"), []),
+        (BadVersionError("written into"), ["delete"]),
+        (NoAuthError("no"), ["warn", "pause", "delete"]),
+        (ServerError("no", code=-9999), ["warn", "pause", "delete"]),
+    ],
+)
+def test_a_clean_up_that_is_refused_is_tried_again(error: Exception, then: list[str]) -> None:
     """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
-    core, world = sequential(delete=[error("no")])
+    core, world = sequential(delete=[error, None])
     operations: Any = world
     run(core._clean_up(operations, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete", *then]

@@ -1,7 +1,8 @@
 """A node of one's own: made for one attempt, and cleaned up for certain.
 
 It decides what happens to a node that an attempt may have left: a clean-up that is repeated on
-every connection until it is done or the session is over.  What the node means, how it is made and
+every connection, and after each refusal, until it is done or the session is over.  What the node
+means, how it is made and
 how it is found again is a subclass's matter.
 
 Invariants:
@@ -23,14 +24,17 @@ from functools import partial
 
 from zkwire.errors import (
     BUSY,
+    BadVersionError,
     ConnectionLossError,
-    NoAuthError,
+    NoNodeError,
     NotReadOnlyError,
     OperationTimeoutError,
+    ServerError,
     ZooKeeperError,
 )
 from zkwire.operations.checks import check_acl
 from zkwire.recipes.insist import insist
+from zkwire.recipes.runtime import one_refusal
 from zkwire.recipes.trees import ensure_path
 from zkwire.wire.paths import check_below_root
 
@@ -42,6 +46,10 @@ if TYPE_CHECKING:
     from zkwire.operations import Operations
     from zkwire.recipes.attempt import Attempt
     from zkwire.recipes.runtime import Runtime
+
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds between a deletion that was refused and the next try: doubled each time."""
 
 
 class Entry:
@@ -169,18 +177,37 @@ class Entry:
             self._runtime.going.discard(attempt.id)
 
     async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
+        refusals = 0
         while True:
             try:
-                await self._leave(operations, attempt)
+                await one_refusal(self._leave, operations, attempt)
                 return
-            except ConnectionLossError:
-                pass  # on the next connection; each try waits for one
+            except (ConnectionLossError, BadVersionError):
+                pass  # on the next connection, for which each try waits; or after another look
             except NotReadOnlyError:
                 await self._runtime.another_state()
             except BUSY:
                 pass  # a server that takes its time to refuse is asked again at once
-            except NoAuthError as error:
-                self._runtime.warn(f"{self._path}: a node stays until this session ends: {error}")
+            except NoNodeError:
                 return
+            except ServerError as refusal:
+                if not refusals:
+                    self._not_left(attempt, refusal)
+                refusals += 1
+                await self._pause(refusals)
             except ZooKeeperError:
-                return  # it is gone; or the session is over, and it with it
+                return  # the session is over, and the node with it
+
+    def _not_left(self, attempt: Attempt, refusal: ServerError) -> None:
+        """A server refuses to delete the node: contenders need not wait for the next try."""
+        self._runtime.going.discard(attempt.id)
+        self._runtime.warn(
+            f"{self._path}: a node stays until this session ends, or until a server no longer "
+            f"refuses to delete it, which is tried again: {refusal}"
+        )
+
+    async def _pause(self, refusals: int) -> None:
+        """Let some time pass, longer after each refusal."""
+        runtime, seconds = self._runtime, min(FIRST_PAUSE * 2 ** (refusals - 1), LONGEST_PAUSE)
+        with contextlib.suppress(ZooKeeperError):  # the next try raises what has ended the session
+            await runtime.pause(seconds * runtime.jitter())

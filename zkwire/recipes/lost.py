@@ -144,15 +144,16 @@ class AnyLost(Loss):
 class OwnNodeWatch(Watch):
     """The watch of a holder, or of the next one in line, on its own node.
 
-    What deletes it takes the lock away, or the place: ``gone``.  ``lost`` is for a holder.
-    ``stands``: its ``request`` has been asked for, or is just being.
+    What deletes it takes the lock away, or the place: ``gone``; so it is if the watch is refused.
+    ``lost`` is for a holder.  ``stands``: its ``request`` has been asked for, or is just being.
     """
 
-    __slots__ = ("gone", "lost", "request", "stands")
+    __slots__ = ("gone", "lost", "refused", "request", "stands")
 
     def __init__(self) -> None:
         super().__init__()
         self.gone: bool = False
+        self.refused: bool = False
         self.lost: Lost | None = None
         self.stands: bool = False
         self.request: Reply[object] | None = None
@@ -168,10 +169,10 @@ class OwnNodeWatch(Watch):
         has been deleted and made anew by another contender.
         """
         self._disarm()
+        self.refused = event.type is EventType.CHILD_WATCH_REMOVED
         self.gone = True  # first: a caller that becomes a holder meanwhile says so, and then looks
         if self.lost is not None:
-            refused = event.type is EventType.CHILD_WATCH_REMOVED
-            what = "may not be watched" if refused else "was deleted"
+            what = "may not be watched" if self.refused else "was deleted"
             self._wakers = (*self._wakers, *self.lost._lose(f"its node {event.path} {what}"))
 
     def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:

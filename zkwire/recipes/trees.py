@@ -84,6 +84,25 @@ async def ensure_path(
         raise
 
 
+async def ensure_above(
+    runtime: Runtime,
+    path: str,
+    acl: Sequence[ACL] | None,
+    deadline: float | None,
+    *,
+    containers: bool = False,
+) -> None:
+    """As :func:`ensure_path`, for the nodes above what a change is about.
+
+    An error does not say ``maybe_applied``: the change has not begun, whatever was made of these.
+    """
+    try:
+        await ensure_path(runtime, path, acl, deadline, containers=containers)
+    except ZooKeeperError as error:
+        error.maybe_applied = False
+        raise
+
+
 async def _ensure_node(
     runtime: Runtime, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
 ) -> None:

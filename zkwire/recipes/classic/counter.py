@@ -28,7 +28,7 @@ from zkwire.recipes.classic.mark import Mark, Marks
 from zkwire.recipes.classic.number_format import NumberFormat, check_number
 from zkwire.recipes.classic.turns import Turns
 from zkwire.recipes.runtime import one_refusal, persist, runtime_of, within
-from zkwire.recipes.trees import ensure_path
+from zkwire.recipes.trees import ensure_above
 from zkwire.recipes.view import PathView
 from zkwire.wire.paths import parent
 
@@ -172,7 +172,7 @@ class AsyncCounter(CounterView):
             raise
         except NoNodeError:  # of the number, or of the mark, which goes with it
             mark.in_doubt = True
-            await ensure_path(self._runtime, parent(self._path), self._acl, deadline)
+            await ensure_above(self._runtime, parent(self._path), self._acl, deadline)
             raise BadVersionError from None
         finally:
             self._marks.give_back(mark)

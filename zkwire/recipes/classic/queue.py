@@ -51,6 +51,9 @@ class ItemQueue(PuttingQueue):
                 removal = self._removal(name, stat.version)
                 if await self._claimed(mark, removal, search._deadline):
                     return item(name, data, stat)
+        except BaseException:
+            self._choice.forget()  # or the next call would pass over what this one has tried
+            raise
         finally:
             search.end()
             self._marks.give_back(mark)

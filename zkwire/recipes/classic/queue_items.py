@@ -17,7 +17,7 @@ from zkwire.errors import OperationTimeoutError, ZooKeeperError
 from zkwire.jute.record import Record
 from zkwire.operations.checks import check_data, check_flag
 from zkwire.recipes.runtime import in_time
-from zkwire.recipes.trees import ensure_path
+from zkwire.recipes.trees import ensure_above
 from zkwire.wire.paths import SEQUENCE_DIGITS, check_below_root
 
 TYPE_CHECKING = False
@@ -86,8 +86,8 @@ class Layout:
     ) -> None:
         """Create what is missing; kazoo expects that ``entries`` and ``taken`` stay."""
         limit = in_time(runtime, deadline)
-        await ensure_path(runtime, self.items, acl, limit)
-        await ensure_path(runtime, self.taken, acl, limit, containers=self.flat)
+        await ensure_above(runtime, self.items, acl, limit)
+        await ensure_above(runtime, self.taken, acl, limit, containers=self.flat)
 
 
 def prefix(priority: int) -> str:

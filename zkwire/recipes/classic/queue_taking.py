@@ -73,6 +73,7 @@ class Taking(Recipe, Entry, Enterable):
                 self._pending_cleanup = None
         except BaseException:
             self._clean_up_pending()
+            self._queue._choice.forget()
             if mark is not None:
                 self._queue._marks.give_back(mark)
             raise
@@ -92,9 +93,9 @@ class Taking(Recipe, Entry, Enterable):
             if kind is None:
                 await self._remove(mark, attempt, taken)
                 self._pending_cleanup = None
-            else:
-                self._queue._choice.forget()
         finally:
+            if self._pending_cleanup is not None:
+                self._queue._choice.forget()  # it is the first one again
             try:
                 self._clean_up_pending()
             finally:

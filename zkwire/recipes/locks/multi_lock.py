@@ -92,7 +92,8 @@ class AsyncMultiLock(Acquirable):
             return False
         self._runtime.check_open()
         if not self._holds:
-            why = "one of the locks was lost while another was acquired"
+            reasons = [lock._lost._reason for lock in taken if lock._lost._reason]
+            why = ": ".join(["one of the locks was lost while another was acquired", *reasons[:1]])
             raise LockLostError(why, session_id=self._runtime.session_id)
         self._lost.watch([lock._lost for lock in taken])
         self._acquired = True

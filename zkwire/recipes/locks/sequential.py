@@ -111,6 +111,7 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
             self._tell_position(names, own)
             ahead = self._ahead(names, own)
             if not ahead:
+                await self._see_guard(deadline)
                 return True
             self._warn_of_kazoo(names)
             last = max(ahead)[1]
@@ -123,6 +124,12 @@ class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
                 in_the_way = [*(name for _, name in before(names, last)), last]
                 await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
+
+    async def _see_guard(self, deadline: float | None) -> None:
+        """Raise what the watch of the own node was refused with, if it was, while this waited."""
+        guard = self._guard
+        if guard is not None and guard.refused and guard.request is not None:
+            await self._runtime.until(guard.request, deadline)
 
     async def _refuse_former(
         self, attempt: Attempt, names: list[str], deadline: float | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import OperationTimeoutError
+from zkwire.errors import OperationTimeoutError, ServerError, ZooKeeperError
 from zkwire.operations.checks import check_acl
 from zkwire.recipes.services.awaited import AwaitedService
 from zkwire.recipes.services.member import UnnamedKeeper, check_name
@@ -97,6 +97,10 @@ class GroupOwner(PathView, ServiceView, AwaitedService):
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
             await keeper.wait_present(timeout)
+        except ServerError:
+            with suppress(ZooKeeperError):
+                await keeper.close()  # at once: a repetition must not meet it
+            raise
         except BaseException:
             keeper._leave()  # in the background, for nothing else knows of it
             raise

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zkwire.errors import BUSY, AuthFailedError, ClientClosedError, NotReadOnlyError
+from zkwire.errors import BUSY, AuthFailedError, ClientClosedError, NotReadOnlyError, ServerError
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.services.service import SESSION_OVER, Condition
 from zkwire.recipes.supervised import SupervisedRuntime
@@ -161,7 +161,11 @@ class Succession:
             driver.check_open()
 
     async def _catch_up(self, driver: Any) -> None:
-        """See to it that the server is not behind the one of the last session."""
+        """See to it that the server is not behind the one of the last session.
+
+        A refusal is logged and tried again, as those of services are.
+        """
+        pause = FIRST_PAUSE
         while True:
             try:
                 await persist(driver, None, driver.operations.sync, "/")
@@ -170,6 +174,13 @@ class Succession:
                 pass  # a server that takes its time to refuse is asked again at once
             except NotReadOnlyError:
                 return  # a read-only server is behind, and says so
+            except ServerError as refusal:
+                if pause == FIRST_PAUSE:
+                    driver.warn(f"{driver.name}: a new session waits, and tries again: {refusal}")
+                await driver.holds(self._stopped, pause * self._shell.jitter())
+                if self._closed:
+                    return
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     def _enter(self, client: Any) -> None:
         with self._shell.mutex:

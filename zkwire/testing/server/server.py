@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, SESSION_EXPIRED
 from zkwire.testing.proxy.faults import Action
@@ -36,6 +36,8 @@ from zkwire.testing.server.tree import DataTree
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 0xFFFF
@@ -83,6 +85,17 @@ class _Service:
     def sessions(self) -> Sessions:
         """The living sessions.  Read them only while no request is under way."""
         return self._processor.state.sessions
+
+    def inspect(self, look: Callable[[], T]) -> T:
+        """What ``look`` returns, called while no request is under way: it may read the tree."""
+        return self._running().call(look)
+
+    def watches(self, session_id: int) -> list[str]:
+        """The paths that a session watches, sorted; read it as the tree."""
+        session = self.sessions.get(session_id)
+        connections = () if session is None else session.connections.values()
+        watchers = self._processor.state.watchers
+        return sorted(path for connection in connections for path in watchers.paths(connection))
 
     def expire(self, session_id: int) -> bool:
         """Expire a session now; whether there was one."""

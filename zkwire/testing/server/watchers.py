@@ -178,6 +178,11 @@ class Watchers:
         if event.type is EventType.NODE_DELETED:
             yield from (c for c in self._child.fire(event) if c not in told)
 
+    def paths(self, connection: Connection) -> Iterator[str]:
+        """The paths that a connection watches, once for each table."""
+        for table in (self._data, self._child):
+            yield from table.paths.get(connection, ())
+
     def forget(self, connection: Connection) -> None:
         """Remove all watches of a connection that has ended."""
         self._data.forget(connection)

@@ -1,0 +1,1 @@
+"""What each recipe does when a server refuses one of its requests; writes docs/refusals.md."""

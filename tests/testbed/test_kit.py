@@ -1,0 +1,140 @@
+"""zkwire.testing.kit: the sweep of refusals is red on planted bugs, and names what was refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from zkwire import AsyncClient, AsyncCounter, Client, Counter, NoNodeError, ServerError, Watch
+from zkwire.testing import kit
+from zkwire.testing.kit import RAISED, Refused, Stage, sweep_refusals
+
+
+class Flag:
+    """A recipe for threads: an ephemeral node, with its name in a second node."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self.client, self.path = client, path
+
+    def hoist(self) -> None:
+        with suppress(NoNodeError):
+            self.client.delete(f"{self.path}-name")
+        self.client.create(f"{self.path}-name", b"flag")
+        try:
+            self.client.create(self.path, b"", ephemeral=True)
+        except BaseException:
+            self.take_back()
+            raise
+
+    def take_back(self) -> None:
+        self.client.delete(f"{self.path}-name")
+
+    def strike(self) -> None:
+        with suppress(NoNodeError):
+            self.client.delete(self.path)
+        with suppress(NoNodeError):
+            self.take_back()
+
+
+class LeavesItsNode(Flag):
+    def hoist(self) -> None:
+        self.client.create(self.path, b"", ephemeral=True)
+        self.client.get_data(self.path)
+
+
+class LeavesItsWatch(Flag):
+    def strike(self) -> None:
+        with suppress(ServerError):
+            self.client.delete(self.path)
+            return
+        self.client.exists(f"{self.path}-gone", watch=Watch())
+        super().strike()
+
+
+class Swallows(Flag):
+    def hoist(self) -> None:
+        with suppress(ServerError):
+            super().hoist()
+
+
+class RaisesAnother(Flag):
+    def hoist(self) -> None:
+        try:
+            super().hoist()
+        except ServerError as error:
+            raise RuntimeError("it did not work") from error
+
+
+class Hangs(Flag):
+    def hoist(self) -> None:
+        try:
+            super().hoist()
+        except ServerError:
+            threading.Event().wait(2.0)
+
+
+def life_of(recipe: type[Flag]) -> kit.Life:
+    async def life(stage: Stage) -> None:
+        flag = recipe(stage.client, stage.path)
+        await stage.call(flag.hoist)
+        assert stage.other.exists(stage.path) is not None, "it does not fly"
+        await stage.call(flag.strike)
+        assert stage.other.exists(stage.path) is None
+
+    return life
+
+
+def test_a_right_recipe_passes() -> None:
+    found = sweep_refusals(life_of(Flag))
+    assert Refused("create PATH", -125, RAISED) in found
+    assert {refused.code for refused in found} == {-101, -102, -108, -110, -111, -125, -9999}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "request_of", "complaint"),
+    [
+        (LeavesItsNode, "get_data PATH", "what it made is gone"),
+        (LeavesItsWatch, "delete PATH", "left behind: ['watch of PATH-gone']"),
+        (Swallows, "create PATH", "it does not fly"),
+        (RaisesAnother, "create PATH", "RuntimeError: it did not work"),
+    ],
+)
+def test_a_planted_bug_is_found_and_named(
+    recipe: type[Flag], request_of: str, complaint: str
+) -> None:
+    with pytest.raises(AssertionError) as caught:
+        sweep_refusals(life_of(recipe), patience=0.5)
+    lines = [line for line in str(caught.value).splitlines() if f"{request_of} (" in line]
+    assert lines, caught.value
+    assert "refused with -102 (NoAuthError)" in lines[0]
+    assert complaint in str(caught.value)
+
+
+def test_a_life_that_hangs_is_named() -> None:
+    first = slice(0, 1)
+    with pytest.raises(AssertionError, match=r"delete PATH-name .* refused with .*: hangs"):
+        sweep_refusals(life_of(Hangs), limit=0.5, chosen=lambda every: every[first])
+
+
+def test_a_task_that_is_left_is_found() -> None:
+    async def life(stage: Stage) -> None:
+        counter = AsyncCounter(stage.client, stage.path)
+        await stage.call(counter.add)
+        if stage.raised is not None:
+            stage.leftover = asyncio.ensure_future(asyncio.sleep(0.2))  # type: ignore[attr-defined]
+
+    with pytest.raises(AssertionError, match="tasks are left"):
+        sweep_refusals(life, AsyncClient, chosen=lambda every: every[:1])
+
+
+def test_a_multi_is_refused_in_each_of_its_parts() -> None:
+    async def life(stage: Stage) -> None:
+        counter: Any = Counter(stage.client, stage.path)
+        await stage.call(counter.add)
+
+    parts = {refused.request.rpartition(" ")[0] for refused in sweep_refusals(life)}
+    assert parts >= {"multi: create", "multi: set_data"}

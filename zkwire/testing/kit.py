@@ -1,0 +1,438 @@
+"""An ordeal for recipes: a server refuses each of their requests once, in every way it may.
+
+What a test says is a *life*: what is called, and what must be true after each call.  It is lived
+once without a fault, to count its requests, and then once for each request and each error code with
+which a server may refuse that::
+
+    async def life(stage):
+        counter = Counter(stage.client, stage.path)
+        assert await stage.call(counter.add, 2) == 2
+        assert await stage.call(counter.get) == 2
+
+    def test_refusals():
+        sweep_refusals(life)
+
+In each run the recipe is right again by itself, or a call raises the refusal: the class and the
+code that the server has sent.  Such a call has left nothing, and succeeds when it is repeated.  At
+the end of a life nothing stays that does not stay without a fault: no node, no watch, no thread, no
+task.  What hangs, what is lost, and an error that no caller gets fails the sweep, by an
+AssertionError that names the requests and the codes.
+
+It decides which refusals are tried and what is right after them; what a recipe means is the life's
+matter.  `zkwire.testing.refusals` knows how a request is refused, and with which codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
+
+from zkwire import AsyncClient, AsyncSupervisor, Client
+from zkwire.errors import MultiError, ServerError, error_for
+from zkwire.jute.records import ConnectResponse
+from zkwire.testing.proxy.faults import Action
+from zkwire.testing.proxy.frames import Frame
+from zkwire.testing.proxy.proxy import FaultProxy
+from zkwire.testing.refusals import Refusal, masked, names, refusals, refuse
+from zkwire.testing.server.node import CONTAINER
+from zkwire.testing.server.server import Server
+
+LIMIT = 15.0
+"""Seconds that one wait of a life may take, if it is not said otherwise."""
+AT_ONCE = 8
+_STEP = 0.001
+
+Life: TypeAlias = "Callable[[Stage], Coroutine[Any, Any, None]]"
+
+
+class Refused(NamedTuple):
+    """What a recipe has done when a request was refused.
+
+    ``request`` is the operation and the path, relative to the stage's, ids left out; ``outcome`` is
+    one of `RAISED`, `REPEATED` and `IGNORED`, or what the life has noted.
+    """
+
+    request: str
+    code: int
+    outcome: str
+
+
+RAISED = "raised to the caller"
+REPEATED = "tried again"
+IGNORED = "goes on without it"
+
+
+class _Left(NamedTuple):
+    """What is there at one moment, as numbers of things alike."""
+
+    nodes: Counter[str]
+    watches: Counter[str]
+
+    def beyond(self, other: _Left) -> list[str]:
+        """What is there and not there."""
+        nodes, watches = self.nodes - other.nodes, self.watches - other.watches
+        return [f"node {name}" for name in nodes] + [f"watch of {name}" for name in watches]
+
+
+class Stage:
+    """What one life is given: a client of its own, a path of its own, and the client of others.
+
+    ``client`` is the one that is refused things; it is None for a life with a :meth:`supervisor`.
+    ``other`` is a `Client` that talks to the server directly.  ``asynchronous`` says which of both
+    clients this is, so that one life can serve both.
+    """
+
+    def __init__(
+        self, server: Server, other: Client, path: str, kind: type[Any], patience: float = LIMIT
+    ) -> None:
+        self.other: Client = other
+        self.path: str = path
+        self.asynchronous: bool = kind in (AsyncClient, AsyncSupervisor)
+        self.client: Any = None
+        self.refused: Frame | None = None
+        self.raised: ServerError | None = None
+        self.outcome: Refused | None = None
+        self._noted = ""
+        self._patience = patience
+        self._server = server
+        self._kind = kind
+        self._proxy: FaultProxy
+        self._refusal: Refusal | None = None
+
+    # --- for a life ---
+
+    async def call(
+        self, function: Callable[..., Any], *arguments: Any, again: bool = True, **named: Any
+    ) -> Any:
+        """The result of a call, which is awaited if need be.
+
+        If it raises the refusal, nothing may be left of it, and it is called once more; with
+        ``again=False`` it is not, and the result is None.
+        """
+        before = self._ephemerals()
+        try:
+            return await _called(function, *arguments, **named)
+        except ServerError as error:
+            self._note_refusal(error)
+        await self.until(lambda: not self._ephemerals() - before, "what it made is gone")
+        return await _called(function, *arguments, **named) if again else None
+
+    async def ask(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """As :meth:`call`, of a service: it goes on, and so what it makes meanwhile may stay."""
+        try:
+            return await _called(function, *arguments, **named)
+        except ServerError as error:
+            self._note_refusal(error)
+        return await _called(function, *arguments, **named)
+
+    async def within(
+        self, make: Callable[[], Any], body: Callable[[Any], object], *, again: bool = True
+    ) -> None:
+        """As :meth:`call`, for ``with make() as it: body(it)``; ``async with`` under asyncio."""
+
+        async def scope() -> None:
+            if self.asynchronous:
+                async with make() as it:
+                    body(it)
+            else:
+                with make() as it:
+                    body(it)
+
+        await self.call(scope, again=again)
+
+    def start(self, steps: Coroutine[Any, Any, Any]) -> _Started:
+        """Begin a :meth:`call`, or several, in a thread or a task of its own."""
+        return _Started(steps, self.asynchronous)
+
+    def note(self, outcome: str) -> None:
+        """Say what the recipe has done at the refusal, where a caller is told of it otherwise."""
+        assert self.refused is not None, f"{outcome} without a refusal"
+        self._noted = outcome
+
+    @property
+    def code(self) -> int:
+        """The code of the refusal; 0 if there has been none so far."""
+        return 0 if self.refused is None or self._refusal is None else self._refusal.code
+
+    async def until(self, holds: Callable[[], object], what: str = "") -> Any:
+        """What ``holds`` returns, as soon as that is true."""
+        latest = time.monotonic() + self._patience
+        while not (seen := holds()):
+            if time.monotonic() > latest:
+                raise TimeoutError(
+                    f"not within {self._patience} s: {what or inspect.getsource(holds)}"
+                )
+            await asyncio.sleep(_STEP) if self.asynchronous else time.sleep(_STEP)
+        return seen
+
+    def expire(self) -> None:
+        """End the session that was opened last, as the server does after a long silence."""
+        self._server.expire(self._sessions()[-1])
+
+    @property
+    def watches(self) -> list[str]:
+        """The paths that this life's sessions watch, as the server has them."""
+        sessions, watches = self._sessions(), self._server.watches
+        return self._server.inspect(lambda: [path for s in sessions for path in watches(s)])
+
+    @property
+    def requests(self) -> list[Frame]:
+        """The requests so far, without pings and handshakes."""
+        frames = self._proxy.frames()
+        return [f for f in frames if f.number is not None and f.op != "close_session"]
+
+    @property
+    def ephemerals(self) -> list[str]:
+        """The ephemeral nodes of this life's sessions, as the server has them."""
+        return sorted(self._ephemerals())
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions this life has had."""
+        return len({*self._sessions()})
+
+    # --- for the runner ---
+
+    def _live(self, life: Life, proxy: FaultProxy, refusal: Refusal | None) -> None:
+        """Live in this thread; raises what is wrong."""
+        self._proxy, self._refusal = proxy, refusal
+        self._to_come = 0 if refusal is None else refusal.nth
+        proxy.reset()
+        if refusal is not None:
+            proxy.rule(self._rule)
+        if self.asynchronous:
+            asyncio.run(self._live_in_loop(life))
+        else:
+            with self._kind(proxy.hosts) as self.client:
+                _driven(life(self))
+                _driven(self._settle())
+
+    async def _live_in_loop(self, life: Life) -> None:
+        complaints: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
+        async with self._kind(self._proxy.hosts) as self.client:
+            await life(self)
+            await self._settle()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not tasks, f"tasks are left: {tasks}"
+        assert not complaints, f"an error that no caller has got: {complaints}"
+
+    async def _settle(self) -> None:
+        if self._clean is not None:
+            clean = self._clean
+            with suppress(TimeoutError):
+                await self.until(lambda: not self._left().beyond(clean), "settled")
+            beyond = self._left().beyond(clean)
+            assert not beyond, f"left behind: {beyond}"
+        else:
+            await self._quiet()
+            self._clean = self._left()
+
+    async def _quiet(self) -> None:
+        """Wait until nothing more is sent or cleaned up."""
+        seen: Any = None
+        while seen != (seen := (len(self._proxy.frames()), self._left())):
+            for _ in range(30):
+                await asyncio.sleep(_STEP) if self.asynchronous else time.sleep(_STEP)
+
+    _clean: _Left | None = None
+
+    def _rule(self, frame: Frame) -> Action | None:
+        refusal = self._refusal
+        if self.refused is not None or refusal is None or frame.number is None:
+            return None
+        called = names(frame, self.path)
+        if refusal.request not in called:
+            return None
+        self._to_come -= 1
+        if self._to_come >= 0 or called[refusal.part : refusal.part + 1] != [refusal.request]:
+            return None
+        self.refused = frame
+        return refuse(refusal)
+
+    def _note_refusal(self, error: ServerError) -> None:
+        """Raise the error unless it is the refusal, as a server has sent it."""
+        is_other = self.refused is None or isinstance(error, MultiError)
+        if is_other or type(error) is not type(error_for(self.code, "", None)):
+            raise error
+        if error.code != self.code:
+            raise error
+        self.raised = error
+
+    def _sessions(self) -> list[int]:
+        greetings = [f for f in self._proxy.frames() if f.kind == "connect"]
+        return [
+            ConnectResponse.decode(f.body).session_id for f in greetings if f.direction == "s2c"
+        ]
+
+    def _ephemerals(self) -> set[str]:
+        tree, sessions = self._server.tree, self._sessions()
+        return set(self._server.inspect(lambda: [p for s in sessions for p in tree.ephemerals(s)]))
+
+    def _left(self) -> _Left:
+        sessions = self._sessions()
+
+        def look() -> _Left:
+            tree, below = self._server.tree, self.path + "/"
+            nodes = [
+                path
+                for path, node in tree.nodes.items()
+                if path.startswith(self.path)
+                and (path == self.path or path.startswith((below, self.path + "-")))
+                and (node.owner != CONTAINER or node.children)
+            ]
+            watches = [path for s in sessions for path in self._server.watches(s)]
+            return _Left(self._alike(nodes), self._alike(watches))
+
+        return self._server.inspect(look)
+
+    def _alike(self, paths: Iterable[str]) -> Counter[str]:
+        return Counter(masked(path, self.path) for path in paths)
+
+    def _note_outcome(self) -> None:
+        """Say what has become of the refusal; nothing if its request has not come."""
+        frame, refusal = self.refused, self._refusal
+        if frame is None or refusal is None:
+            return
+        later = self.requests[self.requests.index(frame) + 1 :]
+        again = any(refusal.request in names(f, self.path) for f in later)
+        outcome = self._noted or (RAISED if self.raised else REPEATED if again else IGNORED)
+        self.outcome = Refused(refusal.request, refusal.code, outcome)
+
+
+class _Started:
+    """A call in a thread or a task of its own."""
+
+    def __init__(self, call: Coroutine[Any, Any, Any], asynchronous: bool) -> None:
+        self._ended: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._task: asyncio.Task[Any] | None = None
+        if asynchronous:
+            self._task = asyncio.ensure_future(call)
+        else:
+            threading.Thread(target=self._run, args=(call,), name="kit-call", daemon=True).start()
+
+    def _run(self, call: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self._ended.put((_driven(call), None))
+        except BaseException as error:
+            self._ended.put((None, error))
+
+    async def result(self) -> Any:
+        """What the call returns, or raises."""
+        if self._task is not None:
+            return await self._task
+        value, error = self._ended.get(timeout=LIMIT)
+        if error is not None:
+            raise error
+        return value
+
+
+async def _called(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    value = function(*arguments, **named)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that never waits, because each call of it blocks."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise RuntimeError("this life awaits something else than its stage")
+
+
+class _Sweep:
+    """All runs of one life on one server."""
+
+    def __init__(
+        self, server: Server, life: Life, kind: type[Any], patience: float, limit: float
+    ) -> None:
+        self._server = server
+        self._life = life
+        self._kind = kind
+        self._patience = patience
+        self._limit = limit
+        self._other: Client
+        self._numbers = iter(range(1 << 30))
+        self._proxies: SimpleQueue[FaultProxy] = SimpleQueue()
+        self._clean: _Left | None = None
+
+    def run(self, chosen: Callable[[list[Refusal]], list[Refusal]]) -> list[Refused]:
+        with Client(self._server.hosts) as self._other, ExitStack() as exit:
+            for _ in range(AT_ONCE):
+                self._proxies.put(exit.enter_context(FaultProxy(self._server.hosts)))
+            stage, error = self._live(None)
+            if error is not None:
+                raise error
+            self._clean = stage._clean
+            todo = chosen(refusals(stage.requests, stage.path))
+            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="kit") as pool:
+                ended = list(pool.map(self._live, todo))
+        wrong = [f"{r.describe()}: {_said(e)}" for r, (_, e) in zip(todo, ended, strict=True) if e]
+        assert not wrong, f"{len(wrong)} of {len(todo)} refusals:\n" + "\n".join(wrong)
+        return [stage.outcome for stage, _ in ended if stage.outcome is not None]
+
+    def _live(self, refusal: Refusal | None) -> tuple[Stage, BaseException | None]:
+        """Live once, in a thread of its own, and what is wrong."""
+        path = f"/kit{next(self._numbers)}"
+        stage = Stage(self._server, self._other, path, self._kind, self._patience)
+        stage._clean = self._clean
+        ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        proxy = self._proxies.get()
+
+        def live() -> None:
+            try:
+                stage._live(self._life, proxy, refusal)
+                stage._note_outcome()
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
+
+        thread = threading.Thread(target=live, name="kit-life", daemon=True)
+        thread.start()
+        thread.join(self._limit)
+        if thread.is_alive():  # its proxy stays its own
+            return stage, TimeoutError(f"hangs: it has not ended within {self._limit} s")
+        self._proxies.put(proxy)
+        return stage, ended.get()
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def sweep_refusals(
+    life: Life,
+    kind: type[Any] = Client,
+    *,
+    patience: float = LIMIT,
+    limit: float = 4 * LIMIT,
+    chosen: Callable[[list[Refusal]], list[Refusal]] = lambda every: every,
+) -> list[Refused]:
+    """Live with every refusal of every request; what the recipe has done at each.
+
+    ``kind`` is `Client`, `AsyncClient`, `Supervisor` or `AsyncSupervisor`: what `Stage.client` is.
+    ``patience``: seconds for each wait, such as for what a refused call has made to be gone;
+    ``limit``: for each life, so that what hangs is named.  ``chosen`` picks the refusals to be
+    tried, for instance a tenth of them.  Raises AssertionError for all runs in which something was
+    wrong.
+    """
+    threads = set(threading.enumerate())
+    with Server() as server:
+        done = _Sweep(server, life, kind, patience, limit).run(chosen)
+    left = set(threading.enumerate()) - threads
+    for thread in left:
+        thread.join(1.0)
+    left = {thread for thread in left if thread.is_alive()}
+    assert not left, f"threads are left: {left}"
+    return done
