@@ -75,7 +75,8 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
             continue
         with ExitStack() as files:  # a bad name is an error before the lesson
             if asked.svg:
-                asked.svg = files.enter_context(whole(asked.svg, private=False))
+                file = whole(asked.svg, private=False)
+                setattr(asked, "svg", files.enter_context(file))  # noqa: B010
             if play(context, name, lesson, flags).failures:
                 status = REFUSED
     return status
