@@ -13,7 +13,7 @@ import pytest
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
 from tests.support.supervisor_helpers import kill
-from zkwire import Client
+from zkwire import Client, Queue
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,10 +35,13 @@ class Program:
         self.fences: list[int] = []
         self.seen: list[bytes | None] = []
         self.sessions: list[int] = []
+        self.worked: list[bytes] = []
         self.printed: dict[str, list[Any]] = {
             "leading, with the fence": self.fences,
             "the configuration is": self.seen,
             "a new session:": self.sessions,
+            "working on": self.worked,
+            "the session has ended:": [],
         }
         self.end = threading.Event()
         names = {"print": self.print, "input": lambda _: self.end.wait()}
@@ -88,6 +91,17 @@ def configured(program: Program, server: Server, client: Client) -> None:
     client.set_data("/config", b"3")
 
 
+def working(program: Program, server: Server, client: Client) -> None:
+    queue = Queue(client, "/jobs")
+    queue.put(b"1")
+    until("the first", lambda: program.worked == [b"1"])
+    kill_the_others(server, client)
+    queue.put(b"2")
+    until("the second", lambda: program.worked[-1] == b"2")
+    program.end.set()
+    queue.put(b"3")
+
+
 def all_of_them(program: Program, server: Server, client: Client) -> None:
     for each in (registered, leading, configured):
         each(program, server, client)
@@ -99,9 +113,10 @@ def all_of_them(program: Program, server: Server, client: Client) -> None:
         (0, registered, None),
         (1, leading, EndError),
         (2, configured, EndError),
-        (3, all_of_them, EndError),
+        (3, working, EndError),
+        (4, all_of_them, EndError),
     ],
-    ids=["register", "lead", "configure", "asyncio"],
+    ids=["register", "lead", "configure", "work", "asyncio"],
 )
 def test_an_example_survives_a_killed_session(
     number: int,
@@ -121,7 +136,7 @@ def test_an_example_survives_a_killed_session(
 
 
 def test_the_example_of_each_session(server: Server) -> None:
-    program = Program(BLOCKS[4], server)
+    program = Program(BLOCKS[5], server)
     with Client(server.hosts) as client:
         until("a session", lambda: program.sessions)
         kill_the_others(server, client)
