@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Self
@@ -19,8 +17,6 @@ from benchmarks.targets import TARGETS, Target
 
 # ruff: noqa: RUF001 - the sign for "times" is what a ratio is read as
 README = Path(__file__).resolve().parent / "README.md"
-FRONT = README.parent.parent / "README.md"
-_FRONT_ROW = re.compile(r"^\| (.+) \| [\d.]+ \|$", re.MULTILINE)
 BEGIN = "<!-- written by `python3 -m benchmarks --update-readme` -->\n"
 END = "<!-- end of what is written -->\n"
 OWN = ("CPU µs", "p50 µs", "p99 µs")
@@ -84,15 +80,8 @@ def this_machine() -> dict[str, str]:
 
 
 def update_readme(run: Run, readme: Path = README) -> None:
-    """Put the table in the place of the one that is there, and its rows on the project's page."""
+    """Put the table in the place of the one that is there."""
     write_between(BEGIN, END, table(run), readme)
-    FRONT.write_text(_FRONT_ROW.sub(partial(_front_row, run), FRONT.read_text()))
-
-
-def _front_row(run: Run, row: re.Match[str]) -> str:
-    figures = run.workloads.get(row[1], {})
-    times = _times(figures["zkwire"], figures.get("kazoo")) if "zkwire" in figures else ""
-    return f"| {row[1]} | {times} |" if times else row[0]
 
 
 def write_between(begin: str, end: str, text: str, readme: Path = README) -> None:

@@ -1,4 +1,4 @@
-"""The chooser of connection-loss.md: its data in the page, and a name for each line to lead to.
+"""The chooser of connection-loss-reference.md: its data in the page, a name for each line.
 
 Both come from connection-loss.json; a line of the data without its line in the page is a warning.
 Without JavaScript the chooser is hidden, and the page is what it is elsewhere.
@@ -18,7 +18,7 @@ from sphinx.util import logging
 from tests.connection_loss.document import row_name
 from tests.connection_loss.lessons import LESSON, flags_of
 
-PAGE = "connection-loss"
+PAGE = "connection-loss-reference"
 FOLDER = Path(__file__).resolve().parents[1]
 PARTS = {"asked of": "members", "moment": "sessions", "watch": "watches", "point of failure": ""}
 """The tables that are data, by their first heads."""
@@ -52,7 +52,7 @@ def complete(app: Sphinx, doctree: nodes.document) -> None:
     """Name the lines of the tables, and put the chooser at the top."""
     if app.env.docname != PAGE:
         return
-    found = json.loads((FOLDER / f"{PAGE}.json").read_text())
+    found = json.loads((FOLDER / "connection-loss.json").read_text())
     lines = {name: entry for table in doctree.findall(nodes.table) for name, entry in named(table)}
     for row in found["rows"]:
         if (entry := lines.get(row["id"])) is None:

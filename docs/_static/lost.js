@@ -1,4 +1,4 @@
-// The chooser of connection-loss.md: which lines of its tables fit what the reader knows.
+// The chooser of connection-loss-reference.md: which lines of its tables fit what the reader knows.
 "use strict";
 
 (() => {
@@ -126,7 +126,7 @@
   /** Lines with one advice stand together, the advice first. */
   function card(text, together, named) {
     const title = make("p", { class: "lost-advice" }, ...marked(capital(text)));
-    if (text.startsWith("as the class")) title.append(" (", make("a", { href: "#tonight" }, "Tonight"), ")");
+    if (text.startsWith("as the class")) title.append(" (", make("a", { href: "connection-loss.html#tonight" }, "Tonight"), ")");
     const list = make("ul", {}, ...together.map((row) => line(row, named)));
     return make("section", { class: "lost-card" }, title, list);
   }

@@ -1,4 +1,4 @@
-"""The chooser of connection-loss.md in a browser: what is known leads to the lines that fit.
+"""The chooser of connection-loss-reference.md in a browser: its choices lead to the lines.
 
 The page is opened from the disk, as a reader may, so nothing can come from elsewhere.
 """
@@ -21,7 +21,7 @@ ROWS = json.loads(data.PATH.read_text())["rows"]
 
 @pytest.fixture(scope="module")
 def page(site: Path) -> Path:
-    return site / "connection-loss.html"
+    return site / "connection-loss-reference.html"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The experiments behind docs/connection-loss.md, and the tables made of what they observe.
+"""The experiments of docs/connection-loss-reference.md, and the tables of what they observe.
 
     python3 -m tests.connection_loss --write
 

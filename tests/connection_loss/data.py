@@ -17,7 +17,7 @@ from tests.connection_loss import sessions as moments
 from tests.connection_loss import watches as watch_table
 from tests.connection_loss.document import slug
 
-PATH = document.PATH.with_suffix(".json")
+PATH = document.PATH.with_name("connection-loss.json")
 VERSION = 1
 
 HEADS = {

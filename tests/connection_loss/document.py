@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-PATH = Path(__file__).resolve().parents[2] / "docs" / "connection-loss.md"
+PATH = Path(__file__).resolve().parents[2] / "docs" / "connection-loss-reference.md"
 
 
 def line(cells: Sequence[str]) -> str:

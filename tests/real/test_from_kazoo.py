@@ -78,7 +78,7 @@ def test_each_call_does_the_same(
 
 def test_each_name_exists() -> None:
     """In the other tables: classes of kazoo on the left, public names of zkwire on the right."""
-    for part in PARTS[3:]:
+    for part in PARTS[3:5]:
         for left, right in re.findall(r"^\| (.*?) \| (.*?) \|", part, re.MULTILINE)[2:]:
             for name in re.findall(r"\b([A-Z]\w+)(?:\(|`|\.)", right):
                 assert name in zkwire.__all__ or hasattr(zkwire.State, name), name

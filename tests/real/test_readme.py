@@ -1,4 +1,4 @@
-"""The code in the README runs as it stands, on a real server."""
+"""The code in the README and in docs/client.md runs as it stands, on a real server."""
 
 import re
 from pathlib import Path
@@ -8,14 +8,14 @@ import pytest
 from zkwire import Client
 
 ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCKS = [
+    block
+    for text in (README, (ROOT / "docs" / "client.md").read_text())
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+]
 COLUMN = "\N{MULTIPLICATION SIGN} kazoo"
-ALL_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-BLOCKS = [block for block in ALL_BLOCKS if "Supervisor" not in block]
-"""Those for ever are examples of docs/supervisor.md, too: `tests/shell/test_supervisor_doc.py`."""
-
-
-def test_there_is_code_to_run() -> None:
-    assert len(BLOCKS) == 7
+NAMES = ["loss", "lock", "asyncio", "watch", "multi", "connect"]
 
 
 @pytest.mark.real
@@ -23,11 +23,9 @@ def test_there_is_code_to_run() -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        *BLOCKS[:4],
-        pytest.param(BLOCKS[4], marks=pytest.mark.since("3.6")),
-        BLOCKS[5],
+        pytest.param(block, id=name, marks=pytest.mark.since("3.6") if name == "multi" else [])
+        for name, block in zip(NAMES, BLOCKS, strict=True)
     ],
-    ids=["loss", "lock", "asyncio", "watch", "multi", "connect"],
 )
 def test_block_runs(
     block: str, zookeeper: object, fresh_path: str, capsys: pytest.CaptureFixture[str]
@@ -43,24 +41,17 @@ def test_block_runs(
     assert "False" not in printed
 
 
-def test_block_about_testing_runs() -> None:
-    exec(BLOCKS[6], {})
-
-
-def test_figures_are_those_of_the_benchmarks() -> None:
-    measured = (ROOT / "benchmarks" / "README.md").read_text().splitlines()
-    head = next(line for line in measured if COLUMN in line)
-    column = [cell.strip() for cell in head.split("|")].index(COLUMN)
-    shown = re.findall(r"^\| (.+) \| ([\d.]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(shown) == 4
-    for name, figure in shown:
-        (row,) = [line for line in measured if line.startswith(f"| {name} |")]
-        assert row.split("|")[column].strip() == figure
+@pytest.mark.parametrize("work", ["get, one at a time", "free lock, acquire and release"])
+def test_a_get_and_a_lock_take_a_quarter_of_kazoos_time(work: str) -> None:
+    table = (ROOT / "benchmarks" / "README.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in table]
+    column = next(row.index(COLUMN) for row in rows if COLUMN in row)
+    (figure,) = [row[column] for row in rows if row[1:2] == [f"{work}, real server"]]
+    assert 0.2 < float(figure) < 0.3
 
 
 def test_each_error_of_the_table_exists() -> None:
     import zkwire
 
-    text = (ROOT / "README.md").read_text()
-    for name in re.findall(r"`(\w+Error)`", text):
+    for name in re.findall(r"`(\w+Error)`", README):
         assert issubclass(getattr(zkwire, name), zkwire.ZooKeeperError)

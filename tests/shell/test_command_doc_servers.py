@@ -1,4 +1,4 @@
-"""What the page about the command shows of doctor, who, dump, load and copy is what they write."""
+"""What the pages about the command show of doctor, who, dump, load and copy is what they write."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_lines import TEXT
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
 from zkwire.cli.main import main
 from zkwire.testing import Ensemble, Server
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command.md"
 ANY = {
     r"127\.0\.0\.1:\d+": "HOST",
     r"0x[0-9a-f]+": "SESSION",
@@ -24,7 +24,7 @@ ANY = {
 
 def compare(name: str, hosts: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Run the commands of a recording; they must write what it shows, ports and such aside."""
-    text = PAGE.read_text().split(f"<!-- recording: {name} -->\n```\n")[1].split("```\n")[0]
+    text = TEXT.split(f"<!-- recording: {name} -->\n```\n")[1].split("```\n")[0]
     shown = ""
     for line in text.splitlines():
         if line.startswith("$ cat "):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_lines import PAGE
+from tests.support.command_lines import TEXT
 from tests.support.lock_command import ROOT, SECONDS, Teller, command
 from tests.support.server_control import poll
 from zkwire import Client, ReadWriteLock, Semaphore, SequentialLock
@@ -305,7 +305,7 @@ def test_the_examples_of_the_page(server: Server, client: Client, tmp_path: Path
     for name, script in scripts.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
-    shown = PAGE.read_text().split("<!-- examples: lock -->\n```sh\n")[1].split("\n```")[0]
+    shown = TEXT.split("<!-- examples: lock -->\n```sh\n")[1].split("\n```")[0]
     with SequentialLock(client, "/locks/index"):
         done = subprocess.run(
             ["sh", "-c", shown],

@@ -357,7 +357,7 @@ def test_a_reader_of_the_text_that_has_ended_costs_no_drawing(
 def test_the_recording_in_the_docs_is_what_happens(server: Server, tmp_path: Path) -> None:
     """The page's program through the page's command: the same messages in the same order."""
     docs = ROOT / "docs"
-    page = (docs / "command.md").read_text()
+    page = (docs / "command-watching.md").read_text()
     (tmp_path / "lost.py").write_text(
         page.split("<!-- program: spy -->\n```python\n")[1].split("```")[0]
     )

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's four ways through the rooms: the files run in the order of the document."""
+"""The four ways of docs/design.md: the files run in the order of the document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_before
 
 PACKAGE = Path(zkwire.__file__).parent
-TEXT = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+TEXT = (PACKAGE.parent / "docs" / "design.md").read_text()
 
 
 def named(way: str) -> list[str]:

@@ -16,12 +16,14 @@ from zkwire.cli.main import main
 from zkwire.cli.shell.interpreter import Interpreter
 from zkwire.testing import Server
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command.md"
+_PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("command*.md"))
+TEXT = "\n".join(page.read_text() for page in _PAGES)
+"""All pages about the command."""
 
 
 def recording(name: str) -> list[str]:
-    """What a terminal shows, from the page about the command."""
-    shown = PAGE.read_text().split(f"<!-- recording: {name} -->\n```\n")[1]
+    """What a terminal shows, from the pages about the command."""
+    shown = TEXT.split(f"<!-- recording: {name} -->\n```\n")[1]
     return shown.split("\n```")[0].splitlines()
 
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's table of rooms, made from their docstrings.
+"""The table of packages in docs/design.md, made from their docstrings.
 
 `python3 -m tests.support.contributing` writes it.
 """
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PATH = ROOT / "CONTRIBUTING.md"
+PATH = ROOT / "docs" / "design.md"
 _TABLE = re.compile("(?<=<!-- begin: rooms -->\n).*?(?=<!-- end: rooms -->)", re.DOTALL)
 
 
@@ -22,7 +22,7 @@ def first_sentence(file: Path) -> str:
 
 def table(rooms: list[str]) -> str:
     """A line for each room: its name, its files, what its docstring says first."""
-    lines = ["| room | what it is |\n| --- | --- |\n"]
+    lines = ["| package | what it is |\n| --- | --- |\n"]
     for room in rooms:
         folder = ROOT / "zkwire" / room
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")

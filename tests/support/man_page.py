@@ -1,4 +1,4 @@
-"""The manual page zkwire.1, made from the table of commands, their arguments and docs/command.md.
+"""The manual page zkwire.1, made from the commands, their arguments and docs/command-scripts.md.
 
 `python3 -m tests.support.man_page` writes it; the wheel installs it.
 """
@@ -91,7 +91,7 @@ def command_of(name: str, command: Command) -> Iterator[str]:
 
 def statuses() -> Iterator[str]:
     """The exit statuses, from the table of the page about the command."""
-    page = (ROOT / "docs" / "command.md").read_text()
+    page = (ROOT / "docs" / "command-scripts.md").read_text()
     table = page.split("\n## Exit statuses\n")[1].split("\n## ")[0]
     for number, means in re.findall(r"^\| ([\d, +n]+) \| (.*) \|$", table, re.MULTILINE):
         yield from tagged(number, re.sub(r"\*\*|`", "", means))

@@ -206,7 +206,7 @@ def test_bytes_from_standard_input(
 
 
 def test_the_page_shows_what_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "command-watching.md").read_text()
     command, *lines = (
         page.split("<!-- recording: decode -->\n```\n")[1].split("\n```")[0].split("\n")
     )

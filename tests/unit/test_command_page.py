@@ -1,13 +1,14 @@
-"""docs/command.md names every exit status and every option of all commands."""
+"""The pages about the command name every exit status and every option of all commands."""
 
 from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.support.command_lines import PAGE
+from tests.support.command_lines import TEXT
 from zkwire.cli import output as exits
 from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, find, parser_of
 from zkwire.cli.main import main
@@ -15,7 +16,7 @@ from zkwire.cli.main import main
 
 def table_under(heading: str) -> str:
     """The first column of the table in this section."""
-    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return "\n".join(re.findall(r"^\| (.*?) \| ", section, re.MULTILINE))
 
 
@@ -62,9 +63,9 @@ def test_help_is_that_of_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_each_promise_has_its_test() -> None:
-    """The table in CONTRIBUTING.md names tests that there are."""
-    root = PAGE.parents[1]
-    table = (root / "CONTRIBUTING.md").read_text().split("<!-- begin: checks -->")[1]
+    """The table names tests that exist."""
+    root = Path(__file__).resolve().parents[2]
+    table = TEXT.split("<!-- begin: checks -->")[1]
     rows = re.findall(r"^\| (.*) \| (.*) \|$", table.split("<!-- end: checks -->")[0], re.MULTILINE)
     assert len(rows) > 20
     for promise, tests in rows[2:]:

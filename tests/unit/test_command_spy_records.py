@@ -336,7 +336,7 @@ def test_no_bytes_do_harm_to_the_spy(pieces: list[tuple[Direction, bytes]]) -> N
 def test_the_page_shows_the_recording(capsys: pytest.CaptureFixture[str]) -> None:
     """Made again by ``zkwire spy --read docs/spy.jsonl -f ...``; a test of the shell makes that."""
     docs = Path(__file__).resolve().parents[2] / "docs"
-    page = (docs / "command.md").read_text()
+    page = (docs / "command-watching.md").read_text()
     shown = {"svg": (docs / "spy.svg").read_text()}
     shown["text"] = (
         page.split("<!-- recording: spy -->\n```\n")[1].split("```")[0].split("\n", 1)[1]

@@ -1,4 +1,4 @@
-"""docs/connection-loss.md, "See it happen": each command runs, and says what the page quotes."""
+""" "See it happen" of docs/connection-loss-reference.md: each command says what the page quotes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.connection_loss import data
 from tests.connection_loss.document import PATH
 from tests.connection_loss.lessons import LESSON, flags_of
 from tests.support.lesson_page import output_of
@@ -24,7 +25,7 @@ def test_a_command_shows_what_the_page_says(command: str, words: str) -> None:
 
 
 def test_each_lesson_of_a_line_runs() -> None:
-    rows = json.loads(PATH.with_suffix(".json").read_text())["rows"]
+    rows = json.loads(data.PATH.read_text())["rows"]
     linked = {row["id"]: flags for row in rows if (flags := flags_of(row)) is not None}
     assert len(linked) == 16  # four requests, four faults
     for name, flags in linked.items():
@@ -34,7 +35,7 @@ def test_each_lesson_of_a_line_runs() -> None:
 
 
 def test_each_point_of_failure_has_a_command_or_is_named_as_without() -> None:
-    rows = json.loads(PATH.with_suffix(".json").read_text())["rows"]
+    rows = json.loads(data.PATH.read_text())["rows"]
     points = {row["point"] for row in rows if row["part"] == "operations"}
     without = set(re.findall(r"\*([^*|]+)\*", " ".join(SECTION.partition("| ---")[0].split())))
     assert points == {row[0] for row in ROWS} - {"cut off"} | without

@@ -133,7 +133,9 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
 
     :class:`PersistentNode`, :class:`Group`, :class:`Cache` and :class:`Partitioner` take a
     supervisor in the place of a client; they and :meth:`watch_data` begin again in each new
-    session.  Every other recipe, and every operation, needs the :meth:`client` of one session.
+    session.  So do all other recipes: each call has the session of the moment at which it begins,
+    and raises SessionExpiredError if that ends meanwhile; a lock is lost with its session.  An
+    operation needs the :meth:`client` of one session.
     ``hosts`` and options are those of :class:`Client`, without ``resume``; they are refused at
     once.  A server need not be there yet: connecting goes on until one is.
     """
