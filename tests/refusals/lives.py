@@ -255,7 +255,8 @@ async def look_at_contenders(stage: Stage) -> None:
     rival = SequentialLock(stage.other, stage.path, "other")
     lock = make(stage, "SequentialLock", stage.path)
     assert rival.acquire(LIMIT)
-    assert [c.text for c in await stage.call(lock.contenders)] == ["other"]
+    (contender,) = await stage.call(lock.contenders)
+    assert contender.text in ("other", None)  # None: it may not be read
     rival.release()
 
 
