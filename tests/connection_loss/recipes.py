@@ -146,6 +146,8 @@ class Life(Case):
             return sum(map(ended, replies)) >= self.kind.nodes
 
         self.proxy.wait_for(cleaned, PATIENCE)
+        going = self.subject._driver.going
+        poll("its clean-up has ended", lambda: not going or None, PATIENCE)
 
     def done_by_itself(self) -> str:
         """The requests since the loss; the tests' own are those about the root."""
