@@ -36,7 +36,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("words", WORDS)
 def test_advice_that_is_replaced_is_what_the_library_says(words: str) -> None:
-    """Else the library says it in other words now, and so should zkwire/cli/advice.py."""
+    """Else the library says it in other words now, and so should WORDS in zkwire/cli/output.py."""
     assert any(re.search(words, message) for message in messages())
 
 

@@ -1,7 +1,7 @@
 """A process that runs tests on the package with a bug in it, each time in a fork of its own.
 
     with Laboratory() as laboratory:
-        result = laboratory.run(bug, ["tests/test_paths.py"])
+        result = laboratory.run(bug, ["tests/unit/test_paths.py"])
 
 The process has imported pytest and hypothesis, which take most of the time, and nothing of the
 package.  A fork imports the one module from the changed source, all others from their files.
