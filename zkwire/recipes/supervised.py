@@ -45,9 +45,13 @@ class SupervisedRuntime:
         self._sequence = sequence
         self._session: ContextVar[Any] = ContextVar("session", default=None)
 
-    def __getattr__(self, name: str) -> Any:
+    def _driver(self) -> Any:
+        """The driver of the session that this call has; outside a call, the newest."""
         driver = self._session.get()
-        return getattr(self._sequence.latest_driver if driver is None else driver, name)
+        return self._sequence.latest_driver if driver is None else driver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver(), name)
 
     @property
     def _recipe_runtime(self) -> Self:
@@ -56,13 +60,12 @@ class SupervisedRuntime:
     @property
     def unfinished(self) -> bool:
         """Whether a clean-up is left to the client; see :class:`Runtime`."""
-        unfinished: bool = self.__getattr__("unfinished")
+        unfinished: bool = self._driver().unfinished
         return unfinished
 
     @unfinished.setter
     def unfinished(self, value: bool) -> None:
-        driver = self._session.get()
-        (self._sequence.latest_driver if driver is None else driver).unfinished = value
+        self._driver().unfinished = value
 
     async def call(self, session: Any, work: Callable[[], Awaitable[Any]]) -> Any:
         """The result of ``work()``, all of it in one session; None: the newest."""
