@@ -53,8 +53,8 @@ from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, 
 from tests.support.simulation_membership import various_group, various_keepers
 from tests.support.simulation_once_per import asking
 from tests.support.simulation_queue import various as various_queues
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.recipes.services.persistent_node import StandingKeeper
+from zkwire.recipes.persistent_node import StandingKeeper
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.testing.simulation import FailedRunError, Figures, Scenario, exhaust, explore, replay
 from zkwire.testing.simulation.fault_choice import FAULTS
 

@@ -39,7 +39,7 @@ from tests.connection_loss.operations import OPERATIONS
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, skip_older
 from zkwire.operations import Operations
-from zkwire.recipes.classic.mark import Marks
+from zkwire.recipes._node import Marks
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 TEXT = document.PATH.read_text()

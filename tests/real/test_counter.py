@@ -23,8 +23,8 @@ from zkwire import (
     OutcomeUnknownError,
     SequentialLock,
 )
-from zkwire.recipes.classic.mark import KEPT
-from zkwire.recipes.classic.number_format import NumberFormat
+from zkwire.recipes._node import KEPT
+from zkwire.recipes.counter import NumberFormat
 from zkwire.testing.proxy import black_hole, cut_after
 
 MANY = 2**100

@@ -31,13 +31,12 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import poll
 from zkwire import ClientClosedError, Lost, SequentialLock
-from zkwire.recipes.alone import alone
-from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes._recipe import LockInUseError, alone
 from zkwire.testing.proxy import Gate, hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.alone import Sole
+    from zkwire.recipes._recipe import Sole
 
 # --- nodes that go --------------------------------------------------------------------------------
 
@@ -181,7 +180,7 @@ def test_a_with_that_is_refused_releases_nothing(
         assert Running(lambda: shared.acquire(GRACE)).result()
         raise LockInUseError("somebody else is at it")
 
-    monkeypatch.setattr("zkwire.recipes.locks.lock.alone", refused)
+    monkeypatch.setattr("zkwire.recipes._lock.alone", refused)
     with pytest.raises(RuntimeError, match="somebody else is at it"), shared:
         pass
     assert shared.held

@@ -14,7 +14,7 @@ import pytest
 from tests.support.lock_helpers import Running
 from zkwire import Client, SequentialLock
 from zkwire.blocking import owners
-from zkwire.recipes.services.awaited import AwaitedService
+from zkwire.recipes._service import AwaitedService
 from zkwire.testing import Server
 
 MEETING_SECONDS = 1.0

@@ -21,7 +21,7 @@ from tests.support.simulation_membership import (
     various_keepers,
 )
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode, StandingKeeper
+from zkwire.recipes.persistent_node import AsyncPersistentNode, StandingKeeper
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,

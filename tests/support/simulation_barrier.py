@@ -8,9 +8,8 @@ from typing import Any
 from zkwire.errors import NoNodeError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.operations.multi import Create, Operation, SetData
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.rounds import READY, Rounds, Seen
+from zkwire.recipes._node import Attempt
+from zkwire.recipes.barrier import READY, AsyncDoubleBarrier, Rounds, Seen
 from zkwire.recipes.runtime import persist
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario

@@ -12,9 +12,8 @@ from typing import Any
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Operation, SetData
-from zkwire.recipes.classic.counter import AsyncCounter
-from zkwire.recipes.classic.mark import Mark, Marks
-from zkwire.recipes.classic.turns import Turns
+from zkwire.recipes._node import Mark, Marks
+from zkwire.recipes.counter import AsyncCounter, Turns
 from zkwire.recipes.runtime import within
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError

@@ -16,13 +16,13 @@ from zkwire.errors import (
     OperationTimeoutError,
 )
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.read_write import AsyncReadLock, AsyncWriteLock, is_reader
-from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock, before
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import Attempt
+from zkwire.recipes.locks import AsyncMultiLock
+from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode

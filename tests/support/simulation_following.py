@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.runtime import persist
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch, Follower
-from zkwire.recipes.services.seen import SeenData
-from zkwire.recipes.services.service import SESSION_OVER, Background
+from zkwire.recipes._service import Background
+from zkwire.recipes.runtime import SESSION_OVER, persist
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, Follower, SeenData
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError

@@ -15,14 +15,12 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations import Operations
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock, before
-from zkwire.recipes.locks.single import AsyncBlockingLock
-from zkwire.recipes.locks.single_entry import GRANTS
-from zkwire.recipes.lost import Loss, OwnNodeWatch
+from zkwire.recipes._lock import AsyncPathLock, OwnNodeWatch
+from zkwire.recipes._node import Attempt
+from zkwire.recipes._recipe import Loss
+from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
 from zkwire.recipes.runtime import persist
+from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode

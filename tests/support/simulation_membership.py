@@ -18,11 +18,10 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.services.group import AsyncGroup
-from zkwire.recipes.services.member import Member
-from zkwire.recipes.services.node_owner import Wish
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode, StandingKeeper
-from zkwire.recipes.services.service import SESSION_OVER, Background
+from zkwire.recipes._service import Background
+from zkwire.recipes.membership import AsyncGroup, Member
+from zkwire.recipes.persistent_node import AsyncPersistentNode, StandingKeeper, Wish
+from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError

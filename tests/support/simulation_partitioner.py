@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 
 from tests.support.simulation_cache import OneAfterAnother
 from zkwire.errors import ClientClosedError
-from zkwire.recipes.services import partition
-from zkwire.recipes.services.partitioner import AsyncPartitioner
-from zkwire.recipes.services.share import AsyncShare, ShareView
-from zkwire.recipes.services.sharing import Sharing
-from zkwire.recipes.services.tenure import ItemLock, Tenure
+from zkwire.recipes import partitioner
+from zkwire.recipes.partitioner import (
+    AsyncPartitioner,
+    AsyncShare,
+    ItemLock,
+    ShareView,
+    Sharing,
+    Tenure,
+)
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
@@ -315,7 +319,7 @@ PLANTED = {
         AsyncShare, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
     ),
     "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
-    "the order of members counts": Bug(partition, "allot", _own_first, (), {"LIVE"}),
+    "the order of members counts": Bug(partitioner, "allot", _own_first, (), {"LIVE"}),
     "a share is never empty": Bug(Sharing, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
     "dead members count": Bug(AsyncPartitioner, "_look", _remembers_the_dead, (), {"LIVE"}),
     "a lost item does not come back": Bug(

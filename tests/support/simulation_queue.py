@@ -21,13 +21,16 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.operations.multi import Appended, Delete, Operation
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.mark import Mark
-from zkwire.recipes.classic.marks import PassingMarks
-from zkwire.recipes.classic.queue_choice import Choice
-from zkwire.recipes.classic.queue_items import QueueEmptyError, QueueItem, item
-from zkwire.recipes.classic.queue_search import Search
-from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
+from zkwire.recipes._node import Attempt, Mark, PassingMarks
+from zkwire.recipes.queue import (
+    AsyncQueue,
+    Choice,
+    QueueEmptyError,
+    QueueItem,
+    Search,
+    Taking,
+    item,
+)
 from zkwire.recipes.runtime import in_time, persist
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario

@@ -12,12 +12,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from zkwire.errors import NoNodeError
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.runtime import persist
-from zkwire.recipes.services.leadership import Leadership
-from zkwire.recipes.services.service import Condition, Service
-from zkwire.recipes.services.succession import Succession
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes.sequential import AsyncSequentialLock
+from zkwire.recipes.supervisor import Leadership, SessionSequence, Succession
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.acl import Credentials

@@ -24,10 +24,8 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch, Follower
-from zkwire.recipes.services.problem import FIRST_PAUSE, LONGEST_PAUSE
-from zkwire.recipes.services.seen import NodeWatches
-from zkwire.recipes.services.service import Background, Condition, Service
+from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Background, Condition, Service
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, Follower, NodeWatches
 from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation
 

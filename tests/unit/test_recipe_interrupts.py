@@ -34,7 +34,7 @@ from zkwire.blocking.locks import (
 )
 from zkwire.blocking.run import run
 from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
-from zkwire.recipes.locks.lease import AsyncLease
+from zkwire.recipes.semaphore import AsyncLease
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -32,15 +32,15 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.once_per import AsyncOncePer
-from zkwire.recipes.classic.rounds import Seen
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.read_write import AsyncReadLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.locks.single import AsyncBlockingLock
-from zkwire.recipes.lost import Lost, OwnNodeWatch
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode
+from zkwire.recipes._lock import OwnNodeWatch
+from zkwire.recipes._recipe import Lost
+from zkwire.recipes.barrier import AsyncDoubleBarrier, Seen
+from zkwire.recipes.locks import AsyncBlockingLock
+from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.persistent_node import AsyncPersistentNode
+from zkwire.recipes.read_write import AsyncReadLock
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.watch import Watch
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 

@@ -17,14 +17,22 @@ from zkwire.errors import (
     NotReadOnlyError,
     ThrottledOpError,
 )
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.services.allotment import LISTED, MARK, allot, difference, digest, same
-from zkwire.recipes.services.partition import Partition
-from zkwire.recipes.services.partitioner import AsyncPartitioner
-from zkwire.recipes.services.problem import Problem
-from zkwire.recipes.services.share import AsyncShare
-from zkwire.recipes.services.sharing import Sharing
-from zkwire.recipes.services.tenure import ItemLock, Tenure
+from zkwire.recipes._service import Problem
+from zkwire.recipes.partitioner import (
+    LISTED,
+    MARK,
+    AsyncPartitioner,
+    AsyncShare,
+    ItemLock,
+    Partition,
+    Sharing,
+    Tenure,
+    allot,
+    difference,
+    digest,
+    same,
+)
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.watch import Watch
 
 ITEMS = [f"item-{number}" for number in range(50)]

@@ -28,11 +28,8 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Create, Delete
-from zkwire.recipes.classic.mark import USES
-from zkwire.recipes.classic.marks import PassingMarks
-from zkwire.recipes.classic.queue_items import is_item
-from zkwire.recipes.classic.queue_search import Search
-from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
+from zkwire.recipes._node import USES, PassingMarks
+from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.wire.model import ChildrenAndStat, DataAndStat
 
 WORK = [Delete("/x")]

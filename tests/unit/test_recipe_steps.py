@@ -31,13 +31,13 @@ from zkwire.errors import (
     SessionExpiredError,
     UnimplementedError,
 )
-from zkwire.recipes.attempt import Attempt, LockInUseError
-from zkwire.recipes.locks.contenders import contenders
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.lost import OwnNodeWatch
-from zkwire.recipes.trees import ensure_path, walk
+from zkwire.recipes._lock import OwnNodeWatch
+from zkwire.recipes._node import Attempt
+from zkwire.recipes._recipe import LockInUseError
+from zkwire.recipes.locks import AsyncMultiLock
+from zkwire.recipes.runtime import ensure_path, walk
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncSequentialLock, contenders
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.model import DataAndStat, Event
 

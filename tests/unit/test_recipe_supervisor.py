@@ -22,10 +22,15 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
-from zkwire.recipes.services.leadership import SupervisorView, Turn
-from zkwire.recipes.services.service import Condition, Service
-from zkwire.recipes.services.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._service import Condition, Service
+from zkwire.recipes.supervisor import (
+    FIRST_PAUSE,
+    LASTED,
+    LONGEST_PAUSE,
+    SessionSequence,
+    SupervisorView,
+    Turn,
+)
 from zkwire.session.waitable import Waitable
 
 FOR_EVER = 1e9

@@ -14,9 +14,8 @@ from zkwire.aio.waiting import cancelled_by, within
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
-from zkwire.recipes.public import public
-from zkwire.recipes.services.leadership import SupervisorView, Turn
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._recipe import public
+from zkwire.recipes.supervisor import SessionSequence, SupervisorView, Turn
 from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self, Unpack
 
     from zkwire.net.client_options import ClientOptions
-    from zkwire.recipes.locks.sequential import AsyncSequentialLock
+    from zkwire.recipes.sequential import AsyncSequentialLock
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0  # for what a cancelled function still does
@@ -57,7 +56,7 @@ class LoopShell(Calling):
 
     def make_lock(self, client: AsyncClient, path: str, text: str) -> AsyncSequentialLock:
         """A fair lock of that client."""
-        from zkwire.recipes.locks.sequential import AsyncSequentialLock
+        from zkwire.recipes.sequential import AsyncSequentialLock
 
         return AsyncSequentialLock(client, path, text)
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, Sized, With, core_of
 from zkwire.blocking.run import complete, iterate
-from zkwire.recipes.classic.barrier import AsyncBarrier
-from zkwire.recipes.classic.counter import AsyncCounter, CounterView
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.once_per import AsyncOncePer
-from zkwire.recipes.classic.queue_taking import AsyncQueue
-from zkwire.recipes.view import PathView
+from zkwire.recipes._recipe import PathView
+from zkwire.recipes.barrier import AsyncBarrier, AsyncDoubleBarrier
+from zkwire.recipes.counter import AsyncCounter, CounterView
+from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.queue import AsyncQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
-    from zkwire.recipes.classic.queue_items import QueueItem
+    from zkwire.recipes.queue import QueueItem
 
 
 class Barrier(PathView):
@@ -73,6 +72,53 @@ class Barrier(PathView):
         and no watch stays behind.
         """
         return complete(self._algorithm.wait, timeout)
+
+
+class DoubleBarrier(PathView, With):
+    """One member of a group that begins a piece of work together and ends it together.
+
+        with DoubleBarrier(client, "/step-1", 16):
+            work()
+
+    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
+    have left or died.  An error in the body of the ``with`` leaves without a wait for the
+    others.  An object is one member: each thread has its own, and may enter again when it has left.
+
+    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    """
+
+    _algorithm: AsyncDoubleBarrier
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        self._algorithm = AsyncDoubleBarrier(core_of(client), path, count, text, acl=acl)
+
+    def enter(self, timeout: float | None = None) -> bool:
+        """Enter together with ``count`` members; False if there was no round within ``timeout``.
+
+        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
+        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
+        deleted.  A round that had begun at this very moment counts it as one that has left.
+
+        RuntimeError if this object is inside, or in use by another thread or task.
+        """
+        return complete(self._algorithm.enter, timeout)
+
+    def leave(self, timeout: float | None = None) -> bool:
+        """Leave, and wait until all members of the round have; False if they have not in time.
+
+        It has left in any case, also when this raises, is cancelled or interrupted: its node is
+        deleted, at the latest with its session, and no other member waits for it.  A member that
+        has died counts as one that has left.  RuntimeError if this object is not inside.
+        """
+        return complete(self._algorithm.leave, timeout)
 
 
 class Counter(CounterView):
@@ -137,53 +183,6 @@ class Counter(CounterView):
         Where there is no node the number is 0.  Ends as :meth:`add` does.
         """
         return complete(self._algorithm.compare_and_set, expected, new, timeout)
-
-
-class DoubleBarrier(PathView, With):
-    """One member of a group that begins a piece of work together and ends it together.
-
-        with DoubleBarrier(client, "/step-1", 16):
-            work()
-
-    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
-    have left or died.  An error in the body of the ``with`` leaves without a wait for the
-    others.  An object is one member: each thread has its own, and may enter again when it has left.
-
-    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
-    """
-
-    _algorithm: AsyncDoubleBarrier
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        count: int,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._algorithm = AsyncDoubleBarrier(core_of(client), path, count, text, acl=acl)
-
-    def enter(self, timeout: float | None = None) -> bool:
-        """Enter together with ``count`` members; False if there was no round within ``timeout``.
-
-        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
-        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
-        deleted.  A round that had begun at this very moment counts it as one that has left.
-
-        RuntimeError if this object is inside, or in use by another thread or task.
-        """
-        return complete(self._algorithm.enter, timeout)
-
-    def leave(self, timeout: float | None = None) -> bool:
-        """Leave, and wait until all members of the round have; False if they have not in time.
-
-        It has left in any case, also when this raises, is cancelled or interrupted: its node is
-        deleted, at the latest with its session, and no other member waits for it.  A member that
-        has died counts as one that has left.  RuntimeError if this object is not inside.
-        """
-        return complete(self._algorithm.leave, timeout)
 
 
 class OncePer(PathView):

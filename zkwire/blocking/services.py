@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import With, core_of, each_wrapped, wrapped
 from zkwire.blocking.run import complete, iterate
-from zkwire.recipes.services.cache import AsyncCache, CacheView
-from zkwire.recipes.services.cache_events import AsyncCacheEvents
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.recipes.services.group import AsyncGroup
-from zkwire.recipes.services.node_owner import NodeView
-from zkwire.recipes.services.partitioner import AsyncPartitioner, PartitionerView
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode
-from zkwire.recipes.services.share import AsyncShare, ShareView
-from zkwire.recipes.view import PathView, ServiceView
+from zkwire.recipes._recipe import PathView
+from zkwire.recipes._service import ServiceView
+from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheView
+from zkwire.recipes.membership import AsyncGroup
+from zkwire.recipes.partitioner import AsyncPartitioner, AsyncShare, PartitionerView, ShareView
+from zkwire.recipes.persistent_node import AsyncPersistentNode, NodeView
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.session.bound import Bound
 
 TYPE_CHECKING = False
@@ -25,11 +23,11 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
-    from zkwire.recipes.services.cache_event import CacheEvent
-    from zkwire.recipes.services.cache_tree import CachedNode
-    from zkwire.recipes.services.member import Member
-    from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.seen import SeenChildren, SeenData
+    from zkwire.recipes._cache_tree import CachedNode
+    from zkwire.recipes._service import OnProblem
+    from zkwire.recipes.cache import CacheEvent
+    from zkwire.recipes.membership import Member
+    from zkwire.recipes.watching import SeenChildren, SeenData
 
 
 class CacheEvents(Bound):
@@ -152,70 +150,71 @@ class Cache(CacheView, With):
         return self._algorithm.get(path)
 
 
-class DataWatch(ServiceView, With):
-    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
+class PersistentNode(NodeView, With):
+    """A node that is there for as long as this object wants it, whatever deletes it.
 
-    _algorithm: AsyncDataWatch
+        with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
+            serve()
 
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        callback: Callable[[SeenData], object] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem)
+    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
+    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
+    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
+    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
+    without closing its client is foreign, too, until that process's session times out.  Data that
+    an outsider writes into it stay until ``set_data``, or until it is put back.
 
-    def next(self, timeout: float | None = None) -> SeenData | None:
-        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
+    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
+    """
 
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
-        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
-        is a callback.
-        """
-        return complete(self._algorithm.next, timeout)
-
-    def __iter__(self) -> Iterator[SeenData]:
-        return iterate(self._algorithm.__aiter__())
-
-    def close(self) -> None:
-        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._algorithm.close()
-
-
-class ChildrenWatch(ServiceView, With):
-    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
-
-    _algorithm: AsyncChildrenWatch
+    _algorithm: AsyncPersistentNode
 
     def __init__(
         self,
         client: ClientLike,
         path: str,
-        callback: Callable[[SeenChildren], object] | None = None,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = True,
+        acl: Sequence[ACL] | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
-        self._algorithm = AsyncChildrenWatch(core_of(client), path, callback, on_problem)
+        self._algorithm = AsyncPersistentNode(
+            core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
+        )
 
-    def next(self, timeout: float | None = None) -> SeenChildren | None:
-        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
-        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
-        is a callback.
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
         """
-        return complete(self._algorithm.next, timeout)
+        complete(self._algorithm.close, timeout)
 
-    def __iter__(self) -> Iterator[SeenChildren]:
-        return iterate(self._algorithm.__aiter__())
+    def set_data(self, data: bytes, timeout: float | None = None) -> None:
+        """Change the node's data, for good: returns when that, or later data, is on the server.
 
-    def close(self) -> None:
-        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._algorithm.close()
+        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
+        as soon as that is possible.  A lost connection is no error.  Raises what
+        :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
+        data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
+        more than this client can send.
+        """
+        complete(self._algorithm.set_data, data, timeout)
+
+    def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
+        """
+        return complete(self._algorithm.wait_present, timeout)
 
 
 class Group(PathView, ServiceView, With):
@@ -292,71 +291,17 @@ class Group(PathView, ServiceView, With):
         return complete(self._algorithm.wait_for, count, timeout)
 
 
-class PersistentNode(NodeView, With):
-    """A node that is there for as long as this object wants it, whatever deletes it.
+class Share(ShareView):
+    """The items of one member, each with its fence, as an :class:`Partitioner` has them."""
 
-        with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
-            serve()
+    _algorithm: AsyncShare
 
-    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
-    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
-    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
-    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
-    without closing its client is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
 
-    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
-    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
-    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
-    """
-
-    _algorithm: AsyncPersistentNode
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: bool = True,
-        acl: Sequence[ACL] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        self._algorithm = AsyncPersistentNode(
-            core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
-        )
-
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
-
-        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  So it does after a
-        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
-        that is not ephemeral has children.  Of such a node it also raises what has ended the
-        session or the client before.
+        It has, too, when the session or the client is over: then all items are lost.
         """
-        complete(self._algorithm.close, timeout)
-
-    def set_data(self, data: bytes, timeout: float | None = None) -> None:
-        """Change the node's data, for good: returns when that, or later data, is on the server.
-
-        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
-        as soon as that is possible.  A lost connection is no error.  Raises what
-        :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
-        data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
-        more than this client can send.
-        """
-        complete(self._algorithm.set_data, data, timeout)
-
-    def wait_present(self, timeout: float | None = None) -> bool:
-        """Wait until the node is there; False if ``timeout`` seconds pass without it.
-
-        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
-        client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError while another object of the same client keeps this path.  After a refusal
-        the node is still tried, and a later call may succeed.
-        """
-        return complete(self._algorithm.wait_present, timeout)
+        return complete(self._algorithm.wait, timeout)
 
 
 class Partitioner(PartitionerView, With):
@@ -430,14 +375,67 @@ class Partitioner(PartitionerView, With):
         return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
 
 
-class Share(ShareView):
-    """The items of one member, each with its fence, as an :class:`Partitioner` has them."""
+class DataWatch(ServiceView, With):
+    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
 
-    _algorithm: AsyncShare
+    _algorithm: AsyncDataWatch
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem)
 
-        It has, too, when the session or the client is over: then all items are lost.
+    def next(self, timeout: float | None = None) -> SeenData | None:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
         """
-        return complete(self._algorithm.wait, timeout)
+        return complete(self._algorithm.next, timeout)
+
+    def __iter__(self) -> Iterator[SeenData]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()
+
+
+class ChildrenWatch(ServiceView, With):
+    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
+
+    _algorithm: AsyncChildrenWatch
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncChildrenWatch(core_of(client), path, callback, on_problem)
+
+    def next(self, timeout: float | None = None) -> SeenChildren | None:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
+        """
+        return complete(self._algorithm.next, timeout)
+
+    def __iter__(self) -> Iterator[SeenChildren]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()

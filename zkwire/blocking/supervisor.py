@@ -16,10 +16,8 @@ from zkwire.net.background import Callbacks
 from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
-from zkwire.recipes.insist import insist
-from zkwire.recipes.public import public
-from zkwire.recipes.services.leadership import SupervisorView, Turn
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._recipe import insist, public
+from zkwire.recipes.supervisor import SessionSequence, SupervisorView, Turn
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from zkwire.net.dial import LookUp, Resolver
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
-    from zkwire.recipes.classic.mark import Mark
+    from zkwire.recipes._node import Mark
     from zkwire.recipes.runtime import Engaged, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
