@@ -16,7 +16,7 @@ from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.recipes._service import Background
 from zkwire.recipes.runtime import SESSION_OVER, persist
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, Follower, SeenData
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher, SeenData
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError
@@ -29,7 +29,7 @@ QUIET = 5
 FAULTS = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag", "refuse",
           "expire", "close")  # fmt: skip
 
-Kind: TypeAlias = type[Follower]
+Kind: TypeAlias = type[NodeWatcher]
 Change = Callable[[Operations], Any]
 
 

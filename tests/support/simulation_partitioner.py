@@ -18,8 +18,8 @@ from zkwire.recipes.partitioner import (
     AsyncPartitioner,
     AsyncShare,
     ItemLock,
+    Rebalance,
     ShareView,
-    Sharing,
     Tenure,
 )
 from zkwire.testing.simulation import Scenario
@@ -229,11 +229,11 @@ def shared_out(members: int = 3, changes: int = 4) -> Scenario:
 
 # --- planted bugs ---------------------------------------------------------------------------------
 
-_confirm, _hand_out, _next = Sharing._confirm, Sharing._hand_out, Sharing.next
+_confirm, _hand_out, _next = Rebalance._confirm, Rebalance._hand_out, Rebalance.next
 _look = AsyncPartitioner._look
 
 
-def _unconfirmed(sharing: Sharing) -> None:
+def _unconfirmed(sharing: Rebalance) -> None:
     """Lets go what is revoked, without being asked."""
     for item, tenure in tuple(sharing._given.items()):
         if not tenure.wanted:
@@ -241,14 +241,14 @@ def _unconfirmed(sharing: Sharing) -> None:
     _confirm(sharing)
 
 
-async def _confirms_untold(sharing: Sharing, timeout: float | None = None) -> Any:
+async def _confirms_untold(sharing: Rebalance, timeout: float | None = None) -> Any:
     """Takes it for told what has been revoked when the reader asks."""
     if sharing._share is not None:
         _ = sharing._share.changed
     return await _next(sharing, timeout)
 
 
-def _confirms_what_waits(sharing: Sharing) -> None:
+def _confirms_what_waits(sharing: Rebalance) -> None:
     """Forgets the share that waits to be taken."""
     waits, sharing._next = sharing._next, None
     _confirm(sharing)
@@ -284,14 +284,14 @@ def _lost_is_kept(tenure: Tenure) -> None:
     """The end of a tenure is not noted."""
 
 
-def _never_empty(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
+def _never_empty(sharing: Rebalance, wanted: dict[str, Tenure]) -> None:
     """Does not tell a reader that has not looked that everything has to stop."""
     _hand_out(sharing, wanted)
     if sharing._next is not None and not sharing._next:
         sharing._next = None
 
 
-def _back_at_once(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
+def _back_at_once(sharing: Rebalance, wanted: dict[str, Tenure]) -> None:
     """Gives a lost item out anew before work on it has stopped."""
     for item, tenure in tuple(sharing._given.items()):
         if tenure.ended:
@@ -310,23 +310,23 @@ class Bug(NamedTuple):
 
 
 PLANTED = {
-    "a revoked item is let go": Bug(Sharing, "_confirm", _unconfirmed, (), {"KEPT"}),
+    "a revoked item is let go": Bug(Rebalance, "_confirm", _unconfirmed, (), {"KEPT"}),
     "what was not told is confirmed": Bug(AsyncPartitioner, "next", _confirms_untold, (), {"KEPT"}),
     "a share that waits is forgotten": Bug(
-        Sharing, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
+        Rebalance, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
     ),
     "the lease is not looked at": Bug(
         AsyncShare, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
     ),
     "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
     "the order of members counts": Bug(partitioner, "allot", _own_first, (), {"LIVE"}),
-    "a share is never empty": Bug(Sharing, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
+    "a share is never empty": Bug(Rebalance, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
     "dead members count": Bug(AsyncPartitioner, "_look", _remembers_the_dead, (), {"LIVE"}),
     "a lost item does not come back": Bug(
         Tenure, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}
     ),
     "a lost item comes back at once": Bug(
-        Sharing, "_hand_out", _back_at_once, ("delete", "partition"), {"BACK"}
+        Rebalance, "_hand_out", _back_at_once, ("delete", "partition"), {"BACK"}
     ),
 }  # fmt: skip
 """Bugs, each of which a few thousand runs find."""

@@ -15,7 +15,7 @@ from zkwire.errors import NoNodeError
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.runtime import persist
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.recipes.supervisor import Leadership, SessionSequence, Succession
+from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.acl import Credentials
@@ -53,7 +53,7 @@ class Process:
         self.tasks: list[Task] = []
         self.terms = 0
         shell: Any = self
-        self.sequence = SessionSequence(shell)
+        self.sequence = SessionLoop(shell)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
         leadership = Leadership(self.sequence, self.work, ELECTION, name, None)
@@ -296,7 +296,7 @@ def _never_checks(lock: Any) -> None:
     """Goes on when the term is over."""
 
 
-_enter = Succession._enter
+_enter = SessionLoop._enter
 
 
 class Bug(NamedTuple):
@@ -310,11 +310,11 @@ class Bug(NamedTuple):
 
 
 PLANTED = {
-    "another session beside the old": Bug(Succession, "_run", _impatient, ("cut",), {"ONE"}),
-    "a service is begun once": Bug(Succession, "_enter", _begins_once, ("expire",), {"LIVE"}),
-    "no sync": Bug(Succession, "_connect", _no_sync, ("expire", "lag"), {"OLDER"}),
+    "another session beside the old": Bug(SessionLoop, "_run", _impatient, ("cut",), {"ONE"}),
+    "a service is begun once": Bug(SessionLoop, "_enter", _begins_once, ("expire",), {"LIVE"}),
+    "no sync": Bug(SessionLoop, "_connect", _no_sync, ("expire", "lag"), {"OLDER"}),
     "the old run goes on": Bug(
-        Succession, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
+        SessionLoop, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
     ),
     "a term outlasts its lock": Bug(
         AsyncSequentialLock, "check", _never_checks, ("pause", "partition"), {"TERM"}

@@ -25,7 +25,7 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Background, Condition, Service
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, Follower, NodeWatches
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher, NodeWatches
 from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation
 
@@ -141,7 +141,7 @@ class World:
         return ask
 
 
-def states(world: World, count: int, kind: type[Follower] = AsyncDataWatch) -> list[Any]:
+def states(world: World, count: int, kind: type[NodeWatcher] = AsyncDataWatch) -> list[Any]:
     """So many calls of ``next``; before each but the first, the watch fires once for each."""
     follower = kind(world, "/a")
     found = []
@@ -304,7 +304,7 @@ def test_the_end_of_the_client_is_no_end_of_an_iteration() -> None:
 
 def test_what_subclasses_say() -> None:
     nothing: Any = None
-    unnamed, service = Follower(World(), "/a"), Service(World())
+    unnamed, service = NodeWatcher(World(), "/a"), Service(World())
     missing: list[Callable[[], object]] = [
         lambda: run(unnamed._read(nothing, nothing)),
         lambda: run(service._serve(None)),

@@ -25,7 +25,7 @@ from zkwire.recipes.partitioner import (
     AsyncShare,
     ItemLock,
     Partition,
-    Sharing,
+    Rebalance,
     Tenure,
     allot,
     difference,
@@ -220,7 +220,7 @@ def test_members_that_an_outsider_has_deleted() -> None:
 
 def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p")
+    sharing = Rebalance(sessions, "/p")
     sharing._leaving = True
     sharing._session_ended()
     assert sharing._closed
@@ -230,7 +230,7 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sessions: Any = Sessions()
-    sharing, asked = Sharing(sessions, "/p"), list[object]()
+    sharing, asked = Rebalance(sessions, "/p"), list[object]()
     share: Any = AsyncShare(sharing, {})
 
     async def until(*_: object) -> bool:
@@ -247,7 +247,7 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
 
 def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p")
+    sharing = Rebalance(sessions, "/p")
     with pytest.raises(ValueError, match="must not be negative"):
         run(sharing.next(-1.0))
     assert sharing._asked is None
@@ -255,7 +255,7 @@ def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
 
 def test_the_error_that_each_call_raises_does_not_grow() -> None:
     sessions: Any = Sessions()
-    sharing, lengths = Sharing(sessions, "/p"), set[int]()
+    sharing, lengths = Rebalance(sessions, "/p"), set[int]()
     sharing._error = ValueError("others share out other items")
     for _ in range(3):
         with pytest.raises(ValueError, match="other items") as caught:
@@ -269,7 +269,7 @@ def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
     monkeypatch: pytest.MonkeyPatch, leaving: bool
 ) -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p")
+    sharing = Rebalance(sessions, "/p")
 
     async def closed(*_: object) -> object:
         sharing._leaving = leaving

@@ -15,7 +15,7 @@ from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
 from zkwire.recipes._recipe import public
-from zkwire.recipes.supervisor import SessionSequence, SupervisorView, Turn
+from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False
@@ -140,10 +140,10 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = LoopShell(hosts, self._checked(options))
-        self._algorithm = SessionSequence(self._shell)
+        self._algorithm = SessionLoop(self._shell)
 
     @property
-    def _sessions(self) -> SessionSequence:
+    def _sessions(self) -> SessionLoop:
         return self._algorithm
 
     @property
@@ -157,7 +157,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
         client: AsyncClient = await self._algorithm.client(timeout)
         return client
 
-    wait.__doc__, client.__doc__ = SessionSequence.wait.__doc__, SessionSequence.client.__doc__
+    wait.__doc__, client.__doc__ = SessionLoop.wait.__doc__, SessionLoop.client.__doc__
 
     async def __aiter__(self) -> AsyncGenerator[AbstractAsyncContextManager[AsyncClient], None]:
         """The sessions, as they come; the end of the supervisor ends it.

@@ -268,52 +268,6 @@ class Queue(PathView, Sized):
     ) -> None:
         self._algorithm = AsyncQueue(core_of(client), path, flat=flat, max_items=max_items, acl=acl)
 
-    def __repr__(self) -> str:
-        """Return repr(self)."""
-        return self._algorithm.__repr__()
-
-    def take(self, timeout: float | None = None) -> AbstractContextManager[QueueItem]:
-        """The first item, claimed for the body of a ``with`` and removed when that ends well.
-
-            with queue.take() as item:
-                work(item.data)
-
-        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
-        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
-        claimed.
-
-        When the body raises, the item is given back, at its place in the order.  So it is when this
-        program ends or its session expires: the claim is an ephemeral node.  The work may then be
-        done twice, which ``item.deliveries`` shows.
-
-        The end of the ``with`` removes item and claim in one request that proves the claim.
-        LockLostError: the claim was lost before that (the session had expired, an outsider has
-        deleted it), the item was not removed, and another consumer may have it.  (With
-        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
-        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
-        doubt whether the item was removed; if not, it is given back in the background.
-        """
-        return Entered(self._algorithm.take(timeout), self)
-
-    def get(self, timeout: float | None = None) -> QueueItem:
-        """Remove the first item, and return it.
-
-        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
-        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
-        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
-
-        A lost connection is no error: whether this call has removed the item is found out on the
-        next one.  But an item that is removed is in the hands of this program alone: if that ends
-        before its work is done, or if this call is cancelled or interrupted or ends with
-        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
-        no item may be lost, use :meth:`take`.
-        """
-        return complete(self._algorithm.get, timeout)
-
-    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
-        """The first item that no consumer has claimed, which stays in the queue; None without."""
-        return complete(self._algorithm.peek, timeout=timeout)
-
     def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
 
@@ -346,6 +300,52 @@ class Queue(PathView, Sized):
         """How many items there are, claimed ones included."""
         return complete(self._algorithm.size, timeout=timeout)
 
+    def get(self, timeout: float | None = None) -> QueueItem:
+        """Remove the first item, and return it.
+
+        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
+        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
+        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
+
+        A lost connection is no error: whether this call has removed the item is found out on the
+        next one.  But an item that is removed is in the hands of this program alone: if that ends
+        before its work is done, or if this call is cancelled or interrupted or ends with
+        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
+        no item may be lost, use :meth:`take`.
+        """
+        return complete(self._algorithm.get, timeout)
+
     def __iter__(self) -> Iterator[QueueItem]:
         """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
         return iterate(self._algorithm.__aiter__())
+
+    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
+        """The first item that no consumer has claimed, which stays in the queue; None without."""
+        return complete(self._algorithm.peek, timeout=timeout)
+
+    def __repr__(self) -> str:
+        """Return repr(self)."""
+        return self._algorithm.__repr__()
+
+    def take(self, timeout: float | None = None) -> AbstractContextManager[QueueItem]:
+        """The first item, claimed for the body of a ``with`` and removed when that ends well.
+
+            with queue.take() as item:
+                work(item.data)
+
+        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
+        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
+        claimed.
+
+        When the body raises, the item is given back, at its place in the order.  So it is when this
+        program ends or its session expires: the claim is an ephemeral node.  The work may then be
+        done twice, which ``item.deliveries`` shows.
+
+        The end of the ``with`` removes item and claim in one request that proves the claim.
+        LockLostError: the claim was lost before that (the session had expired, an outsider has
+        deleted it), the item was not removed, and another consumer may have it.  (With
+        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
+        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
+        doubt whether the item was removed; if not, it is given back in the background.
+        """
+        return Entered(self._algorithm.take(timeout), self)

@@ -121,7 +121,10 @@ class PathLock(LockView, With):
 
 
 class QueueLock(PathLock):
-    """A lock whose contenders queue, each with a node of its own."""
+    """A lock whose contenders queue: a child of the path for each, with a ``_label`` and a number.
+
+    ``text`` stands in the child.
+    """
 
     _algorithm: AsyncQueueLock  # pyright: ignore[reportIncompatibleVariableOverride]
 

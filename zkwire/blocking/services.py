@@ -184,16 +184,15 @@ class PersistentNode(NodeView, With):
             core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
         )
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+    def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
 
-        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  So it does after a
-        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
-        that is not ephemeral has children.  Of such a node it also raises what has ended the
-        session or the client before.
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
         """
-        complete(self._algorithm.close, timeout)
+        return complete(self._algorithm.wait_present, timeout)
 
     def set_data(self, data: bytes, timeout: float | None = None) -> None:
         """Change the node's data, for good: returns when that, or later data, is on the server.
@@ -206,15 +205,16 @@ class PersistentNode(NodeView, With):
         """
         complete(self._algorithm.set_data, data, timeout)
 
-    def wait_present(self, timeout: float | None = None) -> bool:
-        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
-        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
-        client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError while another object of the same client keeps this path.  After a refusal
-        the node is still tried, and a later call may succeed.
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
         """
-        return complete(self._algorithm.wait_present, timeout)
+        complete(self._algorithm.close, timeout)
 
 
 class Group(PathView, ServiceView, With):
@@ -242,18 +242,6 @@ class Group(PathView, ServiceView, With):
         on_problem: OnProblem | None = None,
     ) -> None:
         self._algorithm = AsyncGroup(core_of(client), path, acl=acl, on_problem=on_problem)
-
-    def changes(self) -> Iterator[list[Member]]:
-        """The list of members, for ever: as it is now, then whenever it is another.
-
-        A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
-        """
-        return iterate(self._algorithm.changes())
-
-    def close(self, timeout: float | None = 10.0) -> None:
-        """:meth:`leave`, and watch no longer.  Idempotent."""
-        complete(self._algorithm.close, timeout)
 
     def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
@@ -286,9 +274,21 @@ class Group(PathView, ServiceView, With):
         """
         return complete(self._algorithm.members, timeout)
 
+    def changes(self) -> Iterator[list[Member]]:
+        """The list of members, for ever: as it is now, then whenever it is another.
+
+        A reader that is slow gets the newest list when it asks for it, not those between.  A change
+        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
+        """
+        return iterate(self._algorithm.changes())
+
     def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
         return complete(self._algorithm.wait_for, count, timeout)
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """:meth:`leave`, and watch no longer.  Idempotent."""
+        complete(self._algorithm.close, timeout)
 
 
 class Share(ShareView):

@@ -17,7 +17,7 @@ from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
 from zkwire.recipes._recipe import insist, public
-from zkwire.recipes.supervisor import SessionSequence, SupervisorView, Turn
+from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
@@ -143,19 +143,19 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
         self._shell = ThreadShell(hosts, self._checked(options))
-        self._algorithm = SessionSequence(self._shell)
+        self._algorithm = SessionLoop(self._shell)
 
     @property
-    def _core(self) -> SessionSequence:
+    def _core(self) -> SessionLoop:
         return self._algorithm
 
-    wait: Final = blocking(SessionSequence.wait)
+    wait: Final = blocking(SessionLoop.wait)
 
     def client(self, timeout: float | None = None) -> Client:
         client: Client = run(self._algorithm.client(timeout))
         return client
 
-    client.__doc__ = SessionSequence.client.__doc__
+    client.__doc__ = SessionLoop.client.__doc__
 
     def __iter__(self) -> Iterator[SessionScope]:
         """The sessions, as they come; the end of the supervisor ends it.

@@ -239,11 +239,7 @@ class Tree:
 
 # What must be read: the data with the stat; the stat alone; the children.
 DATA, STAT, CHILDREN = 1, 2, 4
-
-
 _APPEARS = (EventType.NODE_CREATED, EventType.NODE_DELETED)
-
-
 _OF_CHILDREN = (EventType.NODE_CHILDREN_CHANGED, EventType.CHILD_WATCH_REMOVED)
 
 
@@ -341,8 +337,6 @@ class Stale:
 
 
 AGAIN = (errors.ConnectionLossError, *errors.BUSY)
-
-
 _BYTES = 4 << 20  # of data that a window may bring, more or less
 
 

@@ -396,8 +396,8 @@ class Within(Enterable):
         self._lock._release_later()
 
 
-class Claim(LockView, Entry):
-    """An entry that holds something as long as its node stands and its session lives."""
+class HeldLock(LockView, Entry):
+    """A node that holds the lock as long as it stands and its session lives."""
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(runtime, path, acl)
@@ -499,10 +499,6 @@ class Claim(LockView, Entry):
         left = self._runtime.lease_deadline - self._runtime.now()
         return max(0.0, left) if self._holds else 0.0
 
-
-class GuardedClaim(Claim):
-    """A claim whose node the server can be asked about."""
-
     def _proof(self, attempt: Attempt) -> list[Operation]:
         """Checks that the server passes as long as the attempt's grant lasts."""
         assert attempt.node is not None
@@ -555,7 +551,7 @@ class GuardedClaim(Claim):
         )
 
 
-class AsyncPathLock(GuardedClaim, Acquirable):
+class AsyncPathLock(HeldLock, Acquirable):
     """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
 
     _seen_taken = False  # another contender was seen to have the lock, in the last attempt

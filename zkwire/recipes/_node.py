@@ -297,8 +297,6 @@ class Entry:
 
 
 KEPT = 64
-
-
 USES = 1_000_000
 """Of one mark: a version has 31 bits."""
 

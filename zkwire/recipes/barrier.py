@@ -141,8 +141,6 @@ class AsyncBarrier(PathView):
 
 
 READY = "ready"
-
-
 ANY = 1 << 63  # a round that is known to have begun, and no more: all that stand there are in it
 
 
@@ -222,15 +220,37 @@ class Rounds:
             return None
 
 
-class MemberNode(PathView, Entry):
-    """One child of the path, named by its attempt; ``text`` stands in it."""
+class AsyncDoubleBarrier(PathView, Entry, Enterable):
+    """One member of a group that begins a piece of work together and ends it together.
 
-    def __init__(self, runtime: Runtime, path: str, text: str, acl: Sequence[ACL] | None) -> None:
-        super().__init__(runtime, path, acl)
+        async with AsyncDoubleBarrier(client, "/step-1", 16):
+            await work()
+
+    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
+    have left or died.  An error in the body of the ``async with`` leaves without a wait for the
+    others.  An object is one member: each task has its own, and may enter again when it has left.
+
+    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"a double barrier has at least one member, not {count!r}")
+        super().__init__(runtime_of(client), path, acl)
+        self._count = count
         self._kept = self._path
         self._data = encoded(text)
-        self._rounds = Rounds(runtime, self._path, self._acl)
+        self._rounds = Rounds(self._runtime, self._path, self._acl)
         self._inside: Attempt | None = None
+        self._round = 0
 
     async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:
         """What is there, the own node included."""
@@ -281,35 +301,6 @@ class MemberNode(PathView, Entry):
     @property
     def _owned(self) -> bool:
         return self._inside is not None
-
-
-class AsyncDoubleBarrier(MemberNode, Enterable):
-    """One member of a group that begins a piece of work together and ends it together.
-
-        async with AsyncDoubleBarrier(client, "/step-1", 16):
-            await work()
-
-    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
-    have left or died.  An error in the body of the ``async with`` leaves without a wait for the
-    others.  An object is one member: each task has its own, and may enter again when it has left.
-
-    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
-    """
-
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        count: int,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise ValueError(f"a double barrier has at least one member, not {count!r}")
-        super().__init__(runtime_of(client), path, text, acl)
-        self._count = count
-        self._round = 0
 
     async def enter(self, timeout: float | None = None) -> bool:
         """Enter together with ``count`` members; False if there was no round within ``timeout``.

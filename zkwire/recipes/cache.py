@@ -89,8 +89,6 @@ def between(path: str, before: CachedNode | None, now: CachedNode | None) -> Cac
 
 
 _AT_ONCE = 100
-
-
 _FEW = 1000
 
 

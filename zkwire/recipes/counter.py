@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 _WIDTHS = {"text": 0, "int32": 4, "int64": 8}
 """How many bytes a number has; 0: as many digits as it takes."""
-
-
 _SHOWN_BYTES = 40  # of what others have written
 
 
@@ -93,11 +91,7 @@ def check_number(value: int) -> None:
 
 
 PATIENCE = 3.0  # seconds to wait for a turn: the one that has it may be cut off
-
-
 SLICE = 0.03
-
-
 AT_ONCE = 0.002  # seconds between two calls
 
 
@@ -160,8 +154,6 @@ class Turns:
 
 
 TRIES = 2
-
-
 LAST_VERSION = 2**31 - 1
 
 

@@ -53,7 +53,7 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes._lock import Acquirable, AsyncPathLock
-from zkwire.recipes._node import Attempt, Entry, former, is_permanent, permanent
+from zkwire.recipes._node import Attempt, former, is_permanent, permanent
 from zkwire.recipes._recipe import LockInUseError, Loss, Lost, PathView, alone, check_kind, insist
 from zkwire.recipes.runtime import newest, one_refusal, persist, runtime_of
 from zkwire.recipes.sequential import AsyncSequentialLock
@@ -76,14 +76,17 @@ if TYPE_CHECKING:
 
 
 _VERSION = 1  # of a node that came with a token
-
-
 GRANTS = "-zkwire-grants"
 """What the name of the tokens' parent ends in; before that is the lock's path."""
 
 
-class SingleEntry(Entry):
-    """The node at the path itself, and its token."""
+class SingleNodeLock(AsyncPathLock):
+    """The node at the path itself, and its token: the algorithm of both kinds."""
+
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(runtime_of(client), path, acl)
 
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
         """Create the node; False if it is another contender's."""
@@ -215,15 +218,6 @@ class SingleEntry(Entry):
 
     def _token(self, attempt: Attempt) -> str:
         return f"{self._grants}/{attempt.id}"
-
-
-class SingleNodeLock(SingleEntry, AsyncPathLock):
-    """The algorithm of both kinds."""
-
-    def __init__(
-        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
-    ) -> None:
-        super().__init__(runtime_of(client), path, acl)
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         while True:

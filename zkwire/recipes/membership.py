@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
-    from zkwire.recipes._service import Background, OnProblem, Sessions
+    from zkwire.recipes._service import Background, OnProblem
     from zkwire.recipes.runtime import AsyncClientLike
 
 
@@ -113,19 +113,31 @@ class ListRequest:
         self.members: tuple[Member, ...] | None = None
 
 
-class GroupOwner(PathView, ServiceView, AwaitedService):
-    """What callers do; the session's side is a subclass's.  It is served when it is first read."""
+class AsyncGroup(PathView, ServiceView, AwaitedService):
+    """The members of a group, each with its data: to join them, and to know them.
+
+        async with AsyncGroup(supervisor, "/services/web") as group:
+            await group.join(b"10.0.0.5:8080")
+            async for members in group.changes():
+                balance(members)
+
+    A member is an ephemeral node below ``path``, kept as an :class:`AsyncPersistentNode` is;
+    kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
+    members and for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
+    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
+    """
 
     _called = "Group"
 
     def __init__(
         self,
-        sessions: Sessions,
+        client: AsyncClientLike,
         path: str,
+        *,
         acl: Sequence[ACL] | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions, on_problem)
+        super().__init__(sessions_of(client), on_problem)
         self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
         self._joined: list[AsyncPersistentNode] = []
@@ -133,6 +145,7 @@ class GroupOwner(PathView, ServiceView, AwaitedService):
         self._members: tuple[Member, ...] | None = None  # the newest list
         self._names: list[str] | None = None  # of the members; None: stale
         self._known: dict[str, Member] = {}  # those whose newest state is known
+        self._hidden = set[str]()  # those whose data may not be read
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
         self._started = False
 
@@ -250,31 +263,6 @@ class GroupOwner(PathView, ServiceView, AwaitedService):
             self._asked.notify()
         else:
             self._end_well()
-
-
-class AsyncGroup(GroupOwner):
-    """The members of a group, each with its data: to join them, and to know them.
-
-        async with AsyncGroup(supervisor, "/services/web") as group:
-            await group.join(b"10.0.0.5:8080")
-            async for members in group.changes():
-                balance(members)
-
-    A member is an ephemeral node below ``path``, kept as an :class:`AsyncPersistentNode` is;
-    kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
-    members and for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
-    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
-    """
-
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        *,
-        acl: Sequence[ACL] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        super().__init__(sessions_of(client), path, acl, on_problem)
 
     async def _serve(self, runtime: Background) -> None:
         self._names, self._known = None, {}

@@ -96,12 +96,8 @@ def allot(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
 
 MARK = b"zkwire partition of "
 """What the data of a member begins with."""
-
-
 LISTED = 8192
 """Bytes: up to so many a member's data names the items, in a second line."""
-
-
 _SHOWN = 5
 
 
@@ -400,8 +396,11 @@ class Asked:
         self.changed: bool = bool(told)
 
 
-class ShareReader(AwaitedService):
-    """See the module's docstring; the session's side is a subclass's."""
+class Rebalance(AwaitedService):
+    """How shares are given to the program: one at a time, each confirmed by the next.
+
+    The reader leaves what it confirms in ``_asked``, and waits.
+    """
 
     _called = "Partitioner"
 
@@ -412,6 +411,9 @@ class ShareReader(AwaitedService):
         self._next: Any = None  # the one behind it, until the reader takes it
         self._asked: Asked | None = None
         self._reading = False
+        self._given: dict[str, Tenure] = {}  # what the program may be working on
+        self._news = False  # there is something that the reader's share does not say
+        self._state = "allocating"
         self._serving = False  # in a session at this moment
         self._dirty = False
         self._todo = Condition(lambda: self._dirty)
@@ -482,21 +484,6 @@ class ShareReader(AwaitedService):
         self._retry()
         if not self._serving:
             self._end_well()
-
-
-class Sharing(ShareReader):
-    """The session's side of the shares; see the module's docstring."""
-
-    def __init__(
-        self,
-        sessions: Sessions,
-        path: str,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        super().__init__(sessions, path, on_problem)
-        self._given: dict[str, Tenure] = {}
-        self._news = False  # there is something that the reader's share does not say
-        self._state = "allocating"
 
     def _confirm(self) -> None:
         """Take what the reader has confirmed to be over from what is given."""
@@ -572,7 +559,7 @@ class PartitionerView(PathView, ServiceView):
         return f"<{type(self).__name__} {self.path} {self.state}>"
 
 
-class AsyncPartitioner(PartitionerView, Sharing):
+class AsyncPartitioner(PartitionerView, Rebalance):
     """Shares out items among all members that have been given the same ones.
 
         async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:

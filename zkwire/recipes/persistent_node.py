@@ -61,14 +61,12 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
-    from zkwire.recipes._service import Background, OnProblem, Sessions
+    from zkwire.recipes._service import Background, OnProblem
     from zkwire.recipes.runtime import AsyncClientLike
 
 
 ID_LIKE = "0" * 24
 """What is as long as an id that a client makes."""
-
-
 LOOK_AGAIN = (ConnectionLossError, BadVersionError, *BUSY)
 """What says nothing about the node as it is now."""
 
@@ -126,22 +124,46 @@ class NodeView(PathView, ServiceView):
         return f"<{type(self).__name__} {self.path}{state}>"
 
 
-class NodeOwner(NodeView, AwaitedService):
-    """What callers do; the session's side is a subclass's."""
+class AsyncPersistentNode(NodeView, AwaitedService):
+    """A node that is there for as long as this object wants it, whatever deletes it.
+
+        async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
+            await serve()
+
+    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
+    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
+    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
+    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
+    without closing its client is foreign, too, until that process's session times out.  Data that
+    an outsider writes into it stay until ``set_data``, or until it is put back.
+
+    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
+    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
+    """
 
     _called = "PersistentNode"
     _ephemeral = True
     _engaged = True  # a session with such a node is not to be detached
+    _czxid = 0  # of its own node, if one may stand there
+    _doubt = False
+    _engaged_in: set[Any] | None = None  # of the session, from its first step in it on
+
+    def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
+        kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else StandingKeeper
+        return object.__new__(kind)
 
     def __init__(
         self,
-        sessions: Sessions,
+        client: AsyncClientLike,
         path: str,
         data: bytes = b"",
+        *,
+        ephemeral: bool = True,
         acl: Sequence[ACL] | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions, on_problem)
+        super().__init__(sessions_of(client), on_problem)
         self._path = check_below_root(path, "kept: it is always there")
         self._data = check_data(data)  # as it was wanted before the wishes
         self._acl = None if acl is None else check_acl(acl)
@@ -248,45 +270,6 @@ class NodeOwner(NodeView, AwaitedService):
         self._leaving = True
         self._todo.notify()
         self._retry()
-
-
-class AsyncPersistentNode(NodeOwner):
-    """A node that is there for as long as this object wants it, whatever deletes it.
-
-        async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
-            await serve()
-
-    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
-    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
-    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
-    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
-    without closing its client is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.
-
-    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
-    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
-    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
-    """
-
-    def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
-        kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else StandingKeeper
-        return object.__new__(kind)
-
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: bool = True,
-        acl: Sequence[ACL] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        super().__init__(sessions_of(client), path, data, acl, on_problem)
-
-    _czxid = 0  # of its own node, if one may stand there
-    _doubt = False
-    _engaged_in: set[Any] | None = None  # of the session, from its first step in it on
 
     async def _serve(self, runtime: Any) -> None:
         engaged: set[Any] = runtime.engaged

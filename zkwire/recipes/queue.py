@@ -114,17 +114,9 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
 
 
 _PREFIX = "entry-"
-
-
 _PRIORITY = slice(len(_PREFIX), len(_PREFIX) + 3)
-
-
 _LOWEST = 999
-
-
 _NAME_LENGTH = len(_PREFIX) + len("100-") + SEQUENCE_DIGITS
-
-
 _OTHER_BYTES = 8192
 
 
@@ -222,17 +214,9 @@ def check_item(data: bytes, send_limit: int) -> bytes:
 
 
 WINDOW = 512  # names of a listing that are used
-
-
 AHEAD = 8  # items that are read at once
-
-
 FRESH = 0.1  # seconds for which a listing is used
-
-
 MOST_APART = 16
-
-
 FEW = 3  # misses that say nothing yet
 
 
@@ -382,17 +366,158 @@ class Search:
 
 
 TOGETHER = 100  # items of one request, and their bytes
-
-
 TOGETHER_BYTES = 256 * 1024
-
-
 MOST_MISSING = 100_000
 """Numbers that a put uses up so that the counter is past the names of a copied queue: seconds."""
 
 
-class PuttingQueue(PathView):
-    """A queue for producers."""
+def _together(items: list[bytes], send_limit: int) -> Iterator[list[bytes]]:
+    """The items in groups that go into one request each.
+
+    A quarter of its bytes, at most, are data, and each item has its share of the rest.
+    """
+    most = min(TOGETHER, send_limit // 1024)
+    most_of_data = min(TOGETHER_BYTES, send_limit // 4)
+    group: list[bytes] = []
+    size = 0
+    for data in items:
+        if group and (len(group) == most or size + len(data) > most_of_data):
+            yield group
+            group, size = [], 0
+        group.append(data)
+        size += len(data)
+    if group:
+        yield group
+
+
+class Taking(Recipe, Entry, Enterable):
+    """One item, for one block; see :meth:`zkwire.Queue.take`."""
+
+    def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
+        super().__init__(queue._runtime, queue._layout.taken, queue._acl)
+        self._queue = queue
+        self._timeout = timeout
+        self._mark: Mark | None = None
+        self._claim: Attempt | None = None
+        self._item: QueueItem | None = None
+        self._lost = Lost(self._runtime)
+
+    async def _enter_body(self) -> QueueItem:
+        if self._busy or self._owned or self._item is not None:
+            raise LockInUseError("a taking is for one block: call take() again")
+        search, mark = self._queue._search(self._timeout), None
+        self._busy = True
+        try:
+            self._mark = mark = await self._queue._marks.lend(search._deadline)
+            self._runtime.engaged.add(self)
+            while True:
+                name, (data, stat) = await search.next()
+                attempt = Attempt(self._runtime.session_id, self._runtime.unique())
+                attempt.node, attempt.entered = f"{self._path}/{name}", True
+                self._pending_cleanup = attempt
+                claim = [
+                    Create(attempt.node, attempt.id.encode(), self._acl, ephemeral=True),
+                    SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
+                ]
+                if await self._queue._claimed(mark, claim, search._deadline):
+                    self._item = item(name, data, stat, self._lost)
+                    self._runtime.hold(self._lost)
+                    # interrupt-safe: last, and together.
+                    self._claim, self._pending_cleanup = attempt, None
+                    return self._item
+                self._pending_cleanup = None
+        except BaseException:
+            self._clean_up_pending()
+            self._queue._choice.forget()
+            if mark is not None:
+                self._queue._marks.give_back(mark)
+            raise
+        finally:
+            self._busy = False  # first: an interrupt of the rest leaves it to `_abandon`
+            search.end()
+            self._disengage()
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        """Remove the item, or give it back."""
+        attempt, mark, taken = self._claim, self._mark, self._item
+        if attempt is None or mark is None or taken is None:
+            return
+        self._releasing, self._pending_cleanup = True, attempt
+        try:
+            self._end_claim()
+            if kind is None:
+                await self._remove(mark, attempt, taken)
+                self._pending_cleanup = None
+        finally:
+            if self._pending_cleanup is not None:
+                self._queue._choice.forget()  # it is the first one again
+            try:
+                self._clean_up_pending()
+            finally:
+                self._queue._marks.give_back(mark)
+                self._releasing = False
+                self._disengage()
+
+    async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
+        path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
+        assert attempt.node is not None
+        removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
+        try:
+            await one_refusal(self._queue._marks.execute, mark, removal, limit)
+        except (NoNodeError, BadVersionError) as refusal:
+            raise lost(path, "the server does not find its claim") from refusal
+        except SessionExpiredError as error:
+            loss = lost(path, "the session has expired")
+            loss.maybe_applied = error.maybe_applied
+            raise loss from error
+
+    def _end_claim(self) -> None:
+        self._claim = None
+        self._runtime.unhold(self._lost)
+
+    def _abandon(self) -> None:
+        """Give the item back: where nothing may await."""
+        if self._claim is not None:
+            self._pending_cleanup, self._claim = self._claim, None
+        self._resume_cleanup()
+
+    @property
+    def _owned(self) -> bool:
+        return self._claim is not None
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        node, taken = attempt.node, self._item
+        assert node is not None
+        if taken is not None:  # at once: what the caller asks for next comes behind it
+            path = f"{self._queue._layout.items}/{taken.name}"
+            with suppress(MultiError):
+                await operations.multi([Check(path, taken.deliveries), Delete(node)])
+                return
+        data, stat = await newest(operations, operations.get_data, node)
+        if stat.ephemeral_owner == self._runtime.session_id and data == attempt.id.encode():
+            await operations.delete(node)
+
+
+class AsyncQueue(PathView):
+    """A queue in which each item is put once, and removed by one consumer.
+
+        queue = AsyncQueue(client, "/jobs")
+        await queue.put(b"resize image 7")
+
+        async with queue.take() as item:
+            await work(item.data)
+
+    Any number of tasks and processes put and take; one object serves all tasks of a client.
+    A lost connection is no error of any call: what became of a request is found out on the next
+    one.  ``get`` removes an item at once, ``take`` when the work on it is done.
+
+    ``flat``: the items are children of ``path`` itself, as those of kazoo's Queue are; else the
+    layout is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
+    ``acl``: the access list of all nodes, None for the client's.
+
+    A queue lives in the memory of every server, and all its names go into one reply: it is for
+    thousands of small items, not for millions.
+    """
 
     def __init__(
         self,
@@ -507,29 +632,6 @@ class PuttingQueue(PathView):
             except NoNodeError:
                 await self._layout.provide(self._runtime, self._acl, deadline)
 
-
-def _together(items: list[bytes], send_limit: int) -> Iterator[list[bytes]]:
-    """The items in groups that go into one request each.
-
-    A quarter of its bytes, at most, are data, and each item has its share of the rest.
-    """
-    most = min(TOGETHER, send_limit // 1024)
-    most_of_data = min(TOGETHER_BYTES, send_limit // 4)
-    group: list[bytes] = []
-    size = 0
-    for data in items:
-        if group and (len(group) == most or size + len(data) > most_of_data):
-            yield group
-            group, size = [], 0
-        group.append(data)
-        size += len(data)
-    if group:
-        yield group
-
-
-class ItemQueue(PuttingQueue):
-    """The queue, without claims."""
-
     async def get(self, timeout: float | None = None) -> QueueItem:
         """Remove the first item, and return it.
 
@@ -612,136 +714,6 @@ class ItemQueue(PuttingQueue):
                     self._choice.missed()
                     return False
                 await self._layout.provide(self._runtime, self._acl, deadline)
-
-
-class Taking(Recipe, Entry, Enterable):
-    """One item, for one block; see :meth:`zkwire.Queue.take`."""
-
-    def __init__(self, queue: ItemQueue, timeout: float | None) -> None:
-        super().__init__(queue._runtime, queue._layout.taken, queue._acl)
-        self._queue = queue
-        self._timeout = timeout
-        self._mark: Mark | None = None
-        self._claim: Attempt | None = None
-        self._item: QueueItem | None = None
-        self._lost = Lost(self._runtime)
-
-    async def _enter_body(self) -> QueueItem:
-        if self._busy or self._owned or self._item is not None:
-            raise LockInUseError("a taking is for one block: call take() again")
-        search, mark = self._queue._search(self._timeout), None
-        self._busy = True
-        try:
-            self._mark = mark = await self._queue._marks.lend(search._deadline)
-            self._runtime.engaged.add(self)
-            while True:
-                name, (data, stat) = await search.next()
-                attempt = Attempt(self._runtime.session_id, self._runtime.unique())
-                attempt.node, attempt.entered = f"{self._path}/{name}", True
-                self._pending_cleanup = attempt
-                claim = [
-                    Create(attempt.node, attempt.id.encode(), self._acl, ephemeral=True),
-                    SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
-                ]
-                if await self._queue._claimed(mark, claim, search._deadline):
-                    self._item = item(name, data, stat, self._lost)
-                    self._runtime.hold(self._lost)
-                    # interrupt-safe: last, and together.
-                    self._claim, self._pending_cleanup = attempt, None
-                    return self._item
-                self._pending_cleanup = None
-        except BaseException:
-            self._clean_up_pending()
-            self._queue._choice.forget()
-            if mark is not None:
-                self._queue._marks.give_back(mark)
-            raise
-        finally:
-            self._busy = False  # first: an interrupt of the rest leaves it to `_abandon`
-            search.end()
-            self._disengage()
-
-    async def _leave_body(self, kind: type[BaseException] | None) -> None:
-        """Remove the item, or give it back."""
-        attempt, mark, taken = self._claim, self._mark, self._item
-        if attempt is None or mark is None or taken is None:
-            return
-        self._releasing, self._pending_cleanup = True, attempt
-        try:
-            self._end_claim()
-            if kind is None:
-                await self._remove(mark, attempt, taken)
-                self._pending_cleanup = None
-        finally:
-            if self._pending_cleanup is not None:
-                self._queue._choice.forget()  # it is the first one again
-            try:
-                self._clean_up_pending()
-            finally:
-                self._queue._marks.give_back(mark)
-                self._releasing = False
-                self._disengage()
-
-    async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
-        path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
-        assert attempt.node is not None
-        removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
-        try:
-            await one_refusal(self._queue._marks.execute, mark, removal, limit)
-        except (NoNodeError, BadVersionError) as refusal:
-            raise lost(path, "the server does not find its claim") from refusal
-        except SessionExpiredError as error:
-            loss = lost(path, "the session has expired")
-            loss.maybe_applied = error.maybe_applied
-            raise loss from error
-
-    def _end_claim(self) -> None:
-        self._claim = None
-        self._runtime.unhold(self._lost)
-
-    def _abandon(self) -> None:
-        """Give the item back: where nothing may await."""
-        if self._claim is not None:
-            self._pending_cleanup, self._claim = self._claim, None
-        self._resume_cleanup()
-
-    @property
-    def _owned(self) -> bool:
-        return self._claim is not None
-
-    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        node, taken = attempt.node, self._item
-        assert node is not None
-        if taken is not None:  # at once: what the caller asks for next comes behind it
-            path = f"{self._queue._layout.items}/{taken.name}"
-            with suppress(MultiError):
-                await operations.multi([Check(path, taken.deliveries), Delete(node)])
-                return
-        data, stat = await newest(operations, operations.get_data, node)
-        if stat.ephemeral_owner == self._runtime.session_id and data == attempt.id.encode():
-            await operations.delete(node)
-
-
-class AsyncQueue(ItemQueue):
-    """A queue in which each item is put once, and removed by one consumer.
-
-        queue = AsyncQueue(client, "/jobs")
-        await queue.put(b"resize image 7")
-
-        async with queue.take() as item:
-            await work(item.data)
-
-    Any number of tasks and processes put and take; one object serves all tasks of a client.
-    A lost connection is no error of any call: what became of a request is found out on the next
-    one.  ``get`` removes an item at once, ``take`` when the work on it is done.
-
-    ``flat``: the items are children of ``path`` itself, as those of kazoo's Queue are; else the
-    layout is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
-    ``acl``: the access list of all nodes, None for the client's.
-
-    A queue lives in the memory of every server, and all its names go into one reply: it is for
-    thousands of small items, not for millions.
-    """
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 _READERS = ("__READ__", "__rlock__")
-
-
 _DIGITS = 10
 
 

@@ -389,19 +389,11 @@ async def one_refusal(multi: Callable[P, Awaitable[T]], *args: P.args, **kwargs:
 
 SESSION_OVER = (SessionExpiredError, ClientClosedError, AuthFailedError)
 """What says that a session is over, and nothing about the next one."""
-
-
 # Requests in one write: enough to hide a round trip, few enough to be answered soon.
 WINDOW = 500
-
-
 MOST_BYTES = 8 << 20
 """Of the paths that ``delete_tree`` remembers, about; twice: found, and to look at next."""
-
-
 _PATH_BYTES = 64  # of a path beside its characters
-
-
 _FIRST_WINDOW = 16
 
 

@@ -60,14 +60,8 @@ if TYPE_CHECKING:
 
 
 SHOWN_BYTES = 40  # of what others have written
-
-
 LOOK_CLOSER = 1.0  # seconds for which leases are taken for such as end with a session
-
-
 OWN_CHILDREN = 2  # of a semaphore's node
-
-
 KAZOO = re.compile("[0-9a-f]{32}")
 """The name of a lease of kazoo's."""
 

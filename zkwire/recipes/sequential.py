@@ -50,7 +50,7 @@ from zkwire.errors import (
 from zkwire.jute.record import Record
 from zkwire.jute.records import Stat
 from zkwire.recipes._lock import AsyncPathLock, OwnNodeWatch
-from zkwire.recipes._node import NOT_NOW, Attempt, Entry, encoded, former, is_permanent, permanent
+from zkwire.recipes._node import NOT_NOW, Attempt, encoded, former, is_permanent, permanent
 from zkwire.recipes._recipe import PathView
 from zkwire.recipes.runtime import answered, in_time, newest, persist, runtime_of
 from zkwire.session.watch import Watch
@@ -153,11 +153,28 @@ class Contended:
 SPARE_NUMBERS = 1000
 
 
-class SequentialEntry(Entry):
-    """One child of the path, named by a ``_label`` and a number; ``text`` stands in it."""
+def of_kazoo(names: str) -> bool:
+    """Whether nodes are to be named as kazoo names them; ValueError for an unknown way."""
+    if names not in ("zkwire", "kazoo"):
+        raise ValueError(f"names must be 'zkwire' or 'kazoo', not {names!r}")
+    return names == "kazoo"
+
+
+KAZOO = re.compile("[0-9a-f]{32}__r?lock__[0-9]{10}")
+"""The name of a node of kazoo's locks."""
+
+
+class AsyncQueueLock(Contended, AsyncPathLock):
+    """A lock whose contenders queue: a child of the path for each, with a ``_label`` and a number.
+
+    ``text`` stands in the child.
+    """
 
     _label = "lock-"
     _kazoo_label = "__lock__"
+    _places = 1  # how many hold at a time
+    _warned = False  # of kazoo's names
+    _on_position: Callable[[int], object] | None = None
 
     def __init__(
         self,
@@ -286,25 +303,6 @@ class SequentialEntry(Entry):
                 f"{self._path}: the sequence counter stands at {number} and ends at "
                 f"{LAST_SEQUENCE}; delete the node when it is not in use, or take another path"
             )
-
-
-def of_kazoo(names: str) -> bool:
-    """Whether nodes are to be named as kazoo names them; ValueError for an unknown way."""
-    if names not in ("zkwire", "kazoo"):
-        raise ValueError(f"names must be 'zkwire' or 'kazoo', not {names!r}")
-    return names == "kazoo"
-
-
-KAZOO = re.compile("[0-9a-f]{32}__r?lock__[0-9]{10}")
-"""The name of a node of kazoo's locks."""
-
-
-class AsyncQueueLock(Contended, SequentialEntry, AsyncPathLock):
-    """A lock whose contenders queue, each with a node of its own."""
-
-    _places = 1  # how many hold at a time
-    _warned = False  # of kazoo's names
-    _on_position: Callable[[int], object] | None = None
 
     async def acquire(
         self,

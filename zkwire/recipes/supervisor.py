@@ -10,7 +10,7 @@ Invariants:
   so what was made with it (a lock, a watch, a term of leadership) can never go on: each call to it
   raises.
 * A service runs in the newest session, and its run in the one before has ended by then.
-* No code of a user's runs under the mutex, and :meth:`Succession.dismiss`, which a finalizer may
+* No code of a user's runs under the mutex, and :meth:`SessionLoop.dismiss`, which a finalizer may
   call, does without it.
 * A later session begins with a ``sync``: what is read in it is never older than what was read in
   the one before.
@@ -115,13 +115,11 @@ if TYPE_CHECKING:
 
 
 LASTED = 0.1  # seconds: a session that was connected that long is followed by no pause
-
-
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 
 
-class Succession:
-    """The sessions of one supervisor."""
+class SessionLoop:
+    """The sessions of one supervisor: when each begins and ends, and what callers ask of them."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -143,10 +141,6 @@ class Succession:
     def latest_driver(self) -> Any:
         """The driver of the newest session, be it over or not."""
         return self._newest._driver
-
-    async def newest(self) -> Any:
-        """The driver of the newest session; see the subclass."""
-        raise NotImplementedError
 
     # --- for services, see recipes.service.Sessions -----------------------------------------------
 
@@ -301,12 +295,8 @@ class Succession:
         if self._error is not None:
             raise self._error.with_traceback(self._origin)  # which each raise would make longer
 
-
-class SessionSequence(Succession):
-    """The sessions of a supervisor, seen from outside."""
-
     @property
-    def _sessions(self) -> SessionSequence:
+    def _sessions(self) -> SessionLoop:
         return self  # in the place of the supervisor
 
     @property
@@ -446,11 +436,7 @@ class SessionSequence(Succession):
 
 
 _NETWORK = (ConnectionLossError, LockLostError, OperationTimeoutError)
-
-
 LONGEST_NAME = 80  # of a contender's node
-
-
 SESSION_END = (*SESSION_OVER, *_NETWORK)
 """What the end of a session makes of the requests and locks of a caller."""
 
@@ -549,7 +535,7 @@ class Leadership(PathView, ServiceView):
 
     def __init__(
         self,
-        sessions: SessionSequence,
+        sessions: SessionLoop,
         function: Callable[[Any], Any],
         path: str,
         text: str,
@@ -603,7 +589,7 @@ class Leadership(PathView, ServiceView):
 class SupervisorView:
     """What the supervisor for threads and the one for asyncio have in common."""
 
-    _algorithm: SessionSequence
+    _algorithm: SessionLoop
     _shell: Any
     _client_kind: type
     _client_call: str

@@ -107,8 +107,16 @@ class NodeWatches(Bound):
         raise NotImplementedError
 
 
-class StateReader(Service):
-    """See the module's docstring; the session's side is a subclass's."""
+class NodeWatcher(ServiceView, Service):
+    """What data and children have in common: one reader at a time, or a callback.
+
+    A state is kept until the reader has taken it, and there is one at most.
+    """
+
+    _kind: Any  # of the states: SeenData or SeenChildren
+    _zxid: Callable[[Stat], int]  # of the change that made the state: a later one has a higher one
+    _count: Callable[[Stat], int]  # of the state's changes since the node was created
+    _last: Any = None  # the state that was delivered last
 
     def __init__(
         self,
@@ -198,15 +206,6 @@ class StateReader(Service):
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
         self._end_well()
 
-
-class Follower(ServiceView, StateReader):
-    """What data and children have in common."""
-
-    _kind: Any  # of the states: SeenData or SeenChildren
-    _zxid: Callable[[Stat], int]  # of the change that made the state: a later one has a higher one
-    _count: Callable[[Stat], int]  # of the state's changes since the node was created
-    _last: Any = None  # the state that was delivered last
-
     async def _read(self, operations: Operations, watch: Watch) -> tuple[Any, Stat]:
         """The state that a watch is set on."""
         raise NotImplementedError
@@ -263,7 +262,7 @@ class Follower(ServiceView, StateReader):
             self._sessions.dispatch(self._call)
 
 
-class AsyncDataWatch(Follower):
+class AsyncDataWatch(NodeWatcher):
     """The data of a node for ever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
     if TYPE_CHECKING:
@@ -290,7 +289,7 @@ class AsyncDataWatch(Follower):
         def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
 
 
-class AsyncChildrenWatch(Follower):
+class AsyncChildrenWatch(NodeWatcher):
     """The names of a node's children for ever; see :meth:`zkwire.AsyncClient.watch_children`."""
 
     if TYPE_CHECKING:
