@@ -123,7 +123,11 @@ class Recipe:
         self.home: str = kind.__module__
         module = self.home.rpartition(".")[2]
         self.group = next((g for g, modules in GROUPS.items() if module in modules), "classic")
-        self.views = [base for base in kind.__mro__ if base.__name__.endswith("View")]
+        self.views = [
+            base
+            for base in kind.__mro__
+            if base.__name__.endswith(("View", "LockState", "HasPath"))
+        ]
         self.parent = next((k for k in kind.__mro__[1:] if is_declaration(k)), object)
         if self.parent is not object:
             self.views = [view for view in self.views if not issubclass(self.parent, view)]

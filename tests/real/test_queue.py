@@ -310,7 +310,7 @@ def test_marks_are_used_again_and_go_when_they_lie_idle(stage: Stage, fresh_path
 
 def test_a_mark_that_an_outsider_deletes_is_made_anew(stage: Stage, fresh_path: str) -> None:
     queue = Queue(stage.client(), fresh_path)
-    queue._algorithm._marks._tidy = lambda: None  # type: ignore[method-assign]
+    queue._algorithm._tokens._tidy = lambda: None  # type: ignore[method-assign]
     for number in range(3):
         assert queue.put(b"%d" % number) > 0
         for name in stage.observer.get_children(f"{fresh_path}/marks"):

@@ -26,8 +26,8 @@ from tests.support.simulation_locks import (
 from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
 from zkwire.operations import Operations
-from zkwire.recipes._lock import AsyncPathLock, OwnNodeWatch
-from zkwire.recipes._node import Attempt
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import Attempt, OwnNodeWatch
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session import outcomes, own_frames

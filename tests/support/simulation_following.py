@@ -15,7 +15,7 @@ from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.recipes._service import Background
-from zkwire.recipes.runtime import SESSION_OVER, persist
+from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher, SeenData
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
@@ -151,7 +151,7 @@ class Reading:
         try:
             for change in wanted:
                 with suppress(ServerError):  # a delete of what is not there, and so on
-                    await persist(client.world, None, partial(change, client.world.operations))
+                    await retry(client.world, None, partial(change, client.world.operations))
                 if self.sim.rng.random() < 0.3:
                     await client.sleep(1.0)
         finally:
@@ -196,7 +196,7 @@ class Reading:
         self.follower._sessions = world
         while self.synced:
             with suppress(*BUSY):
-                await persist(world, None, world.operations.sync, "/")
+                await retry(world, None, world.operations.sync, "/")
                 break
         world.serve(self.follower)
         return self.sessions[0]

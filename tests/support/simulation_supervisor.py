@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zkwire.errors import NoNodeError
 from zkwire.recipes._service import Condition, Service
-from zkwire.recipes.runtime import persist
+from zkwire.recipes.runtime import retry
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
@@ -170,7 +170,7 @@ class Reader(Service):
             raise ViolationError("RUNS", "its run in the session before has not ended")
         self.running = True
         try:
-            _, stat = await persist(runtime, None, runtime.operations.get_data, NODE)
+            _, stat = await retry(runtime, None, runtime.operations.get_data, NODE)
         except NoNodeError:
             raise ViolationError("OLDER", "a node is gone that had been there before") from None
         if stat.mzxid < self._seen:
@@ -265,7 +265,7 @@ async def _impatient(sequence: Any, client: Connected) -> bool:
     await sequence._connect(driver)
     sequence._enter(client)
     while driver.usable and not sequence._closed:
-        await sequence._shell.within(sequence._stopped, 1.0)
+        await sequence._backend.within(sequence._stopped, 1.0)
     sequence._present = (sequence._present[0], None)
     for service in tuple(driver.services):
         driver.dismiss(service)
@@ -289,7 +289,7 @@ async def _no_sync(sequence: Any, driver: Any) -> None:
 async def _not_dismissed(sequence: Any, client: Connected) -> None:
     """Leaves it to the services to notice the end of their session."""
     sequence._present = (sequence._present[0], None)
-    await sequence._shell.close_client(client)
+    await sequence._backend.close_client(client)
 
 
 def _never_checks(lock: Any) -> None:

@@ -24,12 +24,12 @@ from zkwire.recipes.partitioner import (
     AsyncPartitioner,
     AsyncShare,
     ItemLock,
+    ItemOwnership,
     Partition,
     Rebalance,
-    Tenure,
-    allot,
     difference,
     digest,
+    rendezvous_assign,
     same,
 )
 from zkwire.recipes.sequential import AsyncSequentialLock
@@ -74,18 +74,18 @@ def test_the_allotment_is_even_and_the_same_everywhere() -> None:
     rng = Random(1)
     for number in range(1, 12):
         members = [f"member-{one}" for one in range(number)]
-        owners = allot(ITEMS, members)
+        owners = rendezvous_assign(ITEMS, members)
         assert sorted(owners) == sorted(ITEMS)
         sizes = Counter(owners.values())
         assert max(sizes.values()) - min(sizes[member] for member in members) <= 1
-        assert allot(rng.sample(ITEMS, 50), rng.sample(members, number)) == owners
+        assert rendezvous_assign(rng.sample(ITEMS, 50), rng.sample(members, number)) == owners
 
 
 @pytest.mark.parametrize(("members", "most"), [(2, 40), (5, 20), (10, 15)])
 def test_few_items_move(members: int, most: int) -> None:
     """Of 50 items 25, 10 and 5 have to when a member dies."""
     names = [f"member-{one}" for one in range(members)]
-    before, after = allot(ITEMS, names), allot(ITEMS, names[:-1])
+    before, after = rendezvous_assign(ITEMS, names), rendezvous_assign(ITEMS, names[:-1])
     assert sum(before[item] != after[item] for item in ITEMS) <= most
 
 
@@ -113,7 +113,7 @@ def test_a_release_that_names_no_items_shares_them_out() -> None:
 
 def test_a_share_is_the_same_in_every_release() -> None:
     """Members of several releases work side by side."""
-    assert allot("abcdef", ["m0", "m1"]) == {
+    assert rendezvous_assign("abcdef", ["m0", "m1"]) == {
         "a": "m1", "b": "m0", "c": "m0", "d": "m1", "e": "m0", "f": "m1",
     }  # fmt: skip
     assert digest("ab").startswith(b"zkwire partition of 2 items ")
@@ -136,7 +136,7 @@ class Refused:
             raise self.errors.pop(0)
         return True
 
-    def _release_later(self) -> None:
+    def _release_in_background(self) -> None:
         self.released += 1
 
 
@@ -150,21 +150,21 @@ class Runtime:
         pass
 
 
-def tenure(lock: Any) -> Any:
-    made: Any = Tenure.__new__(Tenure)
+def ownership(lock: Any) -> Any:
+    made: Any = ItemOwnership.__new__(ItemOwnership)
     made.lock, made._tell, made._trouble = lock, lambda: None, Problem(None, print)
     return made
 
 
 def test_a_refusal_for_now_is_followed_by_another_try() -> None:
     lock, runtime = Refused(ThrottledOpError(), NotReadOnlyError()), Runtime()
-    run(tenure(lock)._serve(runtime))
+    run(ownership(lock)._serve(runtime))
     assert (lock.errors, lock.released, runtime.states) == ([], 1, 1)
 
 
 def test_a_lock_lost_in_the_moment_it_is_acquired_ends_the_tenure() -> None:
     lock = Refused(LockLostError("lost"))
-    run(tenure(lock)._serve(Runtime()))
+    run(ownership(lock)._serve(Runtime()))
     assert lock.released == 1
 
 
@@ -290,5 +290,5 @@ def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> Non
     partition = Partition("/p", ["a"], "me", None)
     hostile = MARK + b"\x1b[31m" + b"x" * 5000
     with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
-        partition.allotted({"me": (2, partition.data), "old": (1, hostile)})
+        partition.assigned({"me": (2, partition.data), "old": (1, hostile)})
     assert len(str(caught.value)) < 400

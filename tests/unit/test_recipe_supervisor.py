@@ -503,7 +503,7 @@ class Face(SupervisorView):
 
     def __init__(self, shell: Shell, **options: object) -> None:
         self._checked(options)
-        self._shell = shell
+        self._backend = shell
         self._algorithm = SessionLoop(cast(Any, shell))
 
 

@@ -139,8 +139,8 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     _client_call = "(await supervisor.client())"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._shell = LoopShell(hosts, self._checked(options))
-        self._algorithm = SessionLoop(self._shell)
+        self._backend = LoopShell(hosts, self._checked(options))
+        self._algorithm = SessionLoop(self._backend)
 
     @property
     def _sessions(self) -> SessionLoop:
@@ -188,12 +188,12 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     async def close(self) -> None:
         """End the session, cancel the functions that still run, and wait for them.  Idempotent."""
-        if self._shell.forked:
+        if self._backend.forked:
             return
         try:
             await self._algorithm.stop()
         finally:
-            await self._shell.end()
+            await self._backend.end()
 
 
 @asynccontextmanager

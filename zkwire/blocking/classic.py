@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, Sized, With, core_of
 from zkwire.blocking.run import complete, iterate
-from zkwire.recipes._recipe import PathView
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.barrier import AsyncBarrier, AsyncDoubleBarrier
 from zkwire.recipes.counter import AsyncCounter, CounterView
 from zkwire.recipes.once_per import AsyncOncePer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.queue import QueueItem
 
 
-class Barrier(PathView):
+class Barrier(HasPath):
     """A barrier that holds up all that come while it is closed.
 
         barrier = Barrier(client, "/maintenance")
@@ -74,7 +74,7 @@ class Barrier(PathView):
         return complete(self._algorithm.wait, timeout)
 
 
-class DoubleBarrier(PathView, With):
+class DoubleBarrier(HasPath, With):
     """One member of a group that begins a piece of work together and ends it together.
 
         with DoubleBarrier(client, "/step-1", 16):
@@ -185,7 +185,7 @@ class Counter(CounterView):
         return complete(self._algorithm.compare_and_set, expected, new, timeout)
 
 
-class OncePer(PathView):
+class OncePer(HasPath):
     """Run something at most once per period, over all machines.
 
         hourly = OncePer(client, "/jobs/clean-up", timedelta(hours=1))
@@ -234,7 +234,7 @@ class OncePer(PathView):
         complete(self._algorithm.give_back, timeout)
 
 
-class Queue(PathView, Sized):
+class Queue(HasPath, Sized):
     """A queue in which each item is put once, and removed by one consumer.
 
         queue = Queue(client, "/jobs")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, With, algorithms_of, core_of, wrapped
 from zkwire.blocking.run import complete
-from zkwire.recipes._lock import AsyncPathLock, LockView, View
-from zkwire.recipes._recipe import PathView
+from zkwire.recipes._lock import AsyncPathLock, LockState, PathLockState
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.locks import (
     AsyncBlockingLock,
     AsyncMultiLock,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.sequential import Contender, Names
 
 
-class PathLock(LockView, With):
+class PathLock(PathLockState, With):
     """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
 
     _algorithm: AsyncPathLock
@@ -230,7 +230,7 @@ class NonBlockingLock(PathLock):
         self._algorithm = AsyncNonBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class ReentrantLock(PathView, View, With):
+class ReentrantLock(HasPath, LockState, With):
     """A fair lock that the thread which holds it may acquire again.
 
     One object serves any number of threads: each has its own place in the queue.  The properties
@@ -311,7 +311,7 @@ class ReentrantLock(PathView, View, With):
         return Entered(self._algorithm.within(timeout), self)
 
 
-class MultiLock(View, With):
+class MultiLock(LockState, With):
     """Several locks at once: all of them, or none.
 
         locks = SequentialLock(client, "/a"), SequentialLock(client, "/b")
@@ -408,7 +408,7 @@ class ReadLock(QueueLock):
     _algorithm: AsyncReadLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class ReadWriteLock(PathView):
+class ReadWriteLock(HasPath):
     """Readers together, a writer alone, in order of arrival.
 
         table = ReadWriteLock(client, "/locks/table")
@@ -467,7 +467,7 @@ class Lease(QueueLock):
     _algorithm: AsyncLease  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class Semaphore(PathView):
+class Semaphore(HasPath):
     """At most ``count`` leases at a time, in order of arrival.
 
         semaphore = Semaphore(client, "/locks/printers", 3)
@@ -520,7 +520,7 @@ class Semaphore(PathView):
         return complete(self._algorithm.holders)
 
 
-class Election(PathView):
+class Election(HasPath):
     """One leader at a time; leadership is lost exactly as a lock is.
 
         election = Election(client, "/election", "worker-7")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import With, core_of, each_wrapped, wrapped
 from zkwire.blocking.run import complete, iterate
-from zkwire.recipes._recipe import PathView
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import ServiceView
 from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheView
 from zkwire.recipes.membership import AsyncGroup
@@ -217,7 +217,7 @@ class PersistentNode(NodeView, With):
         complete(self._algorithm.close, timeout)
 
 
-class Group(PathView, ServiceView, With):
+class Group(HasPath, ServiceView, With):
     """The members of a group, each with its data: to join them, and to know them.
 
         with Group(supervisor, "/services/web") as group:

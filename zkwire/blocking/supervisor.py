@@ -16,7 +16,7 @@ from zkwire.net.background import Callbacks
 from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
-from zkwire.recipes._recipe import insist, public
+from zkwire.recipes._recipe import public, shield_from_interrupts
 from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import check_timeout
 
@@ -142,8 +142,8 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._shell = ThreadShell(hosts, self._checked(options))
-        self._algorithm = SessionLoop(self._shell)
+        self._backend = ThreadShell(hosts, self._checked(options))
+        self._algorithm = SessionLoop(self._backend)
 
     @property
     def _core(self) -> SessionLoop:
@@ -195,9 +195,9 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         interrupt of this (Ctrl-C) is raised when the session has been ended.
         """
         limit = check_timeout("timeout", timeout)
-        if not self._shell.forked:
-            insist(lambda: run(self._algorithm.stop()))
-            self._shell.join(limit)
+        if not self._backend.forked:
+            shield_from_interrupts(lambda: run(self._algorithm.stop()))
+            self._backend.join(limit)
 
 
 class SessionScope:

@@ -49,22 +49,21 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations.multi import Check
-from zkwire.recipes._node import NOT_NOW, Attempt, Entry
+from zkwire.recipes._node import RETRYABLE, Attempt, OwnedNode, OwnNodeWatch
 from zkwire.recipes._recipe import (
     Enterable,
+    HasPath,
     Itself,
     LockInUseError,
     Loss,
     Lost,
-    PathView,
     Recipe,
-    alone,
+    exclusive_call,
 )
 from zkwire.recipes.runtime import in_time, within
 from zkwire.session.liveness import LAPSED
 from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import ClosedWatchError, Watch
-from zkwire.wire.model import Event, EventType, State
+from zkwire.session.watch import ClosedWatchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,14 +73,13 @@ if TYPE_CHECKING:
 
     from zkwire.errors import ZooKeeperError
     from zkwire.jute.records import ACL
-    from zkwire.operations import Reply
     from zkwire.operations.multi import Operation
     from zkwire.recipes._node import Attempt
     from zkwire.recipes._recipe import Loss, Lost
     from zkwire.recipes.runtime import Runtime
 
 
-class View(Recipe):
+class LockState(Recipe):
     """What every lock shows."""
 
     _algorithm: Any = Itself()
@@ -139,7 +137,7 @@ class View(Recipe):
             )
 
 
-class LockView(PathView, View):
+class PathLockState(HasPath, LockState):
     """What a lock on one path shows."""
 
     def __repr__(self) -> str:
@@ -162,45 +160,7 @@ class LockView(PathView, View):
         return self._algorithm._fence
 
 
-class OwnNodeWatch(Watch):
-    """The watch of a holder, or of the next one in line, on its own node.
-
-    What deletes it takes the lock away, or the place: ``gone``; so it is if the watch is refused.
-    ``lost`` is for a holder.  ``stands``: its ``request`` has been asked for, or is just being.
-    """
-
-    __slots__ = ("gone", "lost", "refused", "request", "stands")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gone: bool = False
-        self.refused: bool = False
-        self.lost: Lost | None = None
-        self.stands: bool = False
-        self.request: Reply[object] | None = None
-
-    def dismiss(self) -> None:
-        """From here on it is not to be asked for."""
-        self._closed = True
-
-    def _deliver(self, event: Event, spent: bool = True) -> None:
-        """Lose the lock: whatever has happened to the children, the node is not this lock's.
-
-        An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
-        has been deleted and made anew by another contender.
-        """
-        self._disarm()
-        self.refused = event.type is EventType.CHILD_WATCH_REMOVED
-        self.gone = True  # first: a caller that becomes a holder meanwhile says so, and then looks
-        if self.lost is not None:
-            what = "may not be watched" if self.refused else "was deleted"
-            self._wakers = (*self._wakers, *self.lost._lose(f"its node {event.path} {what}"))
-
-    def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
-        """The end of the session reaches the lock as a hold."""
-
-
-class Acquirable(View, Enterable):
+class Acquirable(LockState, Enterable):
     """The algorithm of any lock, as far as it is acquired and released."""
 
     _runtime: Runtime
@@ -243,7 +203,7 @@ class Acquirable(View, Enterable):
             """Release it; OperationTimeoutError at the ``deadline``."""
             ...
 
-        def _release_later(self) -> None:
+        def _release_in_background(self) -> None:
             """Release it, if it is held, without waiting for that: where nothing may await.
 
             What an interrupt has kept from being done is done when this is called again.
@@ -347,7 +307,7 @@ class Acquirable(View, Enterable):
                 raise
 
     def _abandon(self) -> None:
-        self._release_later()
+        self._release_in_background()
 
     def _taken_error(self, timeout: float | None) -> LockTakenError:
         kind = LockTakenError if timeout is None else LockTimeoutError
@@ -393,29 +353,29 @@ class Within(Enterable):
         await self._lock._leave_body(kind)
 
     def _abandon(self) -> None:
-        self._lock._release_later()
+        self._lock._release_in_background()
 
 
-class HeldLock(LockView, Entry):
+class HeldLock(PathLockState, OwnedNode):
     """A node that holds the lock as long as it stands and its session lives."""
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
         super().__init__(runtime, path, acl)
         self._lost = Lost(runtime)
         self._granted: Attempt | None = None
-        self._guard: OwnNodeWatch | None = None
+        self._own_watch: OwnNodeWatch | None = None
         self._fence: int | None = None
 
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before a claim can be seen."""
         assert attempt.stat is not None
-        late = self._guard is None
-        guard = self._guard = self._guard or OwnNodeWatch()
-        guard.lost = self._lost
+        late = self._own_watch is None
+        watch = self._own_watch = self._own_watch or OwnNodeWatch()
+        watch.lost = self._lost
         self._fence = attempt.stat.czxid
         self._runtime.hold(self._lost)
         if late:
-            self._runtime.defer(partial(self._stand_guard_late, attempt, guard))
+            self._runtime.defer(partial(self._watch_own_node_later, attempt, watch))
         self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
         if not self._lasts:
             why = f"{self._path} was lost in the moment it was acquired"
@@ -424,50 +384,50 @@ class HeldLock(LockView, Entry):
         self._granted = attempt
         self._pending_cleanup = None
 
-    def _stand_guard(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
+    def _watch_own_node(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
         """From here on it is noticed if the attempt's node is deleted."""
         assert attempt.node is not None
         assert attempt.stat is not None
-        guard.stands = True  # first: a release that dismisses it meanwhile must forget it, too
+        watch.stands = True  # first: a release that dismisses it meanwhile must forget it, too
         operations = self._runtime.operations
-        guard.request = operations._stand_guard(attempt.node, attempt.stat.czxid, guard)
+        watch.request = operations._watch_own_node(attempt.node, attempt.stat.czxid, watch)
 
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
+    def _watch_own_node_later(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
         """The same, in any thread, if the lock has not been released and this not been done."""
-        if guard.request is not None or guard.closed:
+        if watch.request is not None or watch.closed:
             return
-        # What is over ends the claim, too; a guard may be dismissed at any moment of this.
+        # What is over ends the claim, too; a watch may be dismissed at any moment of this.
         with contextlib.suppress(ZooKeeperError, ClosedWatchError):
-            self._stand_guard(attempt, guard)
+            self._watch_own_node(attempt, watch)
 
     def _end_claim(self) -> None:
         """From here on nothing is held."""
         self._granted = None
-        if self._guard is not None:
-            self._dismiss(self._guard, self._lost)
-            self._guard = None
+        if self._own_watch is not None:
+            self._dismiss(self._own_watch, self._lost)
+            self._own_watch = None
 
     def _part_with_claim(self) -> Callable[[], None]:
-        guard, lost = self._guard, self._lost
-        self._granted = self._guard = None
-        wakers = () if guard is None else lost._let_go()  # so that another attempt has another loss
+        watch, lost = self._own_watch, self._lost
+        self._granted = self._own_watch = None
+        wakers = () if watch is None else lost._let_go()  # so that another attempt has another loss
 
         def end_claim() -> None:
             for waker in wakers:
                 waker()
-            if guard is not None:
-                self._dismiss(guard, lost)
+            if watch is not None:
+                self._dismiss(watch, lost)
 
         return end_claim
 
-    def _dismiss(self, guard: OwnNodeWatch, lost: Lost) -> None:
+    def _dismiss(self, watch: OwnNodeWatch, lost: Lost) -> None:
         self._runtime.unhold(lost)
-        guard.dismiss()
-        if guard.stands:
-            if guard.request is not None:
-                self._runtime.withdraw(guard.request)
-                guard.request = None  # which has it
-            self._runtime.forget(guard)
+        watch.dismiss()
+        if watch.stands:
+            if watch.request is not None:
+                self._runtime.withdraw(watch.request)
+                watch.request = None  # which has it
+            self._runtime.forget(watch)
 
     def _forget_grant(self) -> None:
         """Be as new after a loss that no release has followed."""
@@ -488,10 +448,10 @@ class HeldLock(LockView, Entry):
     @property
     def _lasts(self) -> bool:
         """Whether the session surely lives, and the node is not known to be deleted."""
-        guard = self._guard
+        watch = self._own_watch
         return (
             self._lost._reason is None
-            and not (guard is not None and guard.gone)
+            and not (watch is not None and watch.gone)
             and self._runtime.now() < self._runtime.lease_deadline
         )
 
@@ -582,9 +542,11 @@ class AsyncPathLock(HeldLock, Acquirable):
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
         try:
-            return await alone(self, partial(self._acquire, deadline, wait and self._waits))
+            return await exclusive_call(
+                self, partial(self._acquire, deadline, wait and self._waits)
+            )
         except BaseException:
-            self._disengage()
+            self._set_inactive()
             raise
 
     def _refuse_two(self) -> None:
@@ -598,18 +560,18 @@ class AsyncPathLock(HeldLock, Acquirable):
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         runtime, self._seen_taken = self._runtime, False
         try:
-            runtime.engaged.add(self)
+            runtime.active_locks.add(self)
             self._clean_up_pending()
             self._forget_grant()
             await runtime.connected(deadline)
-            attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.going,))
+            attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))
             self._pending_cleanup = attempt
             won = await self._contend(attempt, deadline, wait)
             if won:
                 self._grant(attempt)
             else:
                 self._pending_cleanup = None
-                runtime.engaged.discard(self)
+                runtime.active_locks.discard(self)
             return won
         except BaseException as error:  # and not else: another thread may be releasing it already
             if self._granted is not None:
@@ -645,7 +607,7 @@ class AsyncPathLock(HeldLock, Acquirable):
             self._releasing = False
             if self._pending_cleanup is not None:
                 self._runtime.unfinished = True  # first: the stack may have no room for a call
-            self._disengage()
+            self._set_inactive()
 
     async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         """Delete the lock's node; what this leaves undone is left to the clean-up."""
@@ -661,13 +623,13 @@ class AsyncPathLock(HeldLock, Acquirable):
             raise self._lost_before("its node was deleted") from None
         except SessionExpiredError as error:
             raise self._lost_before("the session has expired") from error
-        except (ConnectionLossError, BadVersionError, *NOT_NOW):
+        except (ConnectionLossError, BadVersionError, *RETRYABLE):
             pass
         except OperationTimeoutError:
             raise self._in_doubt() from None
 
     async def _reconnected(self, deadline: float | None) -> None:
-        """Wait for a connection, in which the guard first tells what became of the node meanwhile.
+        """Wait for a connection, in which the watch first tells what became of the node meanwhile.
 
         A delete that was queued with a node gone since would hit the next holder's.
         """
@@ -692,7 +654,7 @@ class AsyncPathLock(HeldLock, Acquirable):
             maybe_applied=True,
         )
 
-    def _release_later(self) -> None:
+    def _release_in_background(self) -> None:
         if not (self._busy or self._releasing) and self._granted is not None:
             self._pending_cleanup, self._granted = self._granted, None
         self._resume_cleanup()
@@ -704,4 +666,4 @@ class AsyncPathLock(HeldLock, Acquirable):
                 f"{self._path}: {owner} has ended and still held this re-entrant lock, which "
                 "nothing else can release: it is released"
             )
-        self._release_later()
+        self._release_in_background()

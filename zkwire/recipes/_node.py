@@ -17,17 +17,17 @@ Invariants:
 * Nothing awaits in the handling of an interrupt or a cancellation.  An interrupt that comes while
   something is cleaned up is raised when that is done.
 
-**A mark** is a node of one's own that tells, after a lost reply, whether a change was made.  A
-multi makes a change and writes a token, which no other change has, into an ephemeral node, the
-mark: the client's own, and in the hands of one call at a time.  Each try of a change names the same
-version of the mark, so only one of them can take effect, also if one arrives late; and one look at
-the mark says whether one has.  Its mzxid is that of the change.  To look for what the change has
-made would not tell: another client may have removed it by then.
+**An idempotency token** is a node of one's own that tells, after a lost reply, whether a change was
+made.  A multi makes a change and writes a value, which no other change has, into an ephemeral node,
+the token: the client's own, and in the hands of one call at a time.  Each try of a change names the
+same version of the token, so only one of them can take effect, also if one arrives late; and one
+look at the token says whether one has.  Its mzxid is that of the change.  To look for what the
+change has made would not tell: another client may have removed it by then.
 
-A client keeps the marks that no call uses, ``KEPT`` of them at most, for the next calls.  One of
-which the state is unknown is deleted.  All go with the session.  Nothing but the client deletes its
-marks; where an outsider does, a change that is in doubt says so, but for one that has made its mark
-itself: that may be made twice.
+A client keeps the tokens that no call uses, ``KEPT`` of them at most, for the next calls.  One
+whose state is unknown is deleted.  All go with the session.  Nothing but the client deletes its
+tokens; where an outsider does, a change that is in doubt says so, but for one that has made its
+token itself: that may be made twice.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ from zkwire.errors import (
 )
 from zkwire.operations.checks import check_acl, check_text
 from zkwire.operations.multi import Create, SetData
-from zkwire.recipes._recipe import insist
-from zkwire.recipes.runtime import ensure_path, one_refusal, persist
+from zkwire.recipes._recipe import Lost, shield_from_interrupts
+from zkwire.recipes.runtime import ensure_path, retry, unwrap_multi_error
+from zkwire.session.watch import Watch
+from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
@@ -63,12 +65,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import ACL, Stat
-    from zkwire.operations import Operations
+    from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import Runtime
 
 
-NOT_NOW = (*BUSY, NotReadOnlyError)
+RETRYABLE = (*BUSY, NotReadOnlyError)
 """Refusals that say nothing about the node."""
 
 
@@ -76,15 +78,17 @@ class Attempt:
     """One try to get the lock: its id, and what is known of its node.
 
     The id begins with the session's, behind which stands what all attempts of a client begin with.
-    ``going``: attempts of the same client that were being cleaned up when this one began.
+    ``pending_cleanups``: attempts of the same client that were being cleaned up when this began.
     """
 
-    __slots__ = ("entered", "going", "id", "node", "stat")
+    __slots__ = ("entered", "id", "node", "pending_cleanups", "stat")
     _SESSION, _CLIENT = 17, 33  # characters
 
-    def __init__(self, session_id: int, unique: str, going: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, session_id: int, unique: str, pending_cleanups: tuple[str, ...] = ()
+    ) -> None:
         self.id: str = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
-        self.going: tuple[str, ...] = going
+        self.pending_cleanups: tuple[str, ...] = pending_cleanups
         self.entered: bool = False  # a create may be on its way, or done
         self.node: str | None = None
         self.stat: Stat | None = None
@@ -135,7 +139,45 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds between a deletion that was refused and the next try: doubled each time."""
 
 
-class Entry:
+class OwnNodeWatch(Watch):
+    """The watch of a holder, or of the next one in line, on its own node.
+
+    What deletes it takes the lock away, or the place: ``gone``; so it is if the watch is refused.
+    ``lost`` is for a holder.  ``stands``: its ``request`` has been asked for, or is just being.
+    """
+
+    __slots__ = ("gone", "lost", "refused", "request", "stands")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: bool = False
+        self.refused: bool = False
+        self.lost: Lost | None = None
+        self.stands: bool = False
+        self.request: Reply[object] | None = None
+
+    def dismiss(self) -> None:
+        """From here on it is not to be asked for."""
+        self._closed = True
+
+    def _deliver(self, event: Event, spent: bool = True) -> None:
+        """Lose the lock: whatever has happened to the children, the node is not this lock's.
+
+        An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
+        has been deleted and made anew by another contender.
+        """
+        self._disarm()
+        self.refused = event.type is EventType.CHILD_WATCH_REMOVED
+        self.gone = True  # first: a caller that becomes a holder meanwhile says so, and then looks
+        if self.lost is not None:
+            what = "may not be watched" if self.refused else "was deleted"
+            self._wakers = (*self._wakers, *self.lost._lose(f"its node {event.path} {what}"))
+
+    def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
+        """The end of the session reaches the lock as a hold."""
+
+
+class OwnedNode:
     """The attempts of one object on one path, of which at most one may have left a node."""
 
     _kept = "/"  # a parent that stays when its last child has gone
@@ -172,18 +214,18 @@ class Entry:
         raise NotImplementedError
 
     @property
-    def _engaged(self) -> bool:
+    def _is_active(self) -> bool:
         """Whether a node of it may stand on the server that no clean-up takes care of."""
         pending = self._pending_cleanup is not None
         return pending or self._busy or self._releasing or self._owned
 
-    def _disengage(self) -> None:
+    def _set_inactive(self) -> None:
         """At the end of a call: leave to the client what this could not hand over."""
         if self._pending_cleanup is not None and not (self._busy or self._releasing):
             self._runtime.unfinished = True
             self._runtime.wake()
-        elif not self._engaged:
-            self._runtime.engaged.discard(self)
+        elif not self._is_active:
+            self._runtime.active_locks.discard(self)
 
     async def _provide(self, path: str, deadline: float | None) -> None:
         """Create what is missing of a path, however long that takes if there is no deadline.
@@ -213,7 +255,7 @@ class Entry:
         try:
             self._clean_up_pending()
         finally:
-            self._disengage()
+            self._set_inactive()
 
     def _take_over(self) -> None:
         """The same, by a thread of the client's own, which nothing interrupts.
@@ -226,9 +268,9 @@ class Entry:
                 return
             end_claim = self._part_with_claim()
             if attempt.entered:
-                self._runtime.going.add(attempt.id)
+                self._runtime.pending_cleanups.add(attempt.id)
             self._pending_cleanup = None
-            self._disengage()
+            self._set_inactive()
         with contextlib.suppress(ZooKeeperError):
             end_claim()
             if attempt.entered:
@@ -242,28 +284,28 @@ class Entry:
     def _clean_up_after(self, attempt: Attempt) -> None:
         """Clean up after an attempt, in the background; called where nothing may await."""
         self._pending_cleanup = attempt
-        insist(partial(self._hand_over, attempt))
+        shield_from_interrupts(partial(self._hand_over, attempt))
 
     def _hand_over(self, attempt: Attempt) -> None:
         # What is over ends the session's nodes, too.
         with contextlib.suppress(ZooKeeperError):
             self._end_claim()
             if attempt.entered:
-                self._runtime.going.add(attempt.id)
+                self._runtime.pending_cleanups.add(attempt.id)
                 self._runtime.spawn(partial(self._clean_up, attempt=attempt))
         self._pending_cleanup = None
 
     async def _clean_up(self, operations: Operations, attempt: Attempt) -> None:
         try:
-            await self._leave_surely(operations, attempt)
+            await self._delete_until_gone(operations, attempt)
         finally:
-            self._runtime.going.discard(attempt.id)
+            self._runtime.pending_cleanups.discard(attempt.id)
 
-    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
+    async def _delete_until_gone(self, operations: Operations, attempt: Attempt) -> None:
         refusals = 0
         while True:
             try:
-                await one_refusal(self._leave, operations, attempt)
+                await unwrap_multi_error(self._leave, operations, attempt)
                 return
             except (ConnectionLossError, BadVersionError):
                 pass  # on the next connection, for which each try waits; or after another look
@@ -283,7 +325,7 @@ class Entry:
 
     def _not_left(self, attempt: Attempt, refusal: ServerError) -> None:
         """A server refuses to delete the node: contenders need not wait for the next try."""
-        self._runtime.going.discard(attempt.id)
+        self._runtime.pending_cleanups.discard(attempt.id)
         self._runtime.warn(
             f"{self._path}: a node stays until this session ends, or until a server no longer "
             f"refuses to delete it, which is tried again: {refusal}"
@@ -298,11 +340,11 @@ class Entry:
 
 KEPT = 64
 USES = 1_000_000
-"""Of one mark: a version has 31 bits."""
+"""Of one token: a version has 31 bits."""
 
 
-class Mark(Attempt):
-    """A mark in one folder; ``version`` is -1 while it is not there.
+class Token(Attempt):
+    """A token in one folder; ``version`` is -1 while it is not there.
 
     ``in_doubt``: its state is unknown.  ``seen``: what a change has left for the next one to begin
     with, the data and version of the folder's own node.
@@ -318,68 +360,68 @@ class Mark(Attempt):
         self.in_doubt: bool = False
         self.seen: tuple[bytes, int] | None = None
 
-    def written(self, token: bytes, acl: Sequence[ACL] | None) -> list[Operation]:
-        """What writes the token into it; the last of these has a stat for its result."""
+    def written(self, value: bytes, acl: Sequence[ACL] | None) -> list[Operation]:
+        """What writes the value into it; the last of these has a stat for its result."""
         node = self.node or ""
         if self.version >= 0:
-            return [SetData(node, token, self.version)]
-        return [Create(node, b"", acl, ephemeral=True), SetData(node, token, 0)]
+            return [SetData(node, value, self.version)]
+        return [Create(node, b"", acl, ephemeral=True), SetData(node, value, 0)]
 
 
-class Marks(Entry):
-    """The marks of one client in one folder."""
+class TokenPool(OwnedNode):
+    """The tokens of one client in one folder."""
 
-    async def lend(self, deadline: float | None) -> Mark:
-        """A mark that no other call uses; :meth:`give_back` is to follow."""
+    async def acquire(self, deadline: float | None) -> Token:
+        """A token that no other call uses; :meth:`release` is to follow."""
         await self._runtime.connected(deadline)  # its name begins with the session
-        mark = self._take()
-        return mark or Mark(self._runtime.session_id, self._runtime.unique(), self._path)
+        token = self._take()
+        return token or Token(self._runtime.session_id, self._runtime.unique(), self._path)
 
-    def _take(self) -> Mark | None:
-        idle = self._runtime.idle_marks
-        for mark in reversed(tuple(idle)):
-            if mark.folder == self._path:
+    def _take(self) -> Token | None:
+        idle = self._runtime.idle_tokens
+        for token in reversed(tuple(idle)):
+            if token.folder == self._path:
                 with suppress(ValueError):  # another thread has taken it
-                    idle.remove(mark)
-                    return mark
+                    idle.remove(token)
+                    return token
         return None
 
-    def give_back(self, mark: Mark) -> None:
-        """The call is over: the mark is for the next one if it is there for sure."""
-        idle = self._runtime.idle_marks
-        if mark.in_doubt or mark.version > USES:
-            self.drop(mark)
-        elif mark.version >= 0:
-            idle.append(mark)
+    def release(self, token: Token) -> None:
+        """The call is over: the token is for the next one if it is there for sure."""
+        idle = self._runtime.idle_tokens
+        if token.in_doubt or token.version > USES:
+            self.drop(token)
+        elif token.version >= 0:
+            idle.append(token)
         if len(idle) > KEPT:
             with suppress(IndexError):  # other threads have taken them
                 self.drop(idle.pop(0))
 
-    def drop(self, mark: Mark) -> None:
-        """Delete the mark, in the background; called where nothing may await."""
-        self._clean_up_after(mark)
+    def drop(self, token: Token) -> None:
+        """Delete the token, in the background; called where nothing may await."""
+        self._clean_up_after(token)
 
     async def execute(
-        self, mark: Mark, operations: list[Operation], deadline: float | None
+        self, token: Token, operations: list[Operation], deadline: float | None
     ) -> tuple[list[Any], int]:
         """Execute the operations exactly once: their results, none after a lost reply; the zxid.
 
-        That is 0 if an outsider has written into the mark since.
-        MultiError if one of them is refused, NoNodeError if an outsider has deleted the mark, or
+        That is 0 if an outsider has written into the token since.
+        MultiError if one of them is refused, NoNodeError if an outsider has deleted the token, or
         written into it, or if there is no folder: nothing was executed.  Any other error says by
         ``maybe_applied`` whether it may be.
         """
-        runtime, token = self._runtime, self._runtime.unique().encode()
-        marking = mark.written(token, self._acl)
+        runtime, value = self._runtime, self._runtime.unique().encode()
+        marking = token.written(value, self._acl)
         steps = [*operations, *marking]  # an operation may have several results
         tried = doubt = False
         refusal: MultiError | None = None
-        mark.entered = mark.in_doubt = True
+        token.entered = token.in_doubt = True
         try:
             while True:
                 try:
                     results = await runtime.until(runtime.operations.multi(steps), deadline)
-                    return self._done(mark, results[-1], results[: -len(marking)])
+                    return self._done(token, results[-1], results[: -len(marking)])
                 except NotSentError:
                     continue
                 except BUSY as error:  # a server that takes its time to refuse is asked again
@@ -390,45 +432,45 @@ class Marks(Entry):
                 except MultiError as error:
                     refusal = error
                 if tried:
-                    stat = await self._look(mark, token, deadline)
+                    stat = await self._look(token, value, deadline)
                     if stat is not None:
-                        return self._done(mark, stat, [])
+                        return self._done(token, stat, [])
                     doubt = False
                 else:
-                    mark.entered, mark.in_doubt = mark.version >= 0, False
+                    token.entered, token.in_doubt = token.version >= 0, False
                 if refusal is not None:
-                    raise _meaning(refusal, len(refusal.results) - len(marking), mark)
+                    raise _meaning(refusal, len(refusal.results) - len(marking), token)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or doubt
             raise
         finally:
             refusal = None  # or else its traceback leads back to it
 
-    def _done(self, mark: Mark, stat: Stat, results: list[Any]) -> tuple[list[Any], int]:
-        zxid = stat.mzxid if stat.version == max(0, mark.version) + 1 else 0
-        mark.version, mark.in_doubt = stat.version, False
+    def _done(self, token: Token, stat: Stat, results: list[Any]) -> tuple[list[Any], int]:
+        zxid = stat.mzxid if stat.version == max(0, token.version) + 1 else 0
+        token.version, token.in_doubt = stat.version, False
         return results, zxid
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
-        """The mark's stat if the change has been made."""
-        operations, node = self._runtime.operations, mark.node or ""
+    async def _look(self, token: Token, value: bytes, deadline: float | None) -> Stat | None:
+        """The token's stat if the change has been made."""
+        operations, node = self._runtime.operations, token.node or ""
         while True:
-            # sync: a server that is behind could still show the mark as it was before.
+            # sync: a server that is behind could still show the token as it was before.
             synced, read = operations.sync(node), operations.get_data(node)
             try:
                 await self._runtime.until(synced, deadline)
                 data, stat = await self._runtime.until(read, deadline)
-                return stat if data == token else None
+                return stat if data == value else None
             except ConnectionLossError:
                 continue
             except OperationTimeoutError:
                 self._runtime.withdraw(read)
                 raise
             except NoNodeError:
-                if mark.version < 0:
+                if token.version < 0:
                     return None
                 raise OutcomeUnknownError(
-                    "its mark was deleted, perhaps with all of the node: read it and decide",
+                    "its token was deleted, perhaps with all of the node: read it and decide",
                     path=self._path,
                 ) from None
 
@@ -436,17 +478,17 @@ class Marks(Entry):
         await operations.delete(attempt.node or "")
 
 
-def _meaning(refusal: MultiError, count: int, mark: Mark) -> ZooKeeperError:
-    """The refusal itself if it is among the first ``count``, else what the mark's is."""
+def _meaning(refusal: MultiError, count: int, token: Token) -> ZooKeeperError:
+    """The refusal itself if it is among the first ``count``, else what the token's is."""
     if refusal.index < count:
         return refusal
     error = refusal._culprit
     if isinstance(error, (BadVersionError, NodeExistsError, NoNodeError)):
-        return NoNodeError(path=mark.node)
+        return NoNodeError(path=token.node)
     return error
 
 
-class PassingMarks(Marks):
+class TemporaryTokens(TokenPool):
     """See the module's docstring.  ``kept``, which is above the folder, stays."""
 
     def __init__(
@@ -456,25 +498,25 @@ class PassingMarks(Marks):
         self._kept = kept
 
     async def execute(
-        self, mark: Mark, operations: list[Operation], deadline: float | None
+        self, token: Token, operations: list[Operation], deadline: float | None
     ) -> tuple[list[Any], int]:
         while True:
             try:
-                return await super().execute(mark, operations, deadline)
+                return await super().execute(token, operations, deadline)
             except NoNodeError:
                 look = self._runtime.operations.exists
-                stat = await persist(self._runtime, deadline, look, mark.node or "")
-                mark.version = -1 if stat is None else stat.version
-                await self.make(mark, deadline)
+                stat = await retry(self._runtime, deadline, look, token.node or "")
+                token.version = -1 if stat is None else stat.version
+                await self.make(token, deadline)
 
-    async def make(self, mark: Mark, deadline: float | None) -> None:
-        """Create the mark if it is not there: then what it does first is as sure as the rest."""
-        create, node = self._runtime.operations.create, mark.node or ""
+    async def make(self, token: Token, deadline: float | None) -> None:
+        """Create the token if it is not there: then what it does first is as sure as the rest."""
+        create, node = self._runtime.operations.create, token.node or ""
         try:
-            while mark.version < 0:
-                mark.entered = mark.in_doubt = True
+            while token.version < 0:
+                token.entered = token.in_doubt = True
                 try:
-                    await persist(
+                    await retry(
                         self._runtime, deadline, create, node, acl=self._acl, ephemeral=True
                     )
                 except NodeExistsError:
@@ -482,17 +524,17 @@ class PassingMarks(Marks):
                 except NoNodeError:
                     await self._provide(self._path, deadline)
                     continue
-                mark.version, mark.in_doubt = 0, False
+                token.version, token.in_doubt = 0, False
         except ZooKeeperError as error:
-            error.maybe_applied = False  # but for the mark itself
+            error.maybe_applied = False  # but for the token itself
             raise
 
-    def give_back(self, mark: Mark) -> None:
-        super().give_back(mark)
-        with suppress(ZooKeeperError):  # the session is over, and its marks with it
+    def release(self, token: Token) -> None:
+        super().release(token)
+        with suppress(ZooKeeperError):  # the session is over, and its tokens with it
             self._runtime.check_open()
             self._runtime.defer(self._tidy)
 
     def _tidy(self) -> None:
-        while (mark := self._take()) is not None:
-            self.drop(mark)
+        while (token := self._take()) is not None:
+            self.drop(token)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    class Sole(Protocol):
+    class Exclusive(Protocol):
         """What makes an attempt."""
 
         _busy: bool
@@ -74,7 +74,7 @@ class LockInUseError(RuntimeError):
 TRIES = 8
 
 
-def insist(step: Callable[[], object]) -> None:
+def shield_from_interrupts(step: Callable[[], object]) -> None:
     """Call ``step`` until it returns; then raise what has interrupted it, if anything has.
 
     The step must be one that can be repeated.  What interrupts it each time (a full stack) is
@@ -91,17 +91,17 @@ def insist(step: Callable[[], object]) -> None:
         raise interrupt
 
 
-async def alone(sole: Sole, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of ``attempt()``, unless ``sole`` refuses it; it is busy as long as that lasts."""
+async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile."""
     mine = False
     try:
-        with sole._runtime.mutex:
-            sole._refuse_two()
-            sole._busy = mine = True
+        with taker._runtime.mutex:
+            taker._refuse_two()
+            taker._busy = mine = True
         return await attempt()
     finally:
         if mine:
-            sole._busy = False  # interrupt-safe: last, a lock may be held
+            taker._busy = False  # interrupt-safe: last, a lock may be held
 
 
 class Enterable:
@@ -290,7 +290,7 @@ class Itself:
         return instance
 
 
-class PathView(Recipe):
+class HasPath(Recipe):
     """What stands on one path."""
 
     _algorithm: Any = Itself()

@@ -498,7 +498,7 @@ async def until_closed(
         end()
 
 
-class AwaitedService(Service):
+class ObservableService(Service):
     """Its background steps call :meth:`_changed` behind each change of what callers wait for."""
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:

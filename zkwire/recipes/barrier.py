@@ -37,15 +37,15 @@ from zkwire.errors import (
 )
 from zkwire.operations.checks import check_acl
 from zkwire.operations.multi import Check, Create, Delete, SetData
-from zkwire.recipes._node import Attempt, Entry, encoded
-from zkwire.recipes._recipe import Enterable, LockInUseError, PathView, alone
+from zkwire.recipes._node import Attempt, OwnedNode, encoded
+from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
 from zkwire.recipes.runtime import (
     deadline_of,
     ensure_path,
     in_time,
-    one_refusal,
-    persist,
+    retry,
     runtime_of,
+    unwrap_multi_error,
     within,
 )
 from zkwire.session.watch import Watch
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     Step = Callable[[float | None], Coroutine[Any, Any, None]]
 
 
-class AsyncBarrier(PathView):
+class AsyncBarrier(HasPath):
     """A barrier that holds up all that come while it is closed.
 
         barrier = AsyncBarrier(client, "/maintenance")
@@ -109,7 +109,7 @@ class AsyncBarrier(PathView):
         """
         with suppress(NoNodeError):
             delete = self._runtime.operations.delete
-            await persist(self._runtime, within(self._runtime, timeout), delete, self._path)
+            await retry(self._runtime, within(self._runtime, timeout), delete, self._path)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
@@ -153,7 +153,7 @@ class Seen:
         self.round = round
 
 
-class Rounds:
+class Generations:
     """What members read and write together."""
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
@@ -215,12 +215,12 @@ class Rounds:
         """The results of a multi; None if it was refused for what has changed, or is in doubt."""
         try:
             multi = self._runtime.operations.multi(steps)
-            return await one_refusal(self._runtime.until, multi, deadline)
+            return await unwrap_multi_error(self._runtime.until, multi, deadline)
         except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
             return None
 
 
-class AsyncDoubleBarrier(PathView, Entry, Enterable):
+class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     """One member of a group that begins a piece of work together and ends it together.
 
         async with AsyncDoubleBarrier(client, "/step-1", 16):
@@ -248,7 +248,7 @@ class AsyncDoubleBarrier(PathView, Entry, Enterable):
         self._count = count
         self._kept = self._path
         self._data = encoded(text)
-        self._rounds = Rounds(self._runtime, self._path, self._acl)
+        self._generations = Generations(self._runtime, self._path, self._acl)
         self._inside: Attempt | None = None
         self._round = 0
 
@@ -260,9 +260,9 @@ class AsyncDoubleBarrier(PathView, Entry, Enterable):
             try:
                 if attempt.stat is None:
                     with suppress(NodeExistsError):  # the reply was lost
-                        await persist(runtime, deadline, create, node, self._data, self._acl)
-                    attempt.stat = await persist(runtime, deadline, operations.exists, node)
-                seen = await self._rounds.look(deadline, watch)
+                        await retry(runtime, deadline, create, node, self._data, self._acl)
+                    attempt.stat = await retry(runtime, deadline, operations.exists, node)
+                seen = await self._generations.look(deadline, watch)
                 if attempt.stat is not None and attempt.id in seen.names:
                     return seen
                 attempt.stat = None  # an outsider has deleted it
@@ -274,7 +274,7 @@ class AsyncDoubleBarrier(PathView, Entry, Enterable):
         """Wait until a member has gone, or something has happened to it."""
         with suppress(NoNodeError), closing(Watch()) as watch:
             read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
-            await persist(self._runtime, deadline, read, path, watch=watch)
+            await retry(self._runtime, deadline, read, path, watch=watch)
             await self._event(watch, deadline)
 
     async def _event(self, watch: Watch, deadline: float | None) -> Event:
@@ -343,13 +343,13 @@ class AsyncDoubleBarrier(PathView, Entry, Enterable):
     async def _in_time(self, step: Step, timeout: float | None) -> bool:
         deadline = deadline_of(self._runtime, timeout)
         try:
-            return await alone(self, partial(self._take_or_clean_up, step, deadline))
+            return await exclusive_call(self, partial(self._take_or_clean_up, step, deadline))
         finally:
-            self._disengage()
+            self._set_inactive()
 
     async def _take_or_clean_up(self, step: Step, deadline: float | None) -> bool:
         try:
-            self._runtime.engaged.add(self)
+            self._runtime.active_locks.add(self)
             await step(deadline)
             return True
         except OperationTimeoutError:
@@ -385,16 +385,16 @@ class AsyncDoubleBarrier(PathView, Entry, Enterable):
         if seen.round > attempt.stat.czxid:
             self._round = seen.round
         elif seen.round:
-            before = await self._rounds.members(seen, seen.round, deadline)
+            before = await self._generations.members(seen, seen.round, deadline)
             if before:
                 path = f"{self._path}/{before[0]}"
                 look = self._runtime.operations.exists
-                return await persist(self._runtime, deadline, look, path, watch=watch) is not None
-            await self._rounds.end(seen, None, deadline)
+                return await retry(self._runtime, deadline, look, path, watch=watch) is not None
+            await self._generations.end(seen, None, deadline)
         elif len(seen.names) < self._count:
             return True
         else:
-            self._round = await self._rounds.begin(seen, deadline)
+            self._round = await self._generations.begin(seen, deadline)
         return False
 
     async def _exit(self, deadline: float | None) -> None:
@@ -404,19 +404,19 @@ class AsyncDoubleBarrier(PathView, Entry, Enterable):
         delete = self._runtime.operations.delete
         with suppress(NoNodeError):
             while True:
-                seen = await self._rounds.look(deadline)
+                seen = await self._generations.look(deadline)
                 own = attempt.id if attempt.id in seen.names else None
-                members = await self._rounds.members(seen, self._round, deadline)
+                members = await self._generations.members(seen, self._round, deadline)
                 others = [name for name in members if name != attempt.id]
                 if not others and seen.round != self._round:
                     break  # the clean-up deletes the own node
                 if not others:
-                    if await self._rounds.end(seen, own, deadline):
+                    if await self._generations.end(seen, own, deadline):
                         break
                 elif own is not None and own < others[0]:
                     await self._gone(others[-1], deadline)
                 else:
                     if own is not None:
                         with suppress(NoNodeError):
-                            await persist(self._runtime, deadline, delete, attempt.node or "")
+                            await retry(self._runtime, deadline, delete, attempt.node or "")
                     await self._gone(others[0], deadline)

@@ -22,7 +22,7 @@ from itertools import islice
 
 from zkwire.errors import ClientClosedError, UnimplementedError
 from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_function, check_limit
-from zkwire.recipes._recipe import PathView
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, Service, ServiceView, sessions_of, until_closed
 from zkwire.session.bound import Bound
 from zkwire.session.watch import Watch
@@ -197,7 +197,7 @@ class AsyncCacheEvents(Bound):
         self._cache._changed()
 
 
-class CacheView(PathView, ServiceView):
+class CacheView(HasPath, ServiceView):
     """What a cache shows, for threads and for asyncio.  Nothing here waits or reads.
 
     While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what

@@ -1,7 +1,7 @@
 """A number that many clients change, each change made exactly once.
 
 The node's data is the number, as kazoo or Curator write it.  A change reads it, and sets it if its
-version is still the same; the multi that does so raises the version of the client's mark below the
+version is still the same; the multi that does so raises the version of the client's token below the
 node (:mod:`zkwire.recipes._node`), which tells after a lost reply whether it was done.
 
     /path                   the number
@@ -28,9 +28,9 @@ from zkwire.errors import (
     SequenceExhaustedError,
 )
 from zkwire.operations.multi import Create, SetData
-from zkwire.recipes._node import Mark, Marks
-from zkwire.recipes._recipe import PathView
-from zkwire.recipes.runtime import ensure_above, one_refusal, persist, runtime_of, within
+from zkwire.recipes._node import Token, TokenPool
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.runtime import ensure_above, retry, runtime_of, unwrap_multi_error, within
 from zkwire.recipes.sequential import OrderQueue
 from zkwire.wire.paths import parent, sequence_number
 
@@ -107,8 +107,8 @@ class Turn(OrderQueue):
         return names
 
 
-class Turns:
-    """The turns of one object, which threads may share; ``crowded``: others have waited, too."""
+class ContentionQueue:
+    """The queue of one object, which threads may share; ``crowded``: others have waited, too."""
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
         self._runtime = runtime
@@ -121,9 +121,9 @@ class Turns:
 
     def begin(self) -> Turn:
         """The turn of a call: one that was kept, or one that is still to come."""
-        for turns in (self._kept, self._unused):
+        for queue in (self._kept, self._unused):
             with suppress(IndexError):  # of threads each gets another
-                return turns.pop()
+                return queue.pop()
         turn = Turn(self._runtime, self._path, acl=self._acl)
         turn._kept = self._path  # the node itself is to stay when the queue is gone
         return turn
@@ -142,22 +142,22 @@ class Turns:
         if turn._owned and steady and now < turn.until:
             self._kept.append(turn)
             self._runtime.defer(partial(self._release, turn))
-        elif turn._engaged:
-            turn._release_later()
+        elif turn._is_active:
+            turn._release_in_background()
         elif not turn.until:
             self._unused.append(turn)
 
     def _release(self, turn: Turn) -> None:
         with suppress(ValueError):  # another call has it
             self._kept.remove(turn)
-            turn._release_later()
+            turn._release_in_background()
 
 
 TRIES = 2
 LAST_VERSION = 2**31 - 1
 
 
-class CounterView(PathView):
+class CounterView(HasPath):
     """What a counter shows.  Nothing here asks a server."""
 
     @property
@@ -202,12 +202,12 @@ class AsyncCounter(CounterView):
         acl: Sequence[ACL] | None = None,
     ) -> None:
         runtime = runtime_of(client)
-        self._marks = Marks(runtime, path, acl)
+        self._tokens = TokenPool(runtime, path, acl)
         self._runtime = runtime
-        self._path = path = self._marks._path
-        self._acl = self._marks._acl
+        self._path = path = self._tokens._path
+        self._acl = self._tokens._acl
         self._format = NumberFormat(format)
-        self._turns = Turns(runtime, path, self._acl)
+        self._contention = ContentionQueue(runtime, path, self._acl)
         self._version: int | None = None
 
     async def get(self, timeout: float | None = None) -> int:
@@ -258,66 +258,66 @@ class AsyncCounter(CounterView):
     ) -> int | None:
         """Make the number what ``change`` says, and return that; None if it says None."""
         deadline, begun, tries = within(self._runtime, timeout), self._runtime.now(), 0
-        turns, fresh = self._turns, False
-        turn = turns.begin()
+        queue, fresh = self._contention, False
+        turn = queue.begin()
         try:
             while True:
-                if tries >= (0 if turns.crowded else TRIES) and not turn._owned:
-                    await turns.come(turn, deadline)
+                if tries >= (0 if queue.crowded else TRIES) and not turn._owned:
+                    await queue.come(turn, deadline)
                     fresh = True
                 try:
                     return await self._try(change, deadline, fresh)
                 except (BadVersionError, NodeExistsError):  # another client has changed it
                     tries += 1
         finally:
-            turns.end(turn, begun)
+            queue.end(turn, begun)
 
     async def _try(
         self, change: Callable[[int], int | None], deadline: float, fresh: bool
     ) -> int | None:
-        mark = await self._marks.lend(deadline)
+        token = await self._tokens.acquire(deadline)
         if fresh:
-            mark.seen = None
+            token.seen = None
         try:
-            return await self._set(mark, change, deadline)
+            return await self._set(token, change, deadline)
         except (BadVersionError, NodeExistsError):
-            mark.seen = None
+            token.seen = None
             raise
-        except NoNodeError:  # of the number, or of the mark, which goes with it
-            mark.in_doubt = True
+        except NoNodeError:  # of the number, or of the token, which goes with it
+            token.in_doubt = True
             await ensure_above(self._runtime, parent(self._path), self._acl, deadline)
             raise BadVersionError from None
         finally:
-            self._marks.give_back(mark)
+            self._tokens.release(token)
 
     async def _set(
-        self, mark: Mark, change: Callable[[int], int | None], deadline: float
+        self, token: Token, change: Callable[[int], int | None], deadline: float
     ) -> int | None:
-        data, version = mark.seen or await self._read(deadline)
+        data, version = token.seen or await self._read(deadline)
         if not -1 <= version < LAST_VERSION:  # servers go on at -2**31
             raise SequenceExhaustedError(
                 f"{self._path} has used up its versions: delete_tree() it, and set the number again"
             )
         new = change(self._format.decode(data))
         if new is None:
-            if mark.seen is None:
+            if token.seen is None:
                 return None
-            mark.seen = None
-            return await self._set(mark, change, deadline)
+            token.seen = None
+            return await self._set(token, change, deadline)
         data = self._format.encode(new)
         operations = [SetData(self._path, data, max(version, 0))]
         if version < 0:
             operations.insert(0, Create(self._path, data, self._acl))
-        execute = self._marks.execute
-        _, self._version = await one_refusal(execute, mark, operations, deadline)
-        mark.seen = data, max(version, 0) + 1
+        execute = self._tokens.execute
+        _, self._version = await unwrap_multi_error(execute, token, operations, deadline)
+        token.seen = data, max(version, 0) + 1
         return new
 
     async def _read(self, deadline: float | None) -> tuple[bytes, int]:
         """The node's data and version; -1 if there is none."""
         try:
             read = self._runtime.operations.get_data
-            data, stat = await persist(self._runtime, deadline, read, self._path)
+            data, stat = await retry(self._runtime, deadline, read, self._path)
         except NoNodeError:
             return b"", -1
         self._version = stat.mzxid

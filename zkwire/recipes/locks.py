@@ -54,8 +54,16 @@ from zkwire.errors import (
 from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes._lock import Acquirable, AsyncPathLock
 from zkwire.recipes._node import Attempt, former, is_permanent, permanent
-from zkwire.recipes._recipe import LockInUseError, Loss, Lost, PathView, alone, check_kind, insist
-from zkwire.recipes.runtime import newest, one_refusal, persist, runtime_of
+from zkwire.recipes._recipe import (
+    HasPath,
+    LockInUseError,
+    Loss,
+    Lost,
+    check_kind,
+    exclusive_call,
+    shield_from_interrupts,
+)
+from zkwire.recipes.runtime import newest, retry, runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
@@ -103,7 +111,7 @@ class SingleNodeLock(AsyncPathLock):
                     return False
                 try:
                     read = self._runtime.operations.get_data
-                    seen = await persist(self._runtime, deadline, read, self._path)
+                    seen = await retry(self._runtime, deadline, read, self._path)
                 except NoNodeError:
                     await self._start_over(attempt, deadline)
                     continue  # gone meanwhile, whatever it was
@@ -129,7 +137,7 @@ class SingleNodeLock(AsyncPathLock):
             SetData(self._grants, b""),
         ]
         multi = self._runtime.operations.multi(claim)
-        _, stat, _, grants = await one_refusal(self._runtime.until, multi, deadline)
+        _, stat, _, grants = await unwrap_multi_error(self._runtime.until, multi, deadline)
         attempt.node, attempt.stat = self._path, stat
         return bool(grants.num_children == 1)
 
@@ -142,15 +150,15 @@ class SingleNodeLock(AsyncPathLock):
         assert attempt.stat is not None
         czxid = attempt.stat.czxid
         with suppress(NoNodeError):
-            for name in await persist(runtime, deadline, operations.get_children, self._grants):
+            for name in await retry(runtime, deadline, operations.get_children, self._grants):
                 if name == attempt.id:
                     continue
                 token = f"{self._grants}/{name}"
-                stat = await persist(runtime, deadline, operations.exists, token)
+                stat = await retry(runtime, deadline, operations.exists, token)
                 if stat is not None and stat.czxid < czxid:
                     with suppress(NoNodeError):
-                        await persist(runtime, deadline, operations.delete, token)
-        stat = await persist(runtime, deadline, operations.exists, self._path)
+                        await retry(runtime, deadline, operations.delete, token)
+        stat = await retry(runtime, deadline, operations.exists, self._path)
         if stat is not None and stat.czxid == czxid:
             return True
         await self._start_over(attempt, deadline)
@@ -159,7 +167,7 @@ class SingleNodeLock(AsyncPathLock):
     async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
         """Delete the token of a node that is gone."""
         with suppress(NoNodeError):
-            await persist(
+            await retry(
                 self._runtime, deadline, self._runtime.operations.delete, self._token(attempt)
             )
         attempt.node = attempt.stat = None
@@ -231,7 +239,7 @@ class SingleNodeLock(AsyncPathLock):
             with suppress(NoNodeError), closing(Watch()) as watch:  # freed since the create
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
                 read = self._runtime.operations.get_data
-                seen = await persist(self._runtime, deadline, read, self._path, watch=watch)
+                seen = await retry(self._runtime, deadline, read, self._path, watch=watch)
                 if self._adopt(attempt, seen):
                     if await self._outlast(attempt, deadline):
                         return True
@@ -242,7 +250,7 @@ class SingleNodeLock(AsyncPathLock):
         runtime, operations = self._runtime, self._runtime.operations
         multi = operations.multi(self._end(attempt, version))
         try:
-            await one_refusal(runtime.until, multi, deadline)
+            await unwrap_multi_error(runtime.until, multi, deadline)
         except BadVersionError:
             sync, read = operations.sync(self._path), operations.get_data(self._path)
             await runtime.until(sync, deadline)
@@ -286,7 +294,7 @@ class OwnLock:
         runtime.when_caller_ends(self.lock)
 
 
-class AsyncReentrantLock(PathView, Acquirable):
+class AsyncReentrantLock(HasPath, Acquirable):
     """A fair lock that the task which holds it may acquire again.
 
     One object serves any number of tasks: each has its own place in the queue.  The properties
@@ -373,12 +381,12 @@ class AsyncReentrantLock(PathView, Acquirable):
         own.count += 1
         return True
 
-    def _release_later(self) -> None:
+    def _release_in_background(self) -> None:
         own = self._own()
         if own.count > 1:
             own.count -= 1
             return
-        own.lock._release_later()
+        own.lock._release_in_background()
         own.count = 0
 
     @property
@@ -462,7 +470,7 @@ class AsyncMultiLock(Acquirable):
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
         try:
-            return await alone(self, partial(self._acquire_or_release, deadline, wait))
+            return await exclusive_call(self, partial(self._acquire_or_release, deadline, wait))
         except BaseException:
             if self._taken and not self._acquired:
                 self._leave_to_client()
@@ -521,12 +529,12 @@ class AsyncMultiLock(Acquirable):
 
         An interrupt is raised when all is done.
         """
-        insist(self._release_each)
+        shield_from_interrupts(self._release_each)
 
     def _release_each(self) -> None:
         self._acquired = False
         for lock in reversed(self._taken):
-            lock._release_later()
+            lock._release_in_background()
         self._taken = []
 
     def _leave_to_client(self) -> None:
@@ -538,7 +546,7 @@ class AsyncMultiLock(Acquirable):
         self._runtime.unfinished = True
         self._runtime.wake()
 
-    def _release_later(self) -> None:
+    def _release_in_background(self) -> None:
         if not (self._busy or self._releasing):
             self._release_taken()
 

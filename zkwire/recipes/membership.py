@@ -35,10 +35,10 @@ from zkwire.errors import (
 )
 from zkwire.jute.record import Record
 from zkwire.operations.checks import check_acl, check_text
-from zkwire.recipes._recipe import PathView
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
-    AwaitedService,
     Condition,
+    ObservableService,
     ServiceView,
     sessions_of,
     until_closed,
@@ -113,7 +113,7 @@ class ListRequest:
         self.members: tuple[Member, ...] | None = None
 
 
-class AsyncGroup(PathView, ServiceView, AwaitedService):
+class AsyncGroup(HasPath, ServiceView, ObservableService):
     """The members of a group, each with its data: to join them, and to know them.
 
         async with AsyncGroup(supervisor, "/services/web") as group:

@@ -24,15 +24,15 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations.multi import Create, Delete, SetData
-from zkwire.recipes._node import Attempt, Entry, encoded
-from zkwire.recipes._recipe import PathView
+from zkwire.recipes._node import Attempt, OwnedNode, encoded
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import (
     SESSION_OVER,
     ensure_path,
     newest,
-    one_refusal,
-    persist,
+    retry,
     runtime_of,
+    unwrap_multi_error,
     within,
 )
 from zkwire.wire.paths import parent
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.runtime import AsyncClientLike
 
 
-class AsyncOncePer(PathView, Entry):
+class AsyncOncePer(HasPath, OwnedNode):
     """Run something at most once per period, over all machines.
 
         hourly = AsyncOncePer(client, "/jobs/clean-up", timedelta(hours=1))
@@ -92,7 +92,7 @@ class AsyncOncePer(PathView, Entry):
             while True:
                 try:
                     if doubt:  # a server that is behind could still show the node without the claim
-                        await persist(runtime, deadline, runtime.operations.sync, self._path)
+                        await retry(runtime, deadline, runtime.operations.sync, self._path)
                     won = await self._try(attempt, deadline)
                     break
                 except OutcomeUnknownError:
@@ -124,7 +124,7 @@ class AsyncOncePer(PathView, Entry):
             data, stat = await self._read(deadline)
             if data.startswith(attempt.id.encode()):
                 write = self._runtime.operations.set_data
-                await persist(self._runtime, deadline, write, self._path, b"", stat.version)
+                await retry(self._runtime, deadline, write, self._path, b"", stat.version)
         except (NoNodeError, BadVersionError):
             pass
         except BaseException:
@@ -150,14 +150,14 @@ class AsyncOncePer(PathView, Entry):
         return True
 
     async def _read(self, deadline: float) -> tuple[bytes, Stat]:
-        return await persist(self._runtime, deadline, self._runtime.operations.get_data, self._path)
+        return await retry(self._runtime, deadline, self._runtime.operations.get_data, self._path)
 
     async def _time(self, deadline: float) -> int:
         """The servers' time in milliseconds."""
         node = f"{self._path}/{self._runtime.unique()}-time"
         probe = [Create(node, b"", self._acl), SetData(node, b""), Delete(node)]
         multi = self._runtime.operations.multi
-        results = await one_refusal(persist, self._runtime, deadline, multi, probe)
+        results = await unwrap_multi_error(retry, self._runtime, deadline, multi, probe)
         return int(results[1].mtime)
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:

@@ -44,10 +44,10 @@ from zkwire.errors import (
     ServerError,
 )
 from zkwire.operations.checks import check_acl
-from zkwire.recipes._recipe import Itself, PathView
+from zkwire.recipes._recipe import HasPath, Itself
 from zkwire.recipes._service import (
-    AwaitedService,
     Condition,
+    ObservableService,
     Problem,
     Service,
     ServiceView,
@@ -56,7 +56,7 @@ from zkwire.recipes._service import (
 )
 from zkwire.recipes.membership import check_name
 from zkwire.recipes.persistent_node import AsyncPersistentNode
-from zkwire.recipes.runtime import SESSION_OVER, persist
+from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.bound import Bound
 from zkwire.session.waitable import check_timeout
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
 
 
-def allot(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
+def rendezvous_assign(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
     """The member of each item, of one member at least; none has two more items than another."""
     items, rooms = sorted(items), dict.fromkeys(members, 0)
     each, larger = divmod(len(items), len(rooms))
@@ -148,7 +148,7 @@ class ItemLock(AsyncSequentialLock):
         return await super()._look_again(attempt, names, ahead, deadline)
 
 
-class Tenure(Service):
+class ItemOwnership(Service):
     """See the module's docstring.  Dismissed, it lets the lock go; ``tell`` is told each change.
 
     ``wanted``: the item is still this member's by the present allotment.
@@ -185,7 +185,7 @@ class Tenure(Service):
         except LockLostError:
             pass  # in the moment it was acquired
         finally:
-            self.lock._release_later()
+            self.lock._release_in_background()
 
     def _in_line(self) -> None:
         self._is_right()
@@ -264,14 +264,14 @@ class Partition:
         member._tell, member._trouble = tell, trouble
         return member
 
-    def tenure(
+    def ownership(
         self, runtime: Background, item: str, tell: Callable[[], object], trouble: Problem
-    ) -> Tenure:
+    ) -> ItemOwnership:
         """Ask for the lock of an item."""
         path, text = f"{self.path}/items/{item}", self.name or ""
-        return Tenure(runtime, path, text, self.acl, tell, trouble)
+        return ItemOwnership(runtime, path, text, self.acl, tell, trouble)
 
-    def allotted(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
+    def assigned(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
         """The items of this member; ``roll``: the czxid and the data of each member.
 
         None if it is no member itself.  ValueError if the oldest member has other items.
@@ -286,7 +286,7 @@ class Partition:
                 f"one: {difference(self.items, members[oldest][1])}"
             )
         sharing = [name for name, (_, data) in members.items() if same(data, self.data)]
-        owners = allot(self.items, sharing)
+        owners = rendezvous_assign(self.items, sharing)
         return frozenset(item for item, owner in owners.items() if owner == self.name)
 
 
@@ -332,30 +332,34 @@ class ShareView(Bound, Mapping[str, int]):
 
         It is exact at this moment, even if no other thread of this process has run since.
         """
-        tenures: dict[str, Tenure] = self._algorithm._tenures
-        return frozenset(item for item, tenure in tenures.items() if not tenure.held)
+        ownerships: dict[str, ItemOwnership] = self._algorithm._ownerships
+        return frozenset(item for item, ownership in ownerships.items() if not ownership.held)
 
     def check(self, item: str) -> None:
         """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
-        tenure = self._algorithm._tenures[item]
-        if not tenure.held:
+        ownership = self._algorithm._ownerships[item]
+        if not ownership.held:
             why = f"{item!r} is no longer this member's"
-            raise LockLostError(why, session_id=tenure.lock._runtime.session_id)
+            raise LockLostError(why, session_id=ownership.lock._runtime.session_id)
 
 
 class AsyncShare(ShareView):
     """The items of one member, each with its fence, as an :class:`AsyncPartitioner` has them."""
 
-    def __init__(self, partitioning: Any, tenures: dict[str, Tenure]) -> None:
+    def __init__(self, partitioning: Any, ownerships: dict[str, ItemOwnership]) -> None:
         self._partitioning = partitioning
-        self._tenures = tenures
-        self._fences = {item: tenure.lock.fence for item, tenure in sorted(tenures.items())}
+        self._ownerships = ownerships
+        self._fences = {
+            item: ownership.lock.fence for item, ownership in sorted(ownerships.items())
+        }
         self._told: list[frozenset[str]] = []  # the first one counts
 
     def _has_changed(self) -> bool:
         if not self._told and self._stale:
             self._told.append(
-                frozenset(i for i, tenure in self._tenures.items() if not self._keeps(tenure))
+                frozenset(
+                    i for i, ownership in self._ownerships.items() if not self._keeps(ownership)
+                )
             )
         return bool(self._told)
 
@@ -366,11 +370,11 @@ class AsyncShare(ShareView):
             partitioning._share is not self
             or partitioning._next not in (None, self)
             or partitioning._news
-            or not all(map(self._keeps, self._tenures.values()))
+            or not all(map(self._keeps, self._ownerships.values()))
         )
 
-    def _keeps(self, tenure: Tenure) -> bool:
-        return tenure.wanted and tenure.held and not self._partitioning._leaving
+    def _keeps(self, ownership: ItemOwnership) -> bool:
+        return ownership.wanted and ownership.held and not self._partitioning._leaving
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
@@ -396,7 +400,7 @@ class Asked:
         self.changed: bool = bool(told)
 
 
-class Rebalance(AwaitedService):
+class Rebalance(ObservableService):
     """How shares are given to the program: one at a time, each confirmed by the next.
 
     The reader leaves what it confirms in ``_asked``, and waits.
@@ -411,7 +415,7 @@ class Rebalance(AwaitedService):
         self._next: Any = None  # the one behind it, until the reader takes it
         self._asked: Asked | None = None
         self._reading = False
-        self._given: dict[str, Tenure] = {}  # what the program may be working on
+        self._given: dict[str, ItemOwnership] = {}  # what the program may be working on
         self._news = False  # there is something that the reader's share does not say
         self._state = "allocating"
         self._serving = False  # in a session at this moment
@@ -503,22 +507,26 @@ class Rebalance(AwaitedService):
             return None
         return asked
 
-    def _hand_out(self, wanted: dict[str, Tenure]) -> None:
+    def _hand_out(self, wanted: dict[str, ItemOwnership]) -> None:
         """Make a share of what is held, if the reader waits for one, and note what has changed."""
-        owned = {item: tenure for item, tenure in wanted.items() if tenure.held}
-        kept = {item: tenure for item, tenure in owned.items() if self._given.get(item) is tenure}
-        gains = {item: tenure for item, tenure in owned.items() if item not in self._given}
-        if not all(tenure.settled for tenure in wanted.values()):
+        owned = {item: ownership for item, ownership in wanted.items() if ownership.held}
+        kept = {
+            item: ownership
+            for item, ownership in owned.items()
+            if self._given.get(item) is ownership
+        }
+        gains = {item: ownership for item, ownership in owned.items() if item not in self._given}
+        if not all(ownership.settled for ownership in wanted.values()):
             gains = {}  # a moment later there are more of them
         now = {**kept, **gains}
         asked, share = self._current, self._share
-        differs = share is None or now != share._tenures
+        differs = share is None or now != share._ownerships
         if asked is not None and (now or self._given) and (asked.changed or differs):
             self._given.update(gains)
             self._next, gains = AsyncShare(self, now), {}
         latest = share if self._next is None else self._next
         self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
-        releasing = any(owned.get(item) is not tenure for item, tenure in self._given.items())
+        releasing = any(owned.get(item) is not ownership for item, ownership in self._given.items())
         complete = "acquired" if len(owned) == len(wanted) else "allocating"
         self._state = "releasing" if releasing else complete
 
@@ -529,7 +537,7 @@ class Rebalance(AwaitedService):
             self._end()
 
 
-class PartitionerView(PathView, ServiceView):
+class PartitionerView(HasPath, ServiceView):
     """What a partitioner shows; nothing here waits, or asks a server."""
 
     @property
@@ -598,7 +606,7 @@ class AsyncPartitioner(PartitionerView, Rebalance):
         super().__init__(sessions_of(client), partition.path, on_problem)
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
-        self._tenures: dict[str, Tenure] = {}
+        self._ownerships: dict[str, ItemOwnership] = {}
         self._troubles: dict[str, Problem] = {}  # of the items, and of the member: ""
         self._begin()
 
@@ -608,7 +616,7 @@ class AsyncPartitioner(PartitionerView, Rebalance):
         member = self._member
         if self._leaving:  # what is given up is no problem any more
             return [member] if member is not None and member._leaving else []
-        return [part for part in (member, *list(self._tenures.values())) if part is not None]
+        return [part for part in (member, *list(self._ownerships.values())) if part is not None]
 
     def _trouble_of(self, part: str) -> Problem:
         """What a part is refused: each session has another part, and it is the same problem."""
@@ -618,8 +626,8 @@ class AsyncPartitioner(PartitionerView, Rebalance):
 
     @property
     def _is_refused(self) -> bool:
-        wanted = [tenure for tenure in list(self._tenures.values()) if tenure.wanted]
-        return super()._is_refused and all(tenure.settled for tenure in wanted)
+        wanted = [ownership for ownership in list(self._ownerships.values()) if ownership.wanted]
+        return super()._is_refused and all(ownership.settled for ownership in wanted)
 
     @property
     def _problem(self) -> Exception | None:
@@ -645,7 +653,7 @@ class AsyncPartitioner(PartitionerView, Rebalance):
                     self._dirty = False
         self._step(runtime)
         with suppress(ServerError):  # the locks are released before this is answered
-            await persist(runtime, None, runtime.operations.sync, self._path)
+            await retry(runtime, None, runtime.operations.sync, self._path)
         member._leave()
         while not member._over:
             await runtime.wait_for(self._todo)
@@ -670,7 +678,7 @@ class AsyncPartitioner(PartitionerView, Rebalance):
             with suppress(NoNodeError):
                 data, stat = await read
                 roll[name] = stat.czxid, data
-        return partition.allotted(roll)
+        return partition.assigned(roll)
 
     def _step(self, runtime: Any) -> None:
         """Do what follows from the plan and from what the reader has confirmed."""
@@ -679,21 +687,23 @@ class AsyncPartitioner(PartitionerView, Rebalance):
         self._confirm()
         if self._member._error is not None:
             raise self._member._error
-        for item, tenure in tuple(self._tenures.items()):
-            if tenure._error is not None:
-                raise tenure._error
-            tenure.wanted = item in (self._plan or ())
-            if tenure.ended or not (tenure.wanted or self._given.get(item) is tenure):
-                del self._tenures[item]
-                runtime.dismiss(tenure)
-        for item in sorted((self._plan or frozenset()) - self._tenures.keys()):
-            self._tenures[item] = self._partition.tenure(
+        for item, ownership in tuple(self._ownerships.items()):
+            if ownership._error is not None:
+                raise ownership._error
+            ownership.wanted = item in (self._plan or ())
+            if ownership.ended or not (ownership.wanted or self._given.get(item) is ownership):
+                del self._ownerships[item]
+                runtime.dismiss(ownership)
+        for item in sorted((self._plan or frozenset()) - self._ownerships.keys()):
+            self._ownerships[item] = self._partition.ownership(
                 runtime, item, self._tell, self._trouble_of(item)
             )
         if self._plan is not None or self._leaving:
             for item in self._troubles.keys() - {"", *(self._plan or ())}:
                 self._troubles.pop(item).is_over()  # it is another member's matter
-        wanted = {item: tenure for item, tenure in self._tenures.items() if tenure.wanted}
+        wanted = {
+            item: ownership for item, ownership in self._ownerships.items() if ownership.wanted
+        }
         self._hand_out(wanted)
         if self._plan is None and self._state == "acquired":
             self._state = "allocating"
@@ -702,7 +712,7 @@ class AsyncPartitioner(PartitionerView, Rebalance):
     def _session_ended(self) -> None:
         if self._member is not None:
             self._member._leave()
-        for tenure in self._tenures.values():
-            tenure._sessions.dismiss(tenure)
-        self._tenures, self._plan, self._member = {}, None, None
+        for ownership in self._ownerships.values():
+            ownership._sessions.dismiss(ownership)
+        self._ownerships, self._plan, self._member = {}, None, None
         super()._session_ended()

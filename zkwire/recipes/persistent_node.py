@@ -14,10 +14,10 @@ Invariants:
 * ``_doubt`` is True from a create that may have made the node until a look has told.
 * The value that was set last is on the server when its ``set_data`` returns, or a later one.
 
-**Of no session** (:class:`StandingKeeper`): a node that stays when a session ends, and is known
-again in the next.  Its owner is 0 like that of every such node, so what makes it makes a token in
-the same transaction: an ephemeral node beside it, named by an id of its own, with the same czxid.
-The token proves which node is its own, even if the reply to the create was lost, and is deleted
+**Of no session** (:class:`PersistentModeKeeper`): a node that stays when a session ends, and is
+known again in the next.  Its owner is 0 like that of every such node, so what makes it makes a
+token in the same transaction: an ephemeral node beside it, named by an id of its own, with the same
+czxid.  The token proves which node is its own, even if the reply to the create was lost, and is deleted
 when that is known.  The token ends with the session.  So if a session expires after a lost reply to
 a create, a node that this create has made is foreign in the next session: it is reported, and
 stays.
@@ -46,8 +46,8 @@ from zkwire.errors import (
 from zkwire.operations.base import rehearse
 from zkwire.operations.checks import check_acl, check_data, check_flag
 from zkwire.operations.multi import Create
-from zkwire.recipes._recipe import PathView
-from zkwire.recipes._service import AwaitedService, Condition, ServiceView, sessions_of
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes._service import Condition, ObservableService, ServiceView, sessions_of
 from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest
 from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
@@ -82,7 +82,7 @@ class Wish:
         self.error: ServerError | None = None
 
 
-class NodeView(PathView, ServiceView):
+class NodeView(HasPath, ServiceView):
     """What a kept node shows; nothing here asks a server.
 
     In a forked child there is no node: that is the parent's.
@@ -124,7 +124,7 @@ class NodeView(PathView, ServiceView):
         return f"<{type(self).__name__} {self.path}{state}>"
 
 
-class AsyncPersistentNode(NodeView, AwaitedService):
+class AsyncPersistentNode(NodeView, ObservableService):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
@@ -144,13 +144,13 @@ class AsyncPersistentNode(NodeView, AwaitedService):
 
     _called = "PersistentNode"
     _ephemeral = True
-    _engaged = True  # a session with such a node is not to be detached
+    _is_active = True  # a session with such a node is not to be detached
     _czxid = 0  # of its own node, if one may stand there
     _doubt = False
-    _engaged_in: set[Any] | None = None  # of the session, from its first step in it on
+    _active_in: set[Any] | None = None  # of the session, from its first step in it on
 
     def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
-        kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else StandingKeeper
+        kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else PersistentModeKeeper
         return object.__new__(kind)
 
     def __init__(
@@ -272,17 +272,19 @@ class AsyncPersistentNode(NodeView, AwaitedService):
         self._retry()
 
     async def _serve(self, runtime: Any) -> None:
-        engaged: set[Any] = runtime.engaged
-        others = [k for k in list(engaged) if isinstance(k, AsyncPersistentNode) and k is not self]
+        active_locks: set[Any] = runtime.active_locks
+        others = [
+            k for k in list(active_locks) if isinstance(k, AsyncPersistentNode) and k is not self
+        ]
         if any(other._path == self._path for other in others) and not self._leaving:
             raise NodeExistsError(f"{self._path}: another object of this client keeps this node")
-        engaged.add(self)
-        self._engaged_in = engaged
+        active_locks.add(self)
+        self._active_in = active_locks
         while not self._leaving:
             await self._keep(runtime)
         while self._czxid or self._doubt:
             await self._delete(runtime)
-        engaged.discard(self)  # first: behind its end another object may keep the node
+        active_locks.discard(self)  # first: behind its end another object may keep the node
         self._end_well()
 
     async def _keep(self, runtime: Any) -> None:
@@ -372,8 +374,8 @@ class AsyncPersistentNode(NodeView, AwaitedService):
         self._czxid, self._doubt = 0, False
 
     def _session_ended(self) -> None:
-        if self._engaged_in is not None:
-            self._engaged_in.discard(self)
+        if self._active_in is not None:
+            self._active_in.discard(self)
         self._stat = self._conflict = None
         self._doubt = False
         if self._ephemeral:
@@ -386,7 +388,7 @@ TOKEN = "-zkwire-"
 """What stands between the node's name and the id in the name of a token."""
 
 
-class StandingKeeper(AsyncPersistentNode):
+class PersistentModeKeeper(AsyncPersistentNode):
     """A node of no session; see the module's docstring."""
 
     _ephemeral = False

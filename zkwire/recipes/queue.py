@@ -2,7 +2,7 @@
 
     /path/entries/entry-<priority>-<number>   an item; its data is the node's
     /path/taken/entry-<priority>-<number>     its claim, ephemeral
-    /path/marks                               the marks of changes
+    /path/marks                               the tokens of changes
     /path/waiting                             the line of the consumers that wait
 
 That is the layout of kazoo's LockingQueue.  ``flat`` is that of kazoo's Queue: the items stand in
@@ -55,20 +55,19 @@ from zkwire.errors import (
 from zkwire.jute.record import Record
 from zkwire.operations.checks import check_acl, check_data, check_flag
 from zkwire.operations.multi import Appended, Check, Create, Delete, SetData
-from zkwire.operations.sequence import behind, highest_number, next_number, used_up
-from zkwire.recipes._node import Attempt, Entry, PassingMarks
-from zkwire.recipes._recipe import Enterable, LockInUseError, Lost, PathView, Recipe
+from zkwire.recipes._node import Attempt, OwnedNode, TemporaryTokens
+from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, Lost, Recipe
 from zkwire.recipes.runtime import (
     answered,
     ensure_above,
     in_time,
     newest,
-    one_refusal,
-    persist,
+    retry,
     runtime_of,
+    unwrap_multi_error,
     within,
 )
-from zkwire.recipes.sequential import SPARE_NUMBERS, OrderQueue
+from zkwire.recipes.sequential import SPARE_NUMBERS, OrderQueue, catch_up
 from zkwire.session.waitable import check_timeout
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, check_below_root, sequence_number
@@ -81,36 +80,11 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
-    from zkwire.recipes._node import Mark
+    from zkwire.recipes._node import Token
     from zkwire.recipes._recipe import Lost
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.session.watch import Watch
     from zkwire.wire.model import DataAndStat
-
-
-async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | None) -> int:
-    """Bring the counter of ``path`` past the names of its children; returns where it stands.
-
-    NodeExistsError if more than ``most`` numbers are missing; nothing is changed then.  A lost
-    connection is no error.  OperationTimeoutError at the deadline: the next call goes on from where
-    this one was.
-    """
-    read = runtime.operations.get_children_with_stat
-    names, stat = await persist(runtime, deadline, read, path)
-    number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
-    if number > highest:
-        return number
-    missing = highest + 1 - number
-    if missing > most:
-        message = f"{behind(path, number, highest)}; {missing} numbers are missing, and a client "
-        message += f"uses up {most} at most by itself"
-        raise NodeExistsError(message, path=path)
-    runtime.warn(f"{behind(path, number, highest)}: it is brought past that")
-    while missing > 0:
-        pairs = used_up(path, missing)
-        await one_refusal(persist, runtime, deadline, runtime.operations.multi, pairs)
-        missing -= len(pairs) // 2
-    return highest + 1
 
 
 _PREFIX = "entry-"
@@ -154,7 +128,7 @@ class QueueItem(Record):
 class Layout:
     """The paths of a queue."""
 
-    __slots__ = ("flat", "items", "marks", "path", "taken", "waiting")
+    __slots__ = ("flat", "items", "path", "taken", "tokens", "waiting")
 
     def __init__(self, path: str, flat: bool) -> None:
         path = check_below_root(path, "a queue")
@@ -163,7 +137,7 @@ class Layout:
         self.path: str = path
         self.items: str = path if flat else f"{path}/entries"
         self.taken: str = f"{side}/taken"
-        self.marks: str = f"{side}/marks"
+        self.tokens: str = f"{side}/marks"
         self.waiting: str = f"{side}/waiting"
 
     async def provide(
@@ -220,7 +194,7 @@ MOST_APART = 16
 FEW = 3  # misses that say nothing yet
 
 
-class Choice:
+class ItemSelector:
     """What the consumers of one object know of the items."""
 
     def __init__(self, runtime: Runtime, layout: Layout, acl: Sequence[ACL] | None) -> None:
@@ -309,59 +283,61 @@ class Search:
     QueueEmptyError when there is none at the ``deadline``, or at once if it does not ``wait``.
     """
 
-    def __init__(self, choice: Choice, deadline: float | None, wait: bool) -> None:
-        self._choice = choice
+    def __init__(self, selector: ItemSelector, deadline: float | None, wait: bool) -> None:
+        self._selector = selector
         self._deadline = deadline
         self._wait = wait
         self._line: OrderQueue | None = None
 
     async def next(self) -> tuple[str, DataAndStat]:
         """An item that may be free."""
-        choice, found = self._choice, None
+        selector, found = self._selector, None
         while found is None:
             self._check_time()
-            found = await choice.known(self._deadline)
+            found = await selector.known(self._deadline)
             if found is None:
-                names = await choice.list(self._deadline)
-                choice.share(names or await self._arrival())
+                names = await selector.list(self._deadline)
+                selector.share(names or await self._arrival())
         self._check_time()
         return found
 
     def _check_time(self) -> None:
         """No request begins that cannot be answered in time: it would end in doubt."""
-        if self._deadline is not None and self._choice._runtime.now() >= self._deadline:
+        if self._deadline is not None and self._selector._runtime.now() >= self._deadline:
             raise self._empty()
 
     def end(self) -> None:
         if self._line is not None:
-            self._line._release_later()
+            self._line._release_in_background()
 
     async def _arrival(self) -> list[str]:
         """The names, as soon as there are any and it is this consumer's turn."""
         if not self._wait:
             raise self._empty()
-        choice, deadline = self._choice, self._deadline
+        selector, deadline = self._selector, self._deadline
         try:
             await self._stand_in_line()
             while True:
                 with closing(Watch()) as watch:
-                    names = await choice.list(deadline, watch)
-                    if names or await choice._runtime.event(watch, deadline) is None:
+                    names = await selector.list(deadline, watch)
+                    if names or await selector._runtime.event(watch, deadline) is None:
                         return names
         except OperationTimeoutError:
             raise self._empty() from None  # it was, when it was seen last
 
     async def _stand_in_line(self) -> None:
         """Be the first of the consumers that wait."""
-        choice = self._choice
+        selector = self._selector
         while self._line is None or not self._line._owned:
-            line = self._line = OrderQueue(choice._runtime, choice._layout.waiting, "", choice._acl)
-            line._kept = choice._layout.path
+            line = self._line = OrderQueue(
+                selector._runtime, selector._layout.waiting, "", selector._acl
+            )
+            line._kept = selector._layout.path
             with suppress(LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
 
     def _empty(self) -> QueueEmptyError:
-        path = self._choice._layout.path
+        path = self._selector._layout.path
         return QueueEmptyError("there is no item to take", op="get", path=path)
 
 
@@ -390,14 +366,14 @@ def _together(items: list[bytes], send_limit: int) -> Iterator[list[bytes]]:
         yield group
 
 
-class Taking(Recipe, Entry, Enterable):
+class Taking(Recipe, OwnedNode, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
         super().__init__(queue._runtime, queue._layout.taken, queue._acl)
         self._queue = queue
         self._timeout = timeout
-        self._mark: Mark | None = None
+        self._mark: Token | None = None
         self._claim: Attempt | None = None
         self._item: QueueItem | None = None
         self._lost = Lost(self._runtime)
@@ -405,11 +381,11 @@ class Taking(Recipe, Entry, Enterable):
     async def _enter_body(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
             raise LockInUseError("a taking is for one block: call take() again")
-        search, mark = self._queue._search(self._timeout), None
+        search, token = self._queue._search(self._timeout), None
         self._busy = True
         try:
-            self._mark = mark = await self._queue._marks.lend(search._deadline)
-            self._runtime.engaged.add(self)
+            self._mark = token = await self._queue._tokens.acquire(search._deadline)
+            self._runtime.active_locks.add(self)
             while True:
                 name, (data, stat) = await search.next()
                 attempt = Attempt(self._runtime.session_id, self._runtime.unique())
@@ -419,7 +395,7 @@ class Taking(Recipe, Entry, Enterable):
                     Create(attempt.node, attempt.id.encode(), self._acl, ephemeral=True),
                     SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
                 ]
-                if await self._queue._claimed(mark, claim, search._deadline):
+                if await self._queue._claimed(token, claim, search._deadline):
                     self._item = item(name, data, stat, self._lost)
                     self._runtime.hold(self._lost)
                     # interrupt-safe: last, and together.
@@ -428,42 +404,42 @@ class Taking(Recipe, Entry, Enterable):
                 self._pending_cleanup = None
         except BaseException:
             self._clean_up_pending()
-            self._queue._choice.forget()
-            if mark is not None:
-                self._queue._marks.give_back(mark)
+            self._queue._selector.forget()
+            if token is not None:
+                self._queue._tokens.release(token)
             raise
         finally:
             self._busy = False  # first: an interrupt of the rest leaves it to `_abandon`
             search.end()
-            self._disengage()
+            self._set_inactive()
 
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         """Remove the item, or give it back."""
-        attempt, mark, taken = self._claim, self._mark, self._item
-        if attempt is None or mark is None or taken is None:
+        attempt, token, taken = self._claim, self._mark, self._item
+        if attempt is None or token is None or taken is None:
             return
         self._releasing, self._pending_cleanup = True, attempt
         try:
             self._end_claim()
             if kind is None:
-                await self._remove(mark, attempt, taken)
+                await self._remove(token, attempt, taken)
                 self._pending_cleanup = None
         finally:
             if self._pending_cleanup is not None:
-                self._queue._choice.forget()  # it is the first one again
+                self._queue._selector.forget()  # it is the first one again
             try:
                 self._clean_up_pending()
             finally:
-                self._queue._marks.give_back(mark)
+                self._queue._tokens.release(token)
                 self._releasing = False
-                self._disengage()
+                self._set_inactive()
 
-    async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
+    async def _remove(self, token: Token, attempt: Attempt, taken: QueueItem) -> None:
         path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
         assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
-            await one_refusal(self._queue._marks.execute, mark, removal, limit)
+            await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
         except (NoNodeError, BadVersionError) as refusal:
             raise lost(path, "the server does not find its claim") from refusal
         except SessionExpiredError as error:
@@ -498,7 +474,7 @@ class Taking(Recipe, Entry, Enterable):
             await operations.delete(node)
 
 
-class AsyncQueue(PathView):
+class AsyncQueue(HasPath):
     """A queue in which each item is put once, and removed by one consumer.
 
         queue = AsyncQueue(client, "/jobs")
@@ -536,8 +512,8 @@ class AsyncQueue(PathView):
         self._path = path = self._layout.path
         self._max_items = max_items
         self._acl = None if acl is None else check_acl(acl)
-        self._marks = PassingMarks(runtime, self._layout.marks, path, self._acl)
-        self._choice = Choice(runtime, self._layout, self._acl)
+        self._tokens = TemporaryTokens(runtime, self._layout.tokens, path, self._acl)
+        self._selector = ItemSelector(runtime, self._layout, self._acl)
         self._number = 0  # of the last item that was put here
 
     async def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
@@ -574,18 +550,18 @@ class AsyncQueue(PathView):
         checked = [check_item(data, limit) for data in items]
         zxids: list[int] = []
         deadline = within(self._runtime, timeout)
-        mark = await self._marks.lend(deadline)
+        token = await self._tokens.acquire(deadline)
         try:
             for together in _together(checked, limit):
-                zxid = await self._add(mark, beginning, together, deadline)
+                zxid = await self._add(token, beginning, together, deadline)
                 zxids += [zxid] * len(together)
                 deadline = within(self._runtime, timeout)
         except ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or bool(zxids)
             raise
         finally:
-            self._marks.give_back(mark)
-            self._choice.forget()
+            self._tokens.release(token)
+            self._selector.forget()
         return zxids
 
     async def size(self, *, timeout: float | None = None) -> int:
@@ -596,7 +572,7 @@ class AsyncQueue(PathView):
 
     async def _size(self, deadline: float) -> int:
         look = self._runtime.operations.exists
-        stat = await persist(self._runtime, deadline, look, self._layout.items)
+        stat = await retry(self._runtime, deadline, look, self._layout.items)
         return 0 if stat is None else stat.num_children
 
     async def _refuse_if_full(self, most: int, more: int, deadline: float) -> None:
@@ -611,7 +587,7 @@ class AsyncQueue(PathView):
             f"no number is left: empty the queue, delete {self._layout.items}, make a new Queue"
         )
 
-    async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:
+    async def _add(self, token: Token, beginning: str, items: list[bytes], deadline: float) -> int:
         if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
             raise self._used_up()
         if self._max_items is not None:
@@ -619,8 +595,8 @@ class AsyncQueue(PathView):
         creates: list[Operation] = [Appended(beginning, items, self._acl)]
         while True:
             try:
-                execute = self._marks.execute
-                paths, zxid = await one_refusal(execute, mark, creates, deadline)
+                execute = self._tokens.execute
+                paths, zxid = await unwrap_multi_error(execute, token, creates, deadline)
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid
@@ -646,19 +622,19 @@ class AsyncQueue(PathView):
         no item may be lost, use :meth:`take`.
         """
         search = self._search(timeout)
-        mark = await self._marks.lend(search._deadline)
+        token = await self._tokens.acquire(search._deadline)
         try:
             while True:
                 name, (data, stat) = await search.next()
                 removal = self._removal(name, stat.version)
-                if await self._claimed(mark, removal, search._deadline):
+                if await self._claimed(token, removal, search._deadline):
                     return item(name, data, stat)
         except BaseException:
-            self._choice.forget()  # or the next call would pass over what this one has tried
+            self._selector.forget()  # or the next call would pass over what this one has tried
             raise
         finally:
             search.end()
-            self._marks.give_back(mark)
+            self._tokens.release(token)
 
     async def __aiter__(self) -> AsyncGenerator[QueueItem, None]:
         """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
@@ -669,10 +645,10 @@ class AsyncQueue(PathView):
         """The first item that no consumer has claimed, which stays in the queue; None without."""
         deadline = within(self._runtime, timeout)
         read = self._runtime.operations.get_data
-        while names := await self._choice.list(deadline):
+        while names := await self._selector.list(deadline):
             name = names[0]
             try:
-                seen = await persist(self._runtime, deadline, read, f"{self._layout.items}/{name}")
+                seen = await retry(self._runtime, deadline, read, f"{self._layout.items}/{name}")
                 return item(name, *seen)
             except NoNodeError:
                 pass  # removed meanwhile
@@ -685,7 +661,7 @@ class AsyncQueue(PathView):
         limit = check_timeout("timeout", timeout)
         # With 0 the answers have their usual time.
         deadline = None if limit is None else within(self._runtime, limit or None)
-        return Search(self._choice, deadline, limit != 0)
+        return Search(self._selector, deadline, limit != 0)
 
     def _removal(self, name: str, version: int) -> list[Operation]:
         """What removes an item that no consumer has claimed, in this version."""
@@ -696,13 +672,13 @@ class AsyncQueue(PathView):
         return [Create(claim, b"", self._acl, ephemeral=True), Delete(claim), delete]
 
     async def _claimed(
-        self, mark: Mark, operations: list[Operation], deadline: float | None
+        self, token: Token, operations: list[Operation], deadline: float | None
     ) -> bool:
         """Whether this removal or claim was executed; else another consumer was faster."""
-        await self._marks.make(mark, in_time(self._runtime, deadline))
+        await self._tokens.make(token, in_time(self._runtime, deadline))
         while True:
             try:
-                await self._marks.execute(mark, operations, in_time(self._runtime, deadline))
+                await self._tokens.execute(token, operations, in_time(self._runtime, deadline))
                 return True
             except MultiError as error:
                 refusal = error._culprit
@@ -711,7 +687,7 @@ class AsyncQueue(PathView):
                 # Where a claim is created, its folder may be missing; else it is the item.
                 folder = error.index == 0 < len(operations) - 1
                 if not folder or isinstance(refusal, NodeExistsError):
-                    self._choice.missed()
+                    self._selector.missed()
                     return False
                 await self._layout.provide(self._runtime, self._acl, deadline)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes._recipe import LockInUseError, PathView
+from zkwire.recipes._recipe import HasPath, LockInUseError
 from zkwire.recipes.runtime import runtime_of
 from zkwire.recipes.sequential import AsyncQueueLock, Contended, before
 
@@ -145,7 +145,7 @@ class AsyncReadLock(AsyncQueueLock):
             return []
 
 
-class AsyncReadWriteLock(PathView, Contended):
+class AsyncReadWriteLock(HasPath, Contended):
     """Readers together, a writer alone, in order of arrival.
 
         table = AsyncReadWriteLock(client, "/locks/table")

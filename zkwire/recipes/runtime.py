@@ -69,11 +69,11 @@ if TYPE_CHECKING:
             """Where services run: :class:`zkwire.recipes._service.Sessions`."""
             ...
 
-    class Engaged(Protocol):
+    class ActiveLock(Protocol):
         """A lock of which a node may stand on the server."""
 
         @property
-        def _engaged(self) -> bool:
+        def _is_active(self) -> bool:
             """Whether a node of its may stand there now."""
             ...
 
@@ -169,22 +169,22 @@ if TYPE_CHECKING:
             ...
 
         @property
-        def engaged(self) -> set[Engaged]:
+        def active_locks(self) -> set[ActiveLock]:
             """The locks of which a node may stand on the server: they refuse a detach."""
             ...
 
         @property
-        def going(self) -> set[str]:
+        def pending_cleanups(self) -> set[str]:
             """The ids of the attempts that are being cleaned up."""
             ...
 
         @property
-        def idle_marks(self) -> list[Any]:
+        def idle_tokens(self) -> list[Any]:
             """The marks that no change uses; see :mod:`zkwire.recipes._node`."""
             ...
 
         unfinished: bool
-        """To be set when an ``engaged`` lock could not hand its clean-up over: the client does.
+        """To be set when one of ``active_locks`` could not hand its clean-up over: the client does.
 
         An attribute, because a call needs room on a stack that may be full.
         """
@@ -334,7 +334,7 @@ def within(runtime: Runtime, timeout: float | None) -> float:
     return in_time(runtime, None if timeout is None else deadline_of(runtime, timeout))
 
 
-async def persist(
+async def retry(
     runtime: Runtime,
     deadline: float | None,
     operation: Callable[P, Reply[T]],
@@ -364,7 +364,7 @@ async def answered(
     try:
         return await runtime.until(asked, deadline)
     except ConnectionLossError:
-        return await persist(runtime, deadline, operation, *args, **kwargs)
+        return await retry(runtime, deadline, operation, *args, **kwargs)
 
 
 async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: str) -> T:
@@ -377,7 +377,9 @@ async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: 
     return await reply
 
 
-async def one_refusal(multi: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def unwrap_multi_error(
+    multi: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> T:
     """The results of a multi; raises what one of its operations was refused with, if any was."""
     try:
         return await multi(*args, **kwargs)
@@ -467,7 +469,7 @@ async def _ensure_node(
         pass
     except NoAuthError:
         # A server looks at the rights on the parent before it sees that the node exists.
-        if await persist(runtime, limit, runtime.operations.exists, path) is None:
+        if await retry(runtime, limit, runtime.operations.exists, path) is None:
             raise
 
 
@@ -506,7 +508,7 @@ async def _names(
             return await runtime.until(reply, deadline())
         except ConnectionLossError:
             limit, again = in_time(runtime, deadline()), runtime.operations.get_children
-            return await persist(runtime, limit, again, node)
+            return await retry(runtime, limit, again, node)
     except NoNodeError:
         if node == root:
             raise error_for(NoNodeError.code, "walk", root) from None

@@ -43,8 +43,8 @@ from zkwire.errors import (
 )
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes._node import is_permanent, permanent
-from zkwire.recipes._recipe import PathView
-from zkwire.recipes.runtime import one_refusal, persist, runtime_of
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.runtime import retry, runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncQueueLock, OrderQueue, before, contenders, of_kazoo
 from zkwire.session.watch import Watch
 from zkwire.wire.paths import check_below_root, sequence_number
@@ -112,7 +112,7 @@ class AsyncLease(AsyncQueueLock):
             await self._queue._step_out(deadline)
             return won
         finally:
-            self._queue._release_later()
+            self._queue._release_in_background()
 
     async def _vacant(self, deadline: float | None, wait: bool) -> bool:
         """Whether fewer than ``count`` leases stand; with ``wait`` return when that is so."""
@@ -121,7 +121,7 @@ class AsyncLease(AsyncQueueLock):
                 read = self._runtime.operations.get_children
                 seen = watch if wait else None
                 try:
-                    names = await persist(self._runtime, deadline, read, self._path, watch=seen)
+                    names = await retry(self._runtime, deadline, read, self._path, watch=seen)
                 except NoNodeError:
                     return True  # there are none
                 leases = self._counted(names)
@@ -154,7 +154,7 @@ class AsyncLease(AsyncQueueLock):
 
     def _clean_up_pending(self) -> None:
         try:
-            self._queue._release_later()
+            self._queue._release_in_background()
         finally:
             super()._clean_up_pending()
 
@@ -191,7 +191,7 @@ class AsyncLease(AsyncQueueLock):
         if self._names == "kazoo":
             return
         read = self._runtime.operations.get_children
-        if any(map(KAZOO.fullmatch, await persist(self._runtime, deadline, read, self._base))):
+        if any(map(KAZOO.fullmatch, await retry(self._runtime, deadline, read, self._base))):
             self._last_try.warned = True
             self._runtime.warn(
                 f"{self._base}: leases of kazoo's Semaphore are held here, which does not count "
@@ -203,9 +203,7 @@ class AsyncLease(AsyncQueueLock):
         runtime = self._runtime
         while True:
             try:
-                data, stat = await persist(
-                    runtime, deadline, runtime.operations.get_data, self._base
-                )
+                data, stat = await retry(runtime, deadline, runtime.operations.get_data, self._base)
                 if stat.num_children > OWN_CHILDREN and not self._last_try.warned:
                     await self._warn_of_kazoos_leases(deadline)
                 if not data:
@@ -250,9 +248,9 @@ class KazooLease(AsyncLease):
                 if await self._create_under_lock(attempt, deadline):
                     await self._queue._step_out(deadline)
                     return True
-                self._queue._release_later()  # it was lost meanwhile
+                self._queue._release_in_background()  # it was lost meanwhile
         finally:
-            self._queue._release_later()
+            self._queue._release_in_background()
 
     def _counted(self, names: list[str]) -> list[Place]:
         return [(0, name) for name in names]
@@ -266,16 +264,16 @@ class KazooLease(AsyncLease):
         attempt.node, attempt.entered = node, True
         while True:
             try:
-                await one_refusal(runtime.until, operations.multi(claim), deadline)
+                await unwrap_multi_error(runtime.until, operations.multi(claim), deadline)
             except ConnectionLossError:
                 continue  # the name is the attempt's own, so repeating makes no second node
             except (NoNodeError, NodeExistsError):
                 pass  # an earlier try may have worked, and the lock be gone since
-            attempt.stat = await persist(runtime, deadline, operations.exists, node)
+            attempt.stat = await retry(runtime, deadline, operations.exists, node)
             return attempt.stat is not None
 
 
-class AsyncSemaphore(PathView):
+class AsyncSemaphore(HasPath):
     """At most ``count`` leases at a time, in order of arrival.
 
         semaphore = AsyncSemaphore(client, "/locks/printers", 3)

@@ -39,6 +39,7 @@ from functools import partial
 from zkwire.errors import (
     ConnectionLossError,
     NoAuthError,
+    NodeExistsError,
     NoNodeError,
     NotSentError,
     OperationTimeoutError,
@@ -49,10 +50,19 @@ from zkwire.errors import (
 )
 from zkwire.jute.record import Record
 from zkwire.jute.records import Stat
-from zkwire.recipes._lock import AsyncPathLock, OwnNodeWatch
-from zkwire.recipes._node import NOT_NOW, Attempt, encoded, former, is_permanent, permanent
-from zkwire.recipes._recipe import PathView
-from zkwire.recipes.runtime import answered, in_time, newest, persist, runtime_of
+from zkwire.operations.sequence import behind, highest_number, next_number, used_up
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import (
+    RETRYABLE,
+    Attempt,
+    OwnNodeWatch,
+    encoded,
+    former,
+    is_permanent,
+    permanent,
+)
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.runtime import answered, in_time, newest, retry, runtime_of, unwrap_multi_error
 from zkwire.session.watch import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
@@ -95,7 +105,7 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
     """
     deadline = in_time(runtime, None)
     try:
-        names = await persist(runtime, deadline, runtime.operations.get_children, path)
+        names = await retry(runtime, deadline, runtime.operations.get_children, path)
     except NoNodeError:
         return []
     numbers = {f"{path}/{name}": sequence_number(name) if numbered else 0 for name in names}
@@ -121,7 +131,7 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
 async def _stat(runtime: Runtime, deadline: float, node: str) -> Stat:
     """The stat of a node; all zeros if the server does not tell.  NoNodeError if it is gone."""
     try:
-        stat = await persist(runtime, deadline, runtime.operations.exists, node)
+        stat = await retry(runtime, deadline, runtime.operations.exists, node)
     except NoAuthError:
         return UNKNOWN
     if stat is None:
@@ -164,6 +174,31 @@ KAZOO = re.compile("[0-9a-f]{32}__r?lock__[0-9]{10}")
 """The name of a node of kazoo's locks."""
 
 
+async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | None) -> int:
+    """Bring the counter of ``path`` past the names of its children; returns where it stands.
+
+    NodeExistsError if more than ``most`` numbers are missing; nothing is changed then.  A lost
+    connection is no error.  OperationTimeoutError at the deadline: the next call goes on from where
+    this one was.
+    """
+    read = runtime.operations.get_children_with_stat
+    names, stat = await retry(runtime, deadline, read, path)
+    number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
+    if number > highest:
+        return number
+    missing = highest + 1 - number
+    if missing > most:
+        message = f"{behind(path, number, highest)}; {missing} numbers are missing, and a client "
+        message += f"uses up {most} at most by itself"
+        raise NodeExistsError(message, path=path)
+    runtime.warn(f"{behind(path, number, highest)}: it is brought past that")
+    while missing > 0:
+        pairs = used_up(path, missing)
+        await unwrap_multi_error(retry, runtime, deadline, runtime.operations.multi, pairs)
+        missing -= len(pairs) // 2
+    return highest + 1
+
+
 class AsyncQueueLock(Contended, AsyncPathLock):
     """A lock whose contenders queue: a child of the path for each, with a ``_label`` and a number.
 
@@ -196,7 +231,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         if attempt.stat is None:
             assert attempt.node is not None
             exists = self._runtime.operations.exists
-            attempt.stat = await persist(self._runtime, deadline, exists, attempt.node)
+            attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
             if attempt.stat is None:  # an outsider has deleted it since it was listed
                 return [name for name in names if name != self._name(attempt)]
         return names
@@ -243,7 +278,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         for name in names:
             if attempt.node is None and name.startswith(attempt.id):
                 path = f"{self._path}/{name}"
-                stat = await persist(runtime, deadline, operations.exists, path)
+                stat = await retry(runtime, deadline, operations.exists, path)
                 if stat is not None and stat.ephemeral_owner == runtime.session_id:
                     attempt.node, attempt.stat = path, stat
         return names
@@ -254,7 +289,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             path = f"{self._path}/{name}"
             if path != attempt.node:
                 with contextlib.suppress(NoNodeError):
-                    await persist(self._runtime, deadline, self._runtime.operations.delete, path)
+                    await retry(self._runtime, deadline, self._runtime.operations.delete, path)
                 names.remove(name)
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
@@ -272,14 +307,14 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             except ConnectionLossError:
                 pass
 
-    async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
+    async def _leave_queue(self, attempt: Attempt, deadline: float | None) -> None:
         """Leave the queue and see it done, if that is possible in time."""
         assert attempt.node is not None
         try:
             await self._runtime.until(self._runtime.operations.delete(attempt.node), deadline)
         except NoNodeError:
             pass
-        except (ConnectionLossError, OperationTimeoutError, *NOT_NOW):
+        except (ConnectionLossError, OperationTimeoutError, *RETRYABLE):
             self._clean_up_after(attempt)
         attempt.entered = False
 
@@ -359,12 +394,12 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             self._tell_position(names, own)
             ahead = self._ahead(names, own)
             if not ahead:
-                await self._see_guard(deadline)
+                await self._raise_if_unwatched(deadline)
                 return True
             self._warn_of_kazoo(names)
             last = max(ahead)[1]
-            if not (wait or last.startswith(attempt.going)):
-                await self._step_back(attempt, deadline)
+            if not (wait or last.startswith(attempt.pending_cleanups)):
+                await self._leave_queue(attempt, deadline)
                 await self._expect_one_to_go(ahead, deadline)
                 return False
             self._seen_taken = True
@@ -373,11 +408,11 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
 
-    async def _see_guard(self, deadline: float | None) -> None:
+    async def _raise_if_unwatched(self, deadline: float | None) -> None:
         """Raise what the watch of the own node was refused with, if it was, while this waited."""
-        guard = self._guard
-        if guard is not None and guard.refused and guard.request is not None:
-            await self._runtime.until(guard.request, deadline)
+        watch = self._own_watch
+        if watch is not None and watch.refused and watch.request is not None:
+            await self._runtime.until(watch.request, deadline)
 
     async def _refuse_former(
         self, attempt: Attempt, names: list[str], deadline: float | None
@@ -386,7 +421,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         left = self._places
         for name in filter(attempt.is_former, names):
             path = f"{self._path}/{name}"
-            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, path)
+            stat = await retry(self._runtime, deadline, self._runtime.operations.exists, path)
             left -= stat is not None and stat.ephemeral_owner == self._runtime.session_id
             if left == 0:
                 raise former(path)
@@ -397,9 +432,9 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
         last = max(ahead)[1]
         is_next = len(ahead) == 1 and self._leaves_its_place(last)
-        if is_next and self._guard is None:
-            self._guard = OwnNodeWatch()
-            self._stand_guard(attempt, self._guard)
+        if is_next and self._own_watch is None:
+            self._own_watch = OwnNodeWatch()
+            self._watch_own_node(attempt, self._own_watch)
         connection = self._runtime.connection
         try:
             gone = await self._wait_for(last, deadline)
@@ -438,7 +473,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         try:
             # get_data and not exists: it leaves no watch behind on a node that is gone.
             read = self._runtime.operations.get_data
-            seen = await persist(self._runtime, deadline, read, path, watch=watch)
+            seen = await retry(self._runtime, deadline, read, path, watch=watch)
             if seen.stat.ephemeral_owner == 0:
                 raise permanent(path)
             event = await self._runtime.event(watch, deadline)
@@ -461,7 +496,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         # Without a node all of it was deleted; the list will say so.
         with suppress(NoNodeError), closing(Watch()) as watch:
             read = self._runtime.operations.get_children
-            now = await persist(self._runtime, deadline, read, self._path, watch=watch)
+            now = await retry(self._runtime, deadline, read, self._path, watch=watch)
             if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
                 raise self._taken_error(deadline)
         return await self._list(deadline)
@@ -469,10 +504,10 @@ class AsyncQueueLock(Contended, AsyncPathLock):
     async def _step_out(self, deadline: float | None) -> None:
         """Delete the node, if it is held, and see it done if possible in time.
 
-        ``_release_later`` is to follow.
+        ``_release_in_background`` is to follow.
         """
         if self._granted is not None:
-            await self._step_back(self._granted, deadline)
+            await self._leave_queue(self._granted, deadline)
 
     @property
     def _node_name(self) -> str | None:
@@ -521,9 +556,9 @@ AsyncLock = AsyncSequentialLock
 
 
 class OrderQueue(AsyncQueueLock):
-    """A lock for order and quiet alone: no guard stands for it, since its loss changes nothing."""
+    """A lock for order and quiet alone: its node is not watched, since its loss changes nothing."""
 
-    def _stand_guard_late(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
+    def _watch_own_node_later(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
         pass
 
 
@@ -541,7 +576,7 @@ def before(names: list[str], own: str) -> list[Place]:
     ]
 
 
-class AsyncElection(PathView):
+class AsyncElection(HasPath):
     """One leader at a time; leadership is lost exactly as a lock is.
 
         election = AsyncElection(client, "/election", "worker-7")

@@ -1,8 +1,8 @@
 """Sessions one after another, and what shall be true in each of them; leadership in each.
 
 It decides when a session is begun, what runs in it, and what must have ended before the next.  It
-must not know how a client is made or what a thread is: that is its shell's matter.  To services it
-is what a driver is for one session (:class:`zkwire.recipes._service.Sessions`).
+must not know how a client is made or what a thread is: that is its backend's matter.  To services
+it is what a driver is for one session (:class:`zkwire.recipes._service.Sessions`).
 
 Invariants:
 
@@ -39,9 +39,9 @@ from zkwire.errors import (
     UnreachableError,
 )
 from zkwire.operations.base import rehearse
-from zkwire.recipes._recipe import PathView, SupervisedRuntime
+from zkwire.recipes._recipe import HasPath, SupervisedRuntime
 from zkwire.recipes._service import Condition, Problem, ServiceView, check_on_problem
-from zkwire.recipes.runtime import SESSION_OVER, persist
+from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.session.waitable import Either, check_timeout
 
 TYPE_CHECKING = False
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from zkwire.recipes._service import OnProblem, Service
     from zkwire.session.waitable import Waitable
 
-    class Shell(Protocol):
+    class SupervisorBackend(Protocol):
         """See the module's docstring."""
 
         mutex: AbstractContextManager[object]
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
             ...
 
         def check_function(self, function: Any) -> None:
-            """TypeError for a user's function that the shell cannot call."""
+            """TypeError for a user's function that the backend cannot call."""
             ...
 
         def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
@@ -121,9 +121,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 class SessionLoop:
     """The sessions of one supervisor: when each begins and ends, and what callers ask of them."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-        self._newest: Any = shell.make_client()  # so that bad options are refused here
+    def __init__(self, backend: SupervisorBackend) -> None:
+        self._backend = backend
+        self._newest: Any = backend.make_client()  # so that bad options are refused here
         # How many sessions there have been, and the client of the last while it lasts.  One
         # attribute, so that a reader without the mutex never gets the one without the other.
         self._present: tuple[int, Any] = (0, None)
@@ -131,7 +131,7 @@ class SessionLoop:
         self._refusal = ""
         self._services: dict[Service, None] = {}
         self._waiting: set[Condition] = set()  # for a session
-        self._runtime = SupervisedRuntime(self, shell.mutex)  # of the recipes
+        self._runtime = SupervisedRuntime(self, backend.mutex)  # of the recipes
         self._error: BaseException | None = None
         self._origin: TracebackType | None = None  # of the error
         self._closed = False
@@ -147,7 +147,7 @@ class SessionLoop:
     def serve(self, service: Service) -> None:
         """Run the service in this session and in each later one, until :meth:`dismiss`."""
         self.begin()
-        with self._shell.mutex:
+        with self._backend.mutex:
             self._services[service] = None
             client = self._present[1]
             if client is not None:
@@ -173,7 +173,7 @@ class SessionLoop:
             raise ClientClosedError("this supervisor has been closed")
 
     def _check(self) -> None:
-        self._shell.check()
+        self._backend.check()
         self.check_open()
 
     # --- the sessions -----------------------------------------------------------------------------
@@ -181,13 +181,13 @@ class SessionLoop:
     def begin(self) -> None:
         """Begin to connect unless that has been done; raises what has ended the supervisor."""
         self._check()
-        with self._shell.mutex:
+        with self._backend.mutex:
             if not self._begun:
-                self._shell.begin(self._supervise, "sessions")
+                self._backend.begin(self._supervise, "sessions")
                 self._begun = True
 
     async def _supervise(self) -> None:
-        with self._shell.mutex:
+        with self._backend.mutex:
             if self._supervised:
                 return  # an interrupt of the first begin() has made a second one of it
             self._supervised = True
@@ -199,9 +199,9 @@ class SessionLoop:
                     pause = 0.0 if lasted else FIRST_PAUSE
                 if self._closed:
                     return
-                self._newest = self._shell.make_client()  # before the pause, for calls of recipes
+                self._newest = self._backend.make_client()  # before the pause, for calls of recipes
                 self._notify_waiting()
-                if await self._shell.within(self._stopped, pause * self._shell.jitter()):
+                if await self._backend.within(self._stopped, pause * self._backend.jitter()):
                     return
                 pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
         except Exception as error:  # a certificate that is gone, say
@@ -215,7 +215,7 @@ class SessionLoop:
         try:
             if not self._closed:
                 await self._connect(driver)
-                began = self._shell.now()
+                began = self._backend.now()
                 self._enter(client)
                 await driver.holds(self._stopped, None)
         except AuthFailedError as error:
@@ -225,7 +225,7 @@ class SessionLoop:
             pass
         finally:
             if began is not None:
-                lasted = self._shell.now() - began >= LASTED
+                lasted = self._backend.now() - began >= LASTED
             await self._leave(client)
         return lasted
 
@@ -243,7 +243,7 @@ class SessionLoop:
         pause = FIRST_PAUSE
         while True:
             try:
-                await persist(driver, None, driver.operations.sync, "/")
+                await retry(driver, None, driver.operations.sync, "/")
                 return
             except BUSY:
                 pass  # a server that takes its time to refuse is asked again at once
@@ -252,13 +252,13 @@ class SessionLoop:
             except ServerError as refusal:
                 if pause == FIRST_PAUSE:
                     driver.warn(f"{driver.name}: a new session waits, and tries again: {refusal}")
-                await driver.holds(self._stopped, pause * self._shell.jitter())
+                await driver.holds(self._stopped, pause * self._backend.jitter())
                 if self._closed:
                     return
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def _enter(self, client: Any) -> None:
-        with self._shell.mutex:
+        with self._backend.mutex:
             self._present = (self._present[0] + 1, client)
             for service in list(self._services):
                 self._serve_in(client, service)
@@ -269,14 +269,14 @@ class SessionLoop:
             condition.notify()
 
     async def _leave(self, client: Any) -> None:
-        with self._shell.mutex:
+        with self._backend.mutex:
             self._present = (self._present[0], None)
         try:
-            await self._shell.close_client(client)
+            await self._backend.close_client(client)
         finally:
             for service in list(client._driver.services):
                 client._driver.dismiss(service)
-        await self._shell.until_idle(client)
+        await self._backend.until_idle(client)
 
     def _end(self, error: BaseException | None) -> None:
         """Make no other session; the first ``error`` is what each wait raises from now on."""
@@ -288,7 +288,7 @@ class SessionLoop:
     async def stop(self, error: BaseException | None = None) -> None:
         """End the session and make no other.  Idempotent."""
         self._end(error)
-        await self._shell.close_client(self._newest)
+        await self._backend.close_client(self._newest)
 
     def raise_error(self) -> None:
         """Raise the error that a function, or the making of a client, has ended with."""
@@ -330,20 +330,20 @@ class SessionLoop:
     @property
     def awaits(self) -> bool:
         """Whether what a user's function returns is awaited."""
-        return self._shell.awaits
+        return self._backend.awaits
 
     def check_callback(self, function: Any) -> None:
-        """TypeError for a function of a user's that the shell cannot call."""
-        self._shell.check_function(function)
+        """TypeError for a function of a user's that the backend cannot call."""
+        self._backend.check_function(function)
 
     def check(self) -> None:
         """Raise ForkedError in a forked child, RuntimeError in another event loop."""
-        self._shell.check()
+        self._backend.check()
 
     @property
     def forked(self) -> bool:
         """Whether this is the copy in a forked child."""
-        return self._shell.forked
+        return self._backend.forked
 
     @property
     def operations(self) -> Any:
@@ -352,12 +352,12 @@ class SessionLoop:
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function, in order, where a user's code may run."""
-        self._shell.dispatch(function)
+        self._backend.dispatch(function)
 
     async def holds(self, condition: Condition, timeout: float | None) -> bool:
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
-        self._shell.check()
-        await self._shell.within(Either(condition, self._stopped), timeout)
+        self._backend.check()
+        await self._backend.within(Either(condition, self._stopped), timeout)
         if not condition.ready:
             self._check()
         return condition.ready
@@ -389,7 +389,7 @@ class SessionLoop:
         """
         with suppress(ClientClosedError):
             return await self._newer(number, None)
-        self._shell.check()
+        self._backend.check()
         self.raise_error()
         return None
 
@@ -412,17 +412,17 @@ class SessionLoop:
         Raises the error of a function that has failed.
         """
         limit = check_timeout("timeout", timeout)
-        self._shell.check()
+        self._backend.check()
         with suppress(ClientClosedError):  # there is nothing to wait for
             self.begin()
-        over = await self._shell.within(self._stopped, limit)
+        over = await self._backend.within(self._stopped, limit)
         self.raise_error()
         return over
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work()`` beside the sessions; an error of it ends the supervisor."""
         self.begin()
-        self._shell.begin(partial(self._reported, work, name), name)
+        self._backend.begin(partial(self._reported, work, name), name)
 
     async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         try:
@@ -525,7 +525,7 @@ class Term:
             raise
 
 
-class Leadership(PathView, ServiceView):
+class Leadership(HasPath, ServiceView):
     """A candidacy for ever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
 
     It ends with its supervisor.
@@ -547,7 +547,7 @@ class Leadership(PathView, ServiceView):
         self._sessions = sessions
         self._function = function
         self._trouble = Problem(on_problem, sessions.dispatch)
-        sessions._shell.make_lock(sessions._newest, path, text)  # checks the arguments
+        sessions._backend.make_lock(sessions._newest, path, text)  # checks the arguments
         longest = f"{path}/{'x' * LONGEST_NAME}"
         rehearse(sessions.operations).create(longest, text.encode())
 
@@ -563,17 +563,17 @@ class Leadership(PathView, ServiceView):
         number = 0
         while (later := await self._sessions.later(number)) is not None:
             number, client = later
-            lock = self._sessions._shell.make_lock(client, self._path, self._text)
+            lock = self._sessions._backend.make_lock(client, self._path, self._text)
             self._trouble.afresh()
             while not is_over(client):
                 await self._run_once(client, lock)
 
     async def _run_once(self, client: Any, lock: Any) -> None:
         """One candidacy, with the term that it comes to, or a pause after a refusal."""
-        shell = self._sessions._shell
+        backend = self._sessions._backend
         term = Term(self._function, self._trouble.is_over)
         try:
-            await shell.under(lock, term)
+            await backend.under(lock, term)
         except Exception as error:
             ended = term.error or error
             if _ends_a_term(client, ended):
@@ -583,14 +583,14 @@ class Leadership(PathView, ServiceView):
             what = f"the {self._called} at {self._path} is refused, and tried again"
             pause = self._trouble.stands(what, ended, client._driver.warn)
             with suppress(*SESSION_OVER):
-                await client._driver.holds(self._sessions._stopped, pause * shell.jitter())
+                await client._driver.holds(self._sessions._stopped, pause * backend.jitter())
 
 
 class SupervisorView:
     """What the supervisor for threads and the one for asyncio have in common."""
 
     _algorithm: SessionLoop
-    _shell: Any
+    _backend: Any
     _client_kind: type
     _client_call: str
 
@@ -639,8 +639,8 @@ class SupervisorView:
         """
         if not callable(function):
             raise TypeError(f"the function must be callable: {function!r}")
-        self._shell.check_function(function)
-        self._shell.check_function(on_problem)
+        self._backend.check_function(function)
+        self._backend.check_function(on_problem)
         leadership = Leadership(self._algorithm, function, path, text, on_problem)
         self._algorithm.run(leadership.run, f"lead-{path}")
         return leadership
