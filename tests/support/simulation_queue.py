@@ -310,7 +310,7 @@ class Queues:
 
         queue._tokens = Noting(client.world, queue._layout.tokens, queue._layout.path)
         if self.selector is not None:
-            queue._selector = self.selector(client.world, queue._layout, None)
+            queue._selector = self.selector(queue._layout)
         return queue
 
 
@@ -398,7 +398,7 @@ class LooksForTheItem(AsyncQueue):
                 await runtime.until(operations.multi(creates), deadline)
                 return 0
             except MultiError:
-                await self._layout.provide(runtime, self._acl, deadline)
+                await self._layout.provide(deadline)
             except OutcomeUnknownError:
                 await retry(runtime, deadline, operations.sync, PATH)
                 for name in await self._selector.list(deadline):
@@ -426,7 +426,7 @@ class ForgetsItsRemoval(AsyncQueue):
             return True
         except MultiError as error:
             if isinstance(error.results[error.index], NoNodeError) and error.index == 0:
-                await self._layout.provide(self._runtime, self._acl, deadline)
+                await self._layout.provide(deadline)
             return False
 
 
@@ -460,7 +460,7 @@ class ReadsNoClaims(ItemSelector):
                     self._runtime, in_time(self._runtime, deadline), read, ITEMS, watch=watch
                 )
             except NoNodeError:
-                await self._layout.provide(self._runtime, None, deadline)
+                await self._layout.provide(deadline)
 
 
 class RemovesAnything(Taking):

@@ -268,6 +268,10 @@ class Queue(HasPath, Sized):
     ) -> None:
         self._algorithm = AsyncQueue(core_of(client), path, flat=flat, max_items=max_items, acl=acl)
 
+    def __repr__(self) -> str:
+        """Return repr(self)."""
+        return self._algorithm.__repr__()
+
     def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
 
@@ -296,10 +300,6 @@ class Queue(HasPath, Sized):
         """
         return complete(self._algorithm.put_many, items, priority, timeout=timeout)
 
-    def size(self, *, timeout: float | None = None) -> int:
-        """How many items there are, claimed ones included."""
-        return complete(self._algorithm.size, timeout=timeout)
-
     def get(self, timeout: float | None = None) -> QueueItem:
         """Remove the first item, and return it.
 
@@ -318,14 +318,6 @@ class Queue(HasPath, Sized):
     def __iter__(self) -> Iterator[QueueItem]:
         """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
         return iterate(self._algorithm.__aiter__())
-
-    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
-        """The first item that no consumer has claimed, which stays in the queue; None without."""
-        return complete(self._algorithm.peek, timeout=timeout)
-
-    def __repr__(self) -> str:
-        """Return repr(self)."""
-        return self._algorithm.__repr__()
 
     def take(self, timeout: float | None = None) -> AbstractContextManager[QueueItem]:
         """The first item, claimed for the body of a ``with`` and removed when that ends well.
@@ -349,3 +341,11 @@ class Queue(HasPath, Sized):
         doubt whether the item was removed; if not, it is given back in the background.
         """
         return Entered(self._algorithm.take(timeout), self)
+
+    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
+        """The first item that no consumer has claimed, which stays in the queue; None without."""
+        return complete(self._algorithm.peek, timeout=timeout)
+
+    def size(self, *, timeout: float | None = None) -> int:
+        """How many items there are, claimed ones included."""
+        return complete(self._algorithm.size, timeout=timeout)

@@ -71,11 +71,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Any, Self
 
-    from zkwire.errors import ZooKeeperError
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes._node import Attempt
-    from zkwire.recipes._recipe import Loss, Lost
     from zkwire.recipes.runtime import Runtime
 
 

@@ -60,9 +60,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
-    from zkwire.recipes._node import Attempt
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
-    from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
 
     Step = Callable[[float | None], Coroutine[Any, Any, None]]

@@ -72,12 +72,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from zkwire.errors import ZooKeeperError
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
-    from zkwire.recipes._node import Attempt
-    from zkwire.recipes._recipe import Lost
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.recipes.sequential import Names
     from zkwire.wire.model import DataAndStat

@@ -3,11 +3,10 @@
     <path>/members/<name>   a member; in its data a digest of the items
     <path>/items/<item>     the fair lock of an item, with its contenders
 
-Each member computes by itself, from the names alone, which items are to be whose: the same answer
-wherever the same question is asked.  Each pair of an item and a member has a score, a hash of both
-names, and the pairs with the best scores are joined first, as far as the member has room.  A pair
-keeps its score whatever others there are, so most pairs outlive a member that comes or goes: with
-five members a quarter more items move than have to.
+Each member computes by itself, from the names alone, which items are to be whose (rendezvous
+hashing): each pair of an item and a member has a score, a hash of both names, and the pairs with
+the best scores are joined first, as far as the member has room.  So most pairs outlive a member
+that comes or goes: with five members a quarter more items move than have to.
 
 Members may see different groups for a while, so that is a wish alone; an item belongs to the member
 that holds its lock.  All members must be given the same items.  Where they are not, those of the
@@ -21,9 +20,8 @@ Invariants:
 * What is confirmed is what the member has been told: items that the share before left out, and
   those that it has named as leaving.  What is revoked meanwhile waits for the next one.
 * A share never changes: what changes is whether it still counts.  What is to be given up is fixed
-  at the moment when the member is told of it.
-* What a reader has confirmed counts until it takes the next share, however long it waits and
-  however often it asks.
+  when the member is told of it.
+* What a reader has confirmed counts until it takes the next share.
 * An item that was lost comes back in a later share, with a higher fence, and only behind a
   confirmation that work under the lost one has stopped.
 * Background steps alone change ``_given``: what the program may be working on.
@@ -65,12 +63,12 @@ from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from typing import Any, Literal
 
     from zkwire.jute.records import ACL
     from zkwire.recipes._node import Attempt
-    from zkwire.recipes._service import Background, OnProblem, Problem, Service, Sessions
+    from zkwire.recipes._service import Background, OnProblem, Sessions
     from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.recipes.sequential import Place
 
@@ -149,9 +147,9 @@ class ItemLock(AsyncSequentialLock):
 
 
 class ItemOwnership(Service):
-    """See the module's docstring.  Dismissed, it lets the lock go; ``tell`` is told each change.
+    """The lock of an item, for as long as this member is to have it; ``tell`` is told each change.
 
-    ``wanted``: the item is still this member's by the present allotment.
+    Dismissed, it lets the lock go.  ``wanted``: the item is still to be this member's.
     """
 
     _called = "lock of an item"
@@ -159,16 +157,16 @@ class ItemOwnership(Service):
     def __init__(
         self,
         runtime: Background,
-        path: str,
-        text: str,
-        acl: Sequence[ACL] | None,
+        partition: Partition,
+        item: str,
         tell: Callable[[], object],
         trouble: Problem,
     ) -> None:
         sessions: Any = runtime  # the driver behind it is one
         super().__init__(sessions)
-        self._path, self._trouble = path, trouble
-        self.lock: ItemLock = ItemLock(sessions, path, text, acl=acl)
+        self._path, self._trouble = f"{partition.path}/items/{item}", trouble
+        text = partition.name or ""
+        self.lock: ItemLock = ItemLock(sessions, self._path, text, acl=partition.acl)
         self.lock.tell = self._in_line
         self._tell = tell
         self.wanted: bool = True
@@ -233,7 +231,7 @@ class MemberKeeper(AsyncPersistentNode):
 
 
 class Partition:
-    """See the module's docstring.  Checks what a user has given."""
+    """What members have to agree on: the items, where their nodes are, and which is whose."""
 
     def __init__(
         self, path: str, items: Iterable[str], name: str | None, acl: Sequence[ACL] | None
@@ -263,13 +261,6 @@ class Partition:
         member = MemberKeeper(sessions, path, self.data, acl=self.acl)
         member._tell, member._trouble = tell, trouble
         return member
-
-    def ownership(
-        self, runtime: Background, item: str, tell: Callable[[], object], trouble: Problem
-    ) -> ItemOwnership:
-        """Ask for the lock of an item."""
-        path, text = f"{self.path}/items/{item}", self.name or ""
-        return ItemOwnership(runtime, path, text, self.acl, tell, trouble)
 
     def assigned(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
         """The items of this member; ``roll``: the czxid and the data of each member.
@@ -349,18 +340,13 @@ class AsyncShare(ShareView):
     def __init__(self, partitioning: Any, ownerships: dict[str, ItemOwnership]) -> None:
         self._partitioning = partitioning
         self._ownerships = ownerships
-        self._fences = {
-            item: ownership.lock.fence for item, ownership in sorted(ownerships.items())
-        }
+        self._fences = {item: own.lock.fence for item, own in sorted(ownerships.items())}
         self._told: list[frozenset[str]] = []  # the first one counts
 
     def _has_changed(self) -> bool:
         if not self._told and self._stale:
-            self._told.append(
-                frozenset(
-                    i for i, ownership in self._ownerships.items() if not self._keeps(ownership)
-                )
-            )
+            left = (item for item, own in self._ownerships.items() if not self._keeps(own))
+            self._told.append(frozenset(left))
         return bool(self._told)
 
     @property
@@ -509,14 +495,10 @@ class Rebalance(ObservableService):
 
     def _hand_out(self, wanted: dict[str, ItemOwnership]) -> None:
         """Make a share of what is held, if the reader waits for one, and note what has changed."""
-        owned = {item: ownership for item, ownership in wanted.items() if ownership.held}
-        kept = {
-            item: ownership
-            for item, ownership in owned.items()
-            if self._given.get(item) is ownership
-        }
-        gains = {item: ownership for item, ownership in owned.items() if item not in self._given}
-        if not all(ownership.settled for ownership in wanted.values()):
+        owned = {item: own for item, own in wanted.items() if own.held}
+        kept = {item: own for item, own in owned.items() if self._given.get(item) is own}
+        gains = {item: own for item, own in owned.items() if item not in self._given}
+        if not all(own.settled for own in wanted.values()):
             gains = {}  # a moment later there are more of them
         now = {**kept, **gains}
         asked, share = self._current, self._share
@@ -526,7 +508,7 @@ class Rebalance(ObservableService):
             self._next, gains = AsyncShare(self, now), {}
         latest = share if self._next is None else self._next
         self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
-        releasing = any(owned.get(item) is not ownership for item, ownership in self._given.items())
+        releasing = any(owned.get(item) is not own for item, own in self._given.items())
         complete = "acquired" if len(owned) == len(wanted) else "allocating"
         self._state = "releasing" if releasing else complete
 
@@ -694,17 +676,14 @@ class AsyncPartitioner(PartitionerView, Rebalance):
             if ownership.ended or not (ownership.wanted or self._given.get(item) is ownership):
                 del self._ownerships[item]
                 runtime.dismiss(ownership)
+        partition = self._partition
         for item in sorted((self._plan or frozenset()) - self._ownerships.keys()):
-            self._ownerships[item] = self._partition.ownership(
-                runtime, item, self._tell, self._trouble_of(item)
-            )
+            trouble = self._trouble_of(item)
+            self._ownerships[item] = ItemOwnership(runtime, partition, item, self._tell, trouble)
         if self._plan is not None or self._leaving:
             for item in self._troubles.keys() - {"", *(self._plan or ())}:
                 self._troubles.pop(item).is_over()  # it is another member's matter
-        wanted = {
-            item: ownership for item, ownership in self._ownerships.items() if ownership.wanted
-        }
-        self._hand_out(wanted)
+        self._hand_out({item: own for item, own in self._ownerships.items() if own.wanted})
         if self._plan is None and self._state == "acquired":
             self._state = "allocating"
         self._changed()

@@ -17,9 +17,9 @@ Invariants:
 **Of no session** (:class:`PersistentModeKeeper`): a node that stays when a session ends, and is
 known again in the next.  Its owner is 0 like that of every such node, so what makes it makes a
 token in the same transaction: an ephemeral node beside it, named by an id of its own, with the same
-czxid.  The token proves which node is its own, even if the reply to the create was lost, and is deleted
-when that is known.  The token ends with the session.  So if a session expires after a lost reply to
-a create, a node that this create has made is foreign in the next session: it is reported, and
+czxid.  The token proves which node is its own, even if the reply to the create was lost, and is
+deleted when that is known.  It ends with the session.  So if a session expires after a lost reply
+to a create, a node that this create has made is foreign in the next session: it is reported, and
 stays.
 
 A server compares versions, not czxids.  So if an outsider deletes the node and another contender

@@ -2,35 +2,32 @@
 
     /path/entries/entry-<priority>-<number>   an item; its data is the node's
     /path/taken/entry-<priority>-<number>     its claim, ephemeral
-    /path/marks                               the tokens of changes
-    /path/waiting                             the line of the consumers that wait
+    /path/marks, /path/waiting                the tokens of changes; the consumers that wait
 
 That is the layout of kazoo's LockingQueue.  ``flat`` is that of kazoo's Queue: the items stand in
-the path itself, and the rest below ``<path>-zkwire-queue``.  Names of items, put in order, are in
-the order of priorities and, within one, of puts.  So nothing else can stand in a name: no id of an
-attempt, by which kazoo would order.
+the path itself, and the rest below ``<path>-zkwire-queue``.  Names of items are in the order of
+priorities and, within one, of puts; so no id of an attempt can stand in a name.
 
-**Put, get and claim** are multis that are executed exactly once (:mod:`zkwire.recipes._node`).  To
-look for the item after a lost reply would not do: a consumer may have removed it before the look,
-and a second put would deliver it twice.  A removal creates and deletes the item's claim, so it
-cannot hit an item that a consumer has claimed; it names the version of the item that was read, so
-it hits that and no later state of it.  In the flat layout, where claims are zkwire's alone, version
-0 says that the item never was claimed.
+**Put, get and claim** are multis that are executed exactly once, by an idempotency token
+(:mod:`zkwire.recipes._node`): after a lost reply a look for the item would not tell, for a consumer
+may have removed it.  A removal creates and deletes the item's claim, so it cannot hit an item that
+a consumer has claimed; it names the version of the item that was read, so it hits that and no later
+state of it.  In the flat layout, where claims are zkwire's alone, version 0 says that the item
+never was claimed.
 
 **Take** claims an item while a block works on it, and removes it when the block ends well.  The
 claim carries the attempt's id, and with it the item gets a new version, in the same multi.  So the
 version counts deliveries: a removal that names it fails as soon as another consumer has claimed the
 item, also where an outsider has deleted the claim.
 
-**Which item is tried next.**  Consumers that try the same item disturb each other: each removal
-would cost the others a request.  So a consumer that has missed many takes one name of every two,
-four, ... of a listing instead, each time at another offset; without misses it takes the next one
-again.  A listing is used for a tenth of a second, and its items are read some at a time, the next
-ones together with the removal of the last one.
+**Which item is tried next.**  Consumers that try the same item cost each other a request for each
+removal.  So a consumer that has missed many takes one name of every two, four, ... of a listing
+instead, each time at another offset.  A listing is used for a tenth of a second, and its items are
+read some at a time, the next ones together with the removal of the last one.
 
 **Waiting.**  Consumers that find nothing stand in a line, a fair lock, and only the first one
 watches: an item that comes wakes one consumer, which leaves the line when the item is its own.  The
-lock is for quiet alone: to lose it does no harm.
+lock only keeps the others quiet: to lose it does no harm.
 """
 
 from __future__ import annotations
@@ -81,9 +78,7 @@ if TYPE_CHECKING:
     from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
     from zkwire.recipes._node import Token
-    from zkwire.recipes._recipe import Lost
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
-    from zkwire.session.watch import Watch
     from zkwire.wire.model import DataAndStat
 
 
@@ -128,10 +123,10 @@ class QueueItem(Record):
 class Layout:
     """The paths of a queue."""
 
-    __slots__ = ("flat", "items", "path", "taken", "tokens", "waiting")
-
-    def __init__(self, path: str, flat: bool) -> None:
+    def __init__(self, runtime: Runtime, path: str, flat: bool, acl: Sequence[ACL] | None) -> None:
         path = check_below_root(path, "a queue")
+        self.runtime = runtime
+        self.acl = None if acl is None else check_acl(acl)
         self.flat: bool = check_flag("flat", flat)
         side = f"{path}-zkwire-queue" if flat else path
         self.path: str = path
@@ -140,13 +135,11 @@ class Layout:
         self.tokens: str = f"{side}/marks"
         self.waiting: str = f"{side}/waiting"
 
-    async def provide(
-        self, runtime: Runtime, acl: Sequence[ACL] | None, deadline: float | None
-    ) -> None:
+    async def provide(self, deadline: float | None) -> None:
         """Create what is missing; kazoo expects that ``entries`` and ``taken`` stay."""
-        limit = in_time(runtime, deadline)
-        await ensure_above(runtime, self.items, acl, limit)
-        await ensure_above(runtime, self.taken, acl, limit, containers=self.flat)
+        limit = in_time(self.runtime, deadline)
+        await ensure_above(self.runtime, self.items, self.acl, limit)
+        await ensure_above(self.runtime, self.taken, self.acl, limit, containers=self.flat)
 
 
 def prefix(priority: int) -> str:
@@ -197,10 +190,9 @@ FEW = 3  # misses that say nothing yet
 class ItemSelector:
     """What the consumers of one object know of the items."""
 
-    def __init__(self, runtime: Runtime, layout: Layout, acl: Sequence[ACL] | None) -> None:
-        self._runtime = runtime
+    def __init__(self, layout: Layout) -> None:
+        self._runtime = layout.runtime
         self._layout = layout
-        self._acl = acl
         self._names: list[str] = []
         self._ahead: deque[tuple[str, Reply[DataAndStat]]] = deque()
         self._fresh_until = 0.0
@@ -272,16 +264,13 @@ class ItemSelector:
                 free = (name for name in sorted(names) if name not in claimed and is_item(name))
                 return list(islice(free, WINDOW))
             except NoNodeError:
-                await layout.provide(runtime, self._acl, deadline)
+                await layout.provide(deadline)
             except ConnectionLossError:
                 pass
 
 
 class Search:
-    """One consumer's search for an item; ``end`` is to follow.
-
-    QueueEmptyError when there is none at the ``deadline``, or at once if it does not ``wait``.
-    """
+    """One consumer's search; QueueEmptyError at the ``deadline``, or at once without ``wait``."""
 
     def __init__(self, selector: ItemSelector, deadline: float | None, wait: bool) -> None:
         self._selector = selector
@@ -329,10 +318,9 @@ class Search:
         """Be the first of the consumers that wait."""
         selector = self._selector
         while self._line is None or not self._line._owned:
-            line = self._line = OrderQueue(
-                selector._runtime, selector._layout.waiting, "", selector._acl
-            )
-            line._kept = selector._layout.path
+            layout = selector._layout
+            line = self._line = OrderQueue(layout.runtime, layout.waiting, "", layout.acl)
+            line._kept = layout.path
             with suppress(LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
 
@@ -373,7 +361,7 @@ class Taking(Recipe, OwnedNode, Enterable):
         super().__init__(queue._runtime, queue._layout.taken, queue._acl)
         self._queue = queue
         self._timeout = timeout
-        self._mark: Token | None = None
+        self._token: Token | None = None
         self._claim: Attempt | None = None
         self._item: QueueItem | None = None
         self._lost = Lost(self._runtime)
@@ -384,7 +372,7 @@ class Taking(Recipe, OwnedNode, Enterable):
         search, token = self._queue._search(self._timeout), None
         self._busy = True
         try:
-            self._mark = token = await self._queue._tokens.acquire(search._deadline)
+            self._token = token = await self._queue._tokens.acquire(search._deadline)
             self._runtime.active_locks.add(self)
             while True:
                 name, (data, stat) = await search.next()
@@ -415,7 +403,7 @@ class Taking(Recipe, OwnedNode, Enterable):
 
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         """Remove the item, or give it back."""
-        attempt, token, taken = self._claim, self._mark, self._item
+        attempt, token, taken = self._claim, self._token, self._item
         if attempt is None or token is None or taken is None:
             return
         self._releasing, self._pending_cleanup = True, attempt
@@ -440,11 +428,14 @@ class Taking(Recipe, OwnedNode, Enterable):
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
             await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
-        except (NoNodeError, BadVersionError) as refusal:
-            raise lost(path, "the server does not find its claim") from refusal
-        except SessionExpiredError as error:
-            loss = lost(path, "the session has expired")
-            loss.maybe_applied = error.maybe_applied
+        except (NoNodeError, BadVersionError, SessionExpiredError) as error:
+            over = isinstance(error, SessionExpiredError)
+            why = "the session has expired" if over else "the server does not find its claim"
+            loss = LockLostError(
+                f"{path} was no longer claimed when the work on it ended ({why}), and was not "
+                "removed: another consumer may have it"
+            )
+            loss.maybe_applied = over and error.maybe_applied
             raise loss from error
 
     def _end_claim(self) -> None:
@@ -508,13 +499,16 @@ class AsyncQueue(HasPath):
         if wrong and max_items is not None:
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
         self._runtime = runtime = runtime_of(client)
-        self._layout = Layout(path, flat)
-        self._path = path = self._layout.path
+        self._layout = layout = Layout(runtime, path, flat, acl)
+        self._path = layout.path
         self._max_items = max_items
-        self._acl = None if acl is None else check_acl(acl)
-        self._tokens = TemporaryTokens(runtime, self._layout.tokens, path, self._acl)
-        self._selector = ItemSelector(runtime, self._layout, self._acl)
+        self._acl = layout.acl
+        self._tokens = TemporaryTokens(runtime, layout.tokens, layout.path, layout.acl)
+        self._selector = ItemSelector(layout)
         self._number = 0  # of the last item that was put here
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path}>"
 
     async def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
@@ -564,50 +558,6 @@ class AsyncQueue(HasPath):
             self._selector.forget()
         return zxids
 
-    async def size(self, *, timeout: float | None = None) -> int:
-        """How many items there are, claimed ones included."""
-        return await self._size(within(self._runtime, timeout))
-
-    # --- inside -----------------------------------------------------------------------------------
-
-    async def _size(self, deadline: float) -> int:
-        look = self._runtime.operations.exists
-        stat = await retry(self._runtime, deadline, look, self._layout.items)
-        return 0 if stat is None else stat.num_children
-
-    async def _refuse_if_full(self, most: int, more: int, deadline: float) -> None:
-        size = await self._size(deadline)
-        if size + more > most:
-            raise QueueFullError(
-                f"{self.path} has {size} of {most} items and cannot take {more} more"
-            )
-
-    def _used_up(self) -> SequenceExhaustedError:
-        return SequenceExhaustedError(
-            f"no number is left: empty the queue, delete {self._layout.items}, make a new Queue"
-        )
-
-    async def _add(self, token: Token, beginning: str, items: list[bytes], deadline: float) -> int:
-        if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
-            raise self._used_up()
-        if self._max_items is not None:
-            await self._refuse_if_full(self._max_items, len(items), deadline)
-        creates: list[Operation] = [Appended(beginning, items, self._acl)]
-        while True:
-            try:
-                execute = self._tokens.execute
-                paths, zxid = await unwrap_multi_error(execute, token, creates, deadline)
-                if paths:
-                    self._number = sequence_number(paths[-1]) or 0
-                return zxid
-            except NodeExistsError:  # the counter is behind the names, or at its end
-                number = await catch_up(self._runtime, self._layout.items, MOST_MISSING, deadline)
-                if number > LAST_SEQUENCE - SPARE_NUMBERS:
-                    self._number = LAST_SEQUENCE
-                    raise self._used_up() from None
-            except NoNodeError:
-                await self._layout.provide(self._runtime, self._acl, deadline)
-
     async def get(self, timeout: float | None = None) -> QueueItem:
         """Remove the first item, and return it.
 
@@ -641,6 +591,29 @@ class AsyncQueue(HasPath):
         while True:
             yield await self.get()
 
+    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[QueueItem]:
+        """The first item, claimed for the body of a ``with`` and removed when that ends well.
+
+            async with queue.take() as item:
+                await work(item.data)
+
+        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
+        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
+        claimed.
+
+        When the body raises, the item is given back, at its place in the order.  So it is when this
+        program ends or its session expires: the claim is an ephemeral node.  The work may then be
+        done twice, which ``item.deliveries`` shows.
+
+        The end of the ``with`` removes item and claim in one request that proves the claim.
+        LockLostError: the claim was lost before that (the session had expired, an outsider has
+        deleted it), the item was not removed, and another consumer may have it.  (With
+        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
+        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
+        doubt whether the item was removed; if not, it is given back in the background.
+        """
+        return Taking(self, timeout)
+
     async def peek(self, *, timeout: float | None = None) -> QueueItem | None:
         """The first item that no consumer has claimed, which stays in the queue; None without."""
         deadline = within(self._runtime, timeout)
@@ -654,7 +627,45 @@ class AsyncQueue(HasPath):
                 pass  # removed meanwhile
         return None
 
-    # --- inside -----------------------------------------------------------------------------------
+    async def size(self, *, timeout: float | None = None) -> int:
+        """How many items there are, claimed ones included."""
+        return await self._size(within(self._runtime, timeout))
+
+    async def _size(self, deadline: float) -> int:
+        look = self._runtime.operations.exists
+        stat = await retry(self._runtime, deadline, look, self._layout.items)
+        return 0 if stat is None else stat.num_children
+
+    async def _add(self, token: Token, beginning: str, items: list[bytes], deadline: float) -> int:
+        if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
+            raise self._used_up()
+        if self._max_items is not None:
+            size = await self._size(deadline)
+            if size + len(items) > self._max_items:
+                raise QueueFullError(
+                    f"{self.path} has {size} of {self._max_items} items and cannot take "
+                    f"{len(items)} more"
+                )
+        creates: list[Operation] = [Appended(beginning, items, self._acl)]
+        while True:
+            try:
+                execute = self._tokens.execute
+                paths, zxid = await unwrap_multi_error(execute, token, creates, deadline)
+                if paths:
+                    self._number = sequence_number(paths[-1]) or 0
+                return zxid
+            except NodeExistsError:  # the counter is behind the names, or at its end
+                number = await catch_up(self._runtime, self._layout.items, MOST_MISSING, deadline)
+                if number > LAST_SEQUENCE - SPARE_NUMBERS:
+                    self._number = LAST_SEQUENCE
+                    raise self._used_up() from None
+            except NoNodeError:
+                await self._layout.provide(deadline)
+
+    def _used_up(self) -> SequenceExhaustedError:
+        return SequenceExhaustedError(
+            f"no number is left: empty the queue, delete {self._layout.items}, make a new Queue"
+        )
 
     def _search(self, timeout: float | None) -> Search:
         self._runtime.check()
@@ -689,38 +700,4 @@ class AsyncQueue(HasPath):
                 if not folder or isinstance(refusal, NodeExistsError):
                     self._selector.missed()
                     return False
-                await self._layout.provide(self._runtime, self._acl, deadline)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._path}>"
-
-    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[QueueItem]:
-        """The first item, claimed for the body of a ``with`` and removed when that ends well.
-
-            async with queue.take() as item:
-                await work(item.data)
-
-        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
-        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
-        claimed.
-
-        When the body raises, the item is given back, at its place in the order.  So it is when this
-        program ends or its session expires: the claim is an ephemeral node.  The work may then be
-        done twice, which ``item.deliveries`` shows.
-
-        The end of the ``with`` removes item and claim in one request that proves the claim.
-        LockLostError: the claim was lost before that (the session had expired, an outsider has
-        deleted it), the item was not removed, and another consumer may have it.  (With
-        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
-        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
-        doubt whether the item was removed; if not, it is given back in the background.
-        """
-        return Taking(self, timeout)
-
-
-def lost(path: str, reason: str) -> LockLostError:
-    """The error of a claim that its end has not found."""
-    return LockLostError(
-        f"{path} was no longer claimed when the work on it ended ({reason}), and was not removed: "
-        "another consumer may have it"
-    )
+                await self._layout.provide(deadline)

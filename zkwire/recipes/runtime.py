@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
     from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.waitable import Waitable
     from zkwire.session.watch import Watch
     from zkwire.wire.model import Event
 

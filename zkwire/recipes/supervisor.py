@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol
 
-    from zkwire.recipes._recipe import SupervisedRuntime
     from zkwire.recipes._service import OnProblem, Service
     from zkwire.session.waitable import Waitable
 
