@@ -15,10 +15,9 @@ a consumer has claimed; it names the version of the item that was read, so it hi
 state of it.  In the flat layout, where claims are zkwire's alone, version 0 says that the item
 never was claimed.
 
-**Take** claims an item while a block works on it, and removes it when the block ends well.  The
-claim carries the attempt's id, and with it the item gets a new version, in the same multi.  So the
-version counts deliveries: a removal that names it fails as soon as another consumer has claimed the
-item, also where an outsider has deleted the claim.
+**Take** claims an item while a block works on it.  With the claim, in the same multi, the item gets
+a new version.  So the version counts deliveries, and a removal that names it fails as soon as
+another consumer has claimed the item, even if an outsider has deleted the claim.
 
 **Which item is tried next.**  Consumers that try the same item cost each other a request for each
 removal.  So a consumer that has missed many takes one name of every two, four, ... of a listing
@@ -26,8 +25,7 @@ instead, each time at another offset.  A listing is used for a tenth of a second
 read some at a time, the next ones together with the removal of the last one.
 
 **Waiting.**  Consumers that find nothing stand in a line, a fair lock, and only the first one
-watches: an item that comes wakes one consumer, which leaves the line when the item is its own.  The
-lock only keeps the others quiet: to lose it does no harm.
+watches: an item that comes wakes one consumer.  To lose that lock does no harm.
 """
 
 from __future__ import annotations
@@ -331,8 +329,7 @@ class Search:
 
 TOGETHER = 100  # items of one request, and their bytes
 TOGETHER_BYTES = 256 * 1024
-MOST_MISSING = 100_000
-"""Numbers that a put uses up so that the counter is past the names of a copied queue: seconds."""
+MOST_MISSING = 100_000  # numbers that a put uses up to be past a copied queue's names: seconds
 
 
 def _together(items: list[bytes], send_limit: int) -> Iterator[list[bytes]]:
@@ -500,9 +497,8 @@ class AsyncQueue(HasPath):
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
         self._runtime = runtime = runtime_of(client)
         self._layout = layout = Layout(runtime, path, flat, acl)
-        self._path = layout.path
+        self._path, self._acl = layout.path, layout.acl
         self._max_items = max_items
-        self._acl = layout.acl
         self._tokens = TemporaryTokens(runtime, layout.tokens, layout.path, layout.acl)
         self._selector = ItemSelector(layout)
         self._number = 0  # of the last item that was put here
