@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes._service import Background
+from zkwire.recipes._service import Background, SeenData
 from zkwire.recipes.runtime import SESSION_OVER, retry
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher, SeenData
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError

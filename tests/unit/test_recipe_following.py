@@ -24,8 +24,15 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Background, Condition, Service
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher, NodeWatches
+from zkwire.recipes._service import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Background,
+    Condition,
+    NodeWatches,
+    Service,
+)
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
 from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation
 

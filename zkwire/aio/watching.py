@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from zkwire.recipes.watching import NodeWatches
+from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from zkwire.recipes._service import OnProblem
-    from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, SeenChildren, SeenData
+    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
+    from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 
 
 class AsyncNodeWatches(NodeWatches):
-    """See :class:`zkwire.recipes.watching.NodeWatches`."""
+    """See :class:`zkwire.recipes._service.NodeWatches`."""
 
     def watch_data(
         self,

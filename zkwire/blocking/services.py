@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.recipes._cache_tree import CachedNode
-    from zkwire.recipes._service import OnProblem
+    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
     from zkwire.recipes.cache import CacheEvent
     from zkwire.recipes.membership import Member
-    from zkwire.recipes.watching import SeenChildren, SeenData
 
 
 class CacheEvents(Bound):

@@ -17,7 +17,6 @@ coroutine, and both ends of a ``with``.  It must not know any recipe.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, wraps
 from types import FunctionType
@@ -209,8 +208,10 @@ class SupervisedRuntime:
         try:
             return await work()
         finally:
-            with suppress(ValueError):  # a coroutine that is thrown away elsewhere
+            try:
                 self._session.reset(token)
+            except ValueError:  # a coroutine that is thrown away elsewhere
+                pass
 
 
 class Recipe(Bound):

@@ -337,10 +337,10 @@ class ShareView(Bound, Mapping[str, int]):
 class AsyncShare(ShareView):
     """The items of one member, each with its fence, as an :class:`AsyncPartitioner` has them."""
 
-    def __init__(self, partitioning: Any, ownerships: dict[str, ItemOwnership]) -> None:
+    def __init__(self, partitioning: Any, tenures: dict[str, ItemOwnership]) -> None:
         self._partitioning = partitioning
-        self._ownerships = ownerships
-        self._fences = {item: own.lock.fence for item, own in sorted(ownerships.items())}
+        self._ownerships = tenures
+        self._fences = {item: own.lock.fence for item, own in sorted(tenures.items())}
         self._told: list[frozenset[str]] = []  # the first one counts
 
     def _has_changed(self) -> bool:
