@@ -510,7 +510,7 @@ class Semaphore(HasPath):
         return wrapped(Lease, self._algorithm.lease())
 
     def holders(self) -> list[Contender]:
-        """The holders of the leases, in order: the first ``count``; behind them the next ones.
+        """The holders of the leases, in order: the first ``count``; after them the next ones.
 
         The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
         is in another node, and all that are shown hold.  Not a snapshot.  It only

@@ -39,7 +39,7 @@ class CacheEvents(Bound):
 
         A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
         NoAuthError if the cache's own node may not be read, and a later call may succeed;
-        ClientClosedError behind ``close``.
+        ClientClosedError after ``close``.
         """
         return complete(self._algorithm.next, timeout)
 
@@ -277,7 +277,7 @@ class Group(HasPath, ServiceView, With):
         """The list of members, for ever: as it is now, then whenever it is another.
 
         A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
+        of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.
         """
         return iterate(self._algorithm.changes())
 
@@ -365,7 +365,7 @@ class Partitioner(PartitionerView, With):
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
-        with, unless there is a share to return: a later call may have one; ClientClosedError behind
+        with, unless there is a share to return: a later call may have one; ClientClosedError after
         :meth:`close`; RuntimeError while another reader waits.
         """
         return wrapped(Share, complete(self._algorithm.next, timeout))
@@ -391,10 +391,10 @@ class DataWatch(ServiceView, With):
     def next(self, timeout: float | None = None) -> SeenData | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        A state that comes after the time limit is kept for the next call.  A lost connection is no
         error: the state is read again on the next one.  Raises what ended the client, or the
         supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
         """
         return complete(self._algorithm.next, timeout)
@@ -424,10 +424,10 @@ class ChildrenWatch(ServiceView, With):
     def next(self, timeout: float | None = None) -> SeenChildren | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        A state that comes after the time limit is kept for the next call.  A lost connection is no
         error: the state is read again on the next one.  Raises what ended the client, or the
         supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
         """
         return complete(self._algorithm.next, timeout)

@@ -6,7 +6,7 @@ operation on a dict, and a node is never changed, it is replaced.
 
 :class:`Stale` decides what an event, a gap or an answer says about which path must be read.  With a
 recursive watch every change is an event with its path.  A list of children is needed only for a
-node of which nothing was known, and where the first stat behind a gap differs from the known one.
+node of which nothing was known, and where the first stat after a gap differs from the known one.
 That stat may come with the answer to an event, before the answer to the comparison itself.  With
 watches that fire once, each read sets the watch again, so a new node is listed in any case.
 
@@ -167,7 +167,7 @@ class CachedNode:
 
 
 class Tree:
-    """See the module's docstring.  ``changed(path, before)`` is called behind each change.
+    """See the module's docstring.  ``changed(path, before)`` is called after each change.
 
     ``size`` are the bytes of all paths and data, at most ``max_bytes``.
     """
@@ -251,7 +251,7 @@ class Stale:
         self.recursive: bool = True
         self._tree = tree
         self._scope = scope
-        self._unchecked: set[str] = set()  # nodes of which no stat has come behind the gap
+        self._unchecked: set[str] = set()  # nodes of which no stat has come since the gap
 
     def mark(self, path: str, bits: int) -> None:
         """This must be read."""

@@ -77,7 +77,7 @@ RETRYABLE = (*BUSY, NotReadOnlyError)
 class Attempt:
     """One try to get the lock: its id, and what is known of its node.
 
-    The id begins with the session's, behind which stands what all attempts of a client begin with.
+    The id begins with the session's; then comes what all attempts of a client begin with.
     ``pending_cleanups``: attempts of the same client that were being cleaned up when this began.
     """
 

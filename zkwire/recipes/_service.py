@@ -193,7 +193,7 @@ def sessions_of(client: AsyncClientLike) -> Sessions:
 
 
 class Condition(Waitable):
-    """Ready while a function says so; what changes its answer calls :meth:`notify` behind that.
+    """Ready while a function says so; what changes its answer calls :meth:`notify` after that.
 
     Any thread may do so and no lock is needed: a waker is added before the function is asked.
     """
@@ -489,7 +489,7 @@ async def until_closed(
     closed: Callable[[], bool],
     end: Callable[[], object] = lambda: None,
 ) -> AsyncGenerator[Any, None]:
-    """What ``next_one`` returns, again and again, until it is ``closed``; calls ``end`` behind."""
+    """What ``next_one`` returns, again and again, until it is ``closed``; calls ``end`` then."""
     try:
         while not closed():
             yield await next_one()
@@ -501,11 +501,11 @@ async def until_closed(
 
 
 class ObservableService(Service):
-    """Its background steps call :meth:`_changed` behind each change of what callers wait for."""
+    """Its background steps call :meth:`_changed` after each change of what callers wait for."""
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
         super().__init__(sessions, on_problem)
-        self._leaving = False  # it ends by itself, behind what it has to do for that
+        self._leaving = False  # it ends by itself, after what it has to do for that
 
     def _leave(self) -> None:
         """Begin to close, in the background: where nothing may await.  Idempotent."""
@@ -580,7 +580,7 @@ class NodeWatches(Bound):
                 configure(seen.data)
 
         It yields the state at this moment first, then each newer one, and ``data`` is None while
-        the node does not exist.  The last state is never missed, and none comes behind a newer one.
+        the node does not exist.  The last state is never missed, and none comes after a newer one.
         A reader that is slow gets the newest state when it asks for it, not those between
         (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
         server.  ``next(timeout)`` waits for one state only.

@@ -44,7 +44,7 @@ class CacheEvent:
     """One change: its ``kind``, the ``path`` and the ``node``, after ``removed`` its last state.
 
     ``resynced``: the reader was too far behind.  What it has missed is not told; it finds the
-    newest state in the cache, and the changes behind that follow.  The path is the cache's, and
+    newest state in the cache, and the changes after that follow.  The path is the cache's, and
     ``node`` is None.
     """
 
@@ -176,7 +176,7 @@ class AsyncCacheEvents(Bound):
 
         A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
         NoAuthError if the cache's own node may not be read, and a later call may succeed;
-        ClientClosedError behind ``close``.
+        ClientClosedError after ``close``.
         """
         if self._cache._sessions.forked:
             self._cache._check_memory()

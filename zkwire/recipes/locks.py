@@ -492,7 +492,7 @@ class AsyncMultiLock(Acquirable):
             raise LockInUseError("this multi-lock holds its locks already; it is not re-entrant")
         taken = self._taken
         for lock in self._parts:
-            taken.append(lock)  # before, for an interrupt right behind the acquisition
+            taken.append(lock)  # before, for an interrupt right after the acquisition
             try:
                 if await lock._acquire_by(deadline, wait):
                     continue

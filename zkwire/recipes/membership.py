@@ -17,7 +17,7 @@ Invariants:
 
 * A list is published when all that is known to be stale has been read.  So no list has an older
   state of a member than the list before it, and the last state is published.
-* A request is answered by a list that was read behind it.
+* A request is answered by a list that was read after it.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         """The list of members, for ever: as it is now, then whenever it is another.
 
         A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
+        of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.
         """
         seen: tuple[Member, ...] | None = None
 

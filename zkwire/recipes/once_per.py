@@ -56,7 +56,7 @@ class AsyncOncePer(HasPath, OwnedNode):
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
     one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
     another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
-    ``text`` stands in the node, behind the claim's id.
+    ``text`` stands in the node, after the claim's id.
 
     Raises ValueError or TypeError for bad arguments.
     """

@@ -22,7 +22,7 @@ Invariants:
 * A share never changes: what changes is whether it still counts.  What is to be given up is fixed
   when the member is told of it.
 * What a reader has confirmed counts until it takes the next share.
-* An item that was lost comes back in a later share, with a higher fence, and only behind a
+* An item that was lost comes back in a later share, with a higher fence, and only after a
   confirmation that work under the lost one has stopped.
 * Background steps alone change ``_given``: what the program may be working on.
 """
@@ -371,7 +371,7 @@ class AsyncShare(ShareView):
 
 
 class Asked:
-    """A reader's wish for the share behind this one.
+    """A reader's wish for the share after this one.
 
     ``keep`` is what the reader may go on working on meanwhile.  ``changed``: it has seen the share
     changed, and is to get another one in any case.
@@ -398,7 +398,7 @@ class Rebalance(ObservableService):
         super().__init__(sessions, on_problem)
         self._path = path
         self._share: Any = None  # that the reader has
-        self._next: Any = None  # the one behind it, until the reader takes it
+        self._next: Any = None  # the one after it, until the reader takes it
         self._asked: Asked | None = None
         self._reading = False
         self._given: dict[str, ItemOwnership] = {}  # what the program may be working on
@@ -424,7 +424,7 @@ class Rebalance(ObservableService):
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
-        with, unless there is a share to return: a later call may have one; ClientClosedError behind
+        with, unless there is a share to return: a later call may have one; ClientClosedError after
         :meth:`close`; RuntimeError while another reader waits.
         """
         limit = check_timeout("timeout", timeout)

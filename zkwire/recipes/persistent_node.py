@@ -9,7 +9,7 @@ watched, and replaced when it is gone; it is never written and never deleted.
 
 Invariants:
 
-* One change is under way at a time.  A lost one is repeated behind a look only, and changes nothing
+* One change is under way at a time.  A lost one is repeated after a look only, and changes nothing
   if it comes late: a write and a delete name the version that the look has seen.
 * ``_doubt`` is True from a create that may have made the node until a look has told.
 * The value that was set last is on the server when its ``set_data`` returns, or a later one.
@@ -284,7 +284,7 @@ class AsyncPersistentNode(NodeView, ObservableService):
             await self._keep(runtime)
         while self._czxid or self._doubt:
             await self._delete(runtime)
-        active_locks.discard(self)  # first: behind its end another object may keep the node
+        active_locks.discard(self)  # first: after its end another object may keep the node
         self._end_well()
 
     async def _keep(self, runtime: Any) -> None:

@@ -452,7 +452,7 @@ class Taking(Recipe, OwnedNode, Enterable):
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         node, taken = attempt.node, self._item
         assert node is not None
-        if taken is not None:  # at once: what the caller asks for next comes behind it
+        if taken is not None:  # at once: what the caller asks for next comes after it
             path = f"{self._queue._layout.items}/{taken.name}"
             with suppress(MultiError):
                 await operations.multi([Check(path, taken.deliveries), Delete(node)])

@@ -8,7 +8,7 @@ An operation sends its request when it is *called*; awaiting its reply only wait
 called one after the other therefore leave in one write, and by the session's order the second sees
 the effects of the first.
 
-Behind that follow what repeats a request over lost connections, and conveniences over whole trees.
+Then follows what repeats a request over lost connections, and conveniences over whole trees.
 These are several operations each, none of them atomic.  A lost connection is recovered from: every
 step can be repeated without harm, because it aims at a state ("it is there", "it is gone") and not
 at a change.  Where no deadline is given each step has one of its own, so that nothing waits for a
@@ -231,7 +231,7 @@ if TYPE_CHECKING:
             ...
 
         async def connected(self, deadline: float | None) -> None:
-            """Wait for a usable connection; OperationTimeoutError behind the deadline."""
+            """Wait for a usable connection; OperationTimeoutError after the deadline."""
             ...
 
         async def until(self, reply: Reply[T], deadline: float | None) -> T:
@@ -367,7 +367,7 @@ async def answered(
 
 
 async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: str) -> T:
-    """What a read shows behind a ``sync``: a server that is behind could show what was before.
+    """What a read shows after a ``sync``: a server that is behind could show what was before.
 
     For the background, where a reply has no deadline.
     """

@@ -19,7 +19,7 @@ Invariants:
 
 **Leadership**: in each session a candidacy, in each term a call of the user's function.  A term is
 a fair lock.  What it promises, its ``fence`` and its ``lost`` are the lock's; this adds only that a
-candidate comes back: behind a term, a lost lock, and a session that has ended.
+candidate comes back: after a term, a lost lock, and a session that has ended.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class SessionLoop:
             self._waiting.discard(newer)
 
     async def later(self, number: int) -> tuple[int, Any] | None:
-        """The number and the client of a session behind that one, of several the last.
+        """The number and the client of a session after that one, of several the last.
 
         None at the end of the supervisor; raises what has ended it.
         """

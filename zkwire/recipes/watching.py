@@ -1,8 +1,8 @@
-"""A node's data, or its children, in each newest state, without an older one behind it.
+"""A node's data, or its children, in each newest state, without an older one after it.
 
 A read sets a watch and a reader gets what it returned; when the watch has fired and the reader asks
 for more, the next read follows.  So a burst of changes costs one read, and for a reader that is
-slow nothing is kept; only what comes behind a time limit is, for the next call.  There is one
+slow nothing is kept; only what comes after a time limit is, for the next call.  There is one
 reader at a time, or a callback.
 
 What makes the last state certain is the server's own promise: a watch is set by the very read that
@@ -105,10 +105,10 @@ class NodeWatcher(ServiceView, Service):
     async def next(self, timeout: float | None = None) -> Any:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
+        A state that comes after the time limit is kept for the next call.  A lost connection is no
         error: the state is read again on the next one.  Raises what ended the client, or the
         supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
+        ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
         """
         limit, reader = check_timeout("timeout", timeout), object()
@@ -163,7 +163,7 @@ class NodeWatcher(ServiceView, Service):
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
             except RuntimeError:
                 # An add_watch of the program on this path has no answer yet; one that is asked for
-                # now comes behind it.
+                # now comes after it.
                 if refused:
                     raise
                 refused = True
