@@ -152,7 +152,7 @@ class Seen:
 
 
 class Generations:
-    """What members read and write together."""
+    """The rounds of one double barrier: what members read and write together."""
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
         self._runtime = runtime
