@@ -10,7 +10,7 @@ from weakref import ref
 
 from zkwire.blocking.run import complete
 from zkwire.recipes._recipe import LockInUseError, check_kind
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from zkwire.recipes.membership import AsyncGroup
 from zkwire.recipes.partitioner import AsyncPartitioner, AsyncShare, PartitionerView, ShareView
 from zkwire.recipes.persistent_node import AsyncPersistentNode, NodeView
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from contextvars import ContextVar
 from functools import cache, wraps
 from types import FunctionType
 
-from zkwire.session.bound import Bound
-from zkwire.session.waitable import Waitable, check_timeout
+from zkwire.session.waitable import Bound, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -42,8 +42,7 @@ from zkwire.errors import (
 from zkwire.jute.record import Record
 from zkwire.recipes._recipe import Enterable, Itself
 from zkwire.recipes.runtime import SESSION_OVER
-from zkwire.session.bound import Bound
-from zkwire.session.waitable import Awaited, Waitable, check_timeout
+from zkwire.session.waitable import Awaited, Bound, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
