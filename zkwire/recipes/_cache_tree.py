@@ -59,7 +59,7 @@ def check_function(name: str, function: object) -> None:
 
 
 class Scope:
-    """See the module's docstring.  Of ``skip`` only the answers to paths below the root count."""
+    """Which nodes a cache has.  Of ``skip`` only the answers to paths below the root count."""
 
     __slots__ = ("_depth", "_skip", "_stem", "root")
 
@@ -167,7 +167,7 @@ class CachedNode:
 
 
 class Tree:
-    """See the module's docstring.  ``changed(path, before)`` is called after each change.
+    """The nodes as they were read last.  ``changed(path, before)`` is called after each change.
 
     ``size`` are the bytes of all paths and data, at most ``max_bytes``.
     """
@@ -244,7 +244,7 @@ _OF_CHILDREN = (EventType.NODE_CHILDREN_CHANGED, EventType.CHILD_WATCH_REMOVED)
 
 
 class Stale:
-    """See the module's docstring.  ``recursive``: one watch tells of all changes."""
+    """What must be read again.  ``recursive``: one watch tells of all changes."""
 
     def __init__(self, tree: Tree, scope: Scope) -> None:
         self.paths: dict[str, int] = {}
@@ -341,7 +341,7 @@ _BYTES = 4 << 20  # of data that a window may bring, more or less
 
 
 class Reading:
-    """See the module's docstring.  ``quiet``: nothing was left to read, and no event has come."""
+    """How stale nodes are read.  ``quiet``: nothing was left to read, and no event has come."""
 
     def __init__(self, tree: Tree, scope: Scope) -> None:
         self.quiet: bool = False

@@ -489,7 +489,12 @@ def _meaning(refusal: MultiError, count: int, token: Token) -> ZooKeeperError:
 
 
 class TemporaryTokens(TokenPool):
-    """See the module's docstring.  ``kept``, which is above the folder, stays."""
+    """Tokens in a folder of their own, deleted some milliseconds after the last call.
+
+    The folder goes with its last token; ``kept``, which is above it, stays.  No change begins with
+    what the one before has left, so a token that an outsider has deleted, or written into, is made
+    anew or taken as it is.
+    """
 
     def __init__(
         self, runtime: Runtime, folder: str, kept: str, acl: Sequence[ACL] | None = None

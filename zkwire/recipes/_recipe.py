@@ -103,7 +103,7 @@ async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, 
 
 
 class Enterable:
-    """See the module's docstring; subclasses say what each step is."""
+    """What a ``with`` enters and leaves; subclasses say what each step is."""
 
     if TYPE_CHECKING:
 

@@ -268,7 +268,7 @@ class Background:
 
 
 class Service(Bound, Enterable):
-    """Something that shall be true; see the module's docstring.
+    """Something that shall be true for as long as its owner wants it.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
     """

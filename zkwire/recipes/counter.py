@@ -108,7 +108,12 @@ class Turn(OrderQueue):
 
 
 class ContentionQueue:
-    """The queue of one object, which threads may share; ``crowded``: others have waited, too."""
+    """The queue of one object, which threads may share; ``crowded``: others have waited, too.
+
+    A turn costs some six requests, and what it is for one.  So an object whose calls follow one
+    another at once keeps its turn for ``SLICE`` seconds, and the next one in the queue waits for
+    that long.  Where the next call does not come at once, the turn ends with the call.
+    """
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
         self._runtime = runtime

@@ -148,7 +148,8 @@ class ItemLock(AsyncSequentialLock):
 class ItemOwnership(Service):
     """The lock of an item, for as long as this member is to have it; ``tell`` is told each change.
 
-    Dismissed, it lets the lock go.  ``wanted``: the item is still to be this member's.
+    It belongs to one session and is not begun anew.  Dismissed, it lets the lock go.  ``wanted``:
+    the item is still to be this member's.
     """
 
     _called = "lock of an item"

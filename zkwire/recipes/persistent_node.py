@@ -389,7 +389,7 @@ TOKEN = "-zkwire-"
 
 
 class PersistentModeKeeper(AsyncPersistentNode):
-    """A node of no session; see the module's docstring."""
+    """A node that stays when its session ends, and is known again by its token."""
 
     _ephemeral = False
     _token = ""  # the path of a token that may be there

@@ -229,7 +229,7 @@ class AsyncLease(AsyncQueueLock):
 
 
 class KazooLease(AsyncLease):
-    """The algorithm of one lease; see the module's docstring."""
+    """A lease in the layout of kazoo's Semaphore."""
 
     _names = "kazoo"
     _leases, _locks = "", "-__lock__"

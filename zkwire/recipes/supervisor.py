@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waitable
 
     class SupervisorBackend(Protocol):
-        """See the module's docstring."""
+        """What a supervisor needs of threads, of an event loop, or of a simulation."""
 
         mutex: AbstractContextManager[object]
         now: Callable[[], float]
