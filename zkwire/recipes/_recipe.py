@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Class = TypeVar("Class", bound=type)
 
-    class Sequence(Protocol):
+    class SessionSource(Protocol):
         """The sessions of a supervisor, one after another."""
 
         async def newest(self) -> Any:
@@ -172,7 +172,7 @@ def _called(method: FunctionType, name: str) -> FunctionType:
 class SupervisedRuntime:
     """What a supervisor's recipes have for a runtime: that of one session for each call."""
 
-    def __init__(self, sequence: Sequence, mutex: Any) -> None:
+    def __init__(self, sequence: SessionSource, mutex: Any) -> None:
         self.mutex = mutex  # one for all sessions: a recipe's object outlives them
         self._sequence = sequence
         self._session: ContextVar[Any] = ContextVar("session", default=None)
