@@ -470,7 +470,7 @@ class TokenPool(OwnedNode):
                 if token.version < 0:
                     return None
                 raise OutcomeUnknownError(
-                    "its token was deleted, perhaps with all of the node: read it and decide",
+                    "its mark was deleted, perhaps with all of the node: read it and decide",
                     path=self._path,
                 ) from None
 
