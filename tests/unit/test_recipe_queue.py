@@ -110,7 +110,7 @@ def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
     assert "create" in own.world.asked  # the folder may have gone with it
     own = Marked(multi=[made(), OutcomeUnknownError()], get_data=[NoNodeError()])
     own.execute()
-    with pytest.raises(OutcomeUnknownError, match="its token was deleted") as caught:
+    with pytest.raises(OutcomeUnknownError, match="its mark was deleted") as caught:
         own.execute()
     assert caught.value.maybe_applied
     own.tokens.release(own.token)
@@ -230,7 +230,7 @@ def test_a_removal_in_doubt_whose_first_mark_an_outsider_has_deleted_says_so() -
     """Else it would be made again, be refused, and the item be lost without an error."""
     creates: list[object] = [OutcomeUnknownError(), NodeExistsError()]
     queue, world = a_queue(create=creates, multi=[OutcomeUnknownError()], get_data=[NoNodeError()])
-    with pytest.raises(OutcomeUnknownError, match="its token was deleted"):
+    with pytest.raises(OutcomeUnknownError, match="its mark was deleted"):
         run(queue._claimed(run(queue._tokens.acquire(None)), WORK, None))
     assert world.asked == ["create", "create", "multi", "sync", "get_data"]
 
