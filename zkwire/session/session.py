@@ -42,6 +42,7 @@ from zkwire.jute.records import WatcherEvent
 from zkwire.session import outcomes, own_frames
 from zkwire.session.callers_side import CallersSide
 from zkwire.session.request import ANSWERED, Refused, Request, about_session
+from zkwire.session.request_queue import STILL_THERE
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.unknown_operations import UNKNOWN, says_unknown
 from zkwire.wire import ops
@@ -263,6 +264,9 @@ class Session(CallersSide):
                 code = about_session(record)
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
+        if record is not None and code == SESSION_EXPIRED and not self._closing:
+            self._requests.ask_about(request, record)
+            return
         if request.watch is not None:
             self._watches.answered(request, request.watch, code, record, zxid)
         if request._wakers:
@@ -275,8 +279,6 @@ class Session(CallersSide):
         self.in_flight.popleft()  # interrupt-safe: late
         if self._watches.requests:
             self._tell_server()
-        if code == SESSION_EXPIRED and op is ops.MULTI:
-            self._reason = outcomes.PERHAPS_EXPIRED
         if code:
             self._react(code)
         elif op is ops.CLOSE_SESSION:
@@ -346,7 +348,7 @@ class Session(CallersSide):
 
     def _lose(self, request: Request, now: float, written: int, why: str) -> None:
         """End a request that was given to the connection which has broken."""
-        if request.op is ops.CLOSE_SESSION:
+        if request.op in (ops.CLOSE_SESSION, STILL_THERE):
             request.xid, request.deadline = 0, now + self.timeout  # for the next connection
             self.queue.append(request)
         elif request.op in self._unknown.ops:
