@@ -47,7 +47,10 @@ def expire_in_the_queue(host: str, port: int, multis: int) -> list[bytes]:
 @pytest.mark.apache
 @pytest.mark.since("3.6")  # multi_read
 def test_what_waits_in_the_queue_of_an_expired_session_is_refused(backend: Backend) -> None:
-    with backend.standalone(SETTINGS) as server, Client(server.hosts) as client:
+    with (
+        backend.standalone(SETTINGS) as server,
+        Client(server.hosts, session_timeout=60, operation_timeout=60) as client,
+    ):
         client.create("/slow", acl=[*LONG_ACL, *OPEN_ACL_UNSAFE])
         multis = 8
         # How long a server takes for them is the machine's matter.

@@ -39,6 +39,7 @@ from zkwire.errors import (
     ReplyTooLargeError,
     SessionMovedError,
 )
+from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import control_frames, outcomes
 from zkwire.session.outcomes import UNKNOWN, says_unknown
@@ -407,7 +408,7 @@ class Session(SessionStatus):
                 code = about_session(record)
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
-        if record is not None and code == SESSION_EXPIRED and not self._closing:
+        if code == SESSION_EXPIRED and isinstance(record, MultiResponse) and not self._closing:
             self._requests.ask_about(request, record)
             return
         if request.watch is not None:
