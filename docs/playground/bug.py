@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.stage import Play
-from zkwire.testing.server.acl import Credentials
-from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scripted, Simulation, Step, ViolationError, explore
-from zkwire.testing.simulation.asyncio_client import SimulatedClient
+from zkwire.testing.simulation.client import SimulatedClient
 from zkwire.testing.simulation.client import Suspend
 from zkwire.testing.simulation.runs import FailedRunError, sweep
 from zkwire.wire.model import OPEN_ACL_UNSAFE

@@ -8,7 +8,7 @@ from zkwire import AsyncSequentialLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from docs.playground.bug import Resource
-    from zkwire.testing.simulation.asyncio_client import SimulatedClient
+    from zkwire.testing.simulation.client import SimulatedClient
 
 
 async def contender(client: SimulatedClient, resource: Resource) -> None:

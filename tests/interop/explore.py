@@ -10,7 +10,7 @@ A world is a kind of lock, what its contenders do (wait, wait for a limited time
 many they are.  First every schedule with every fault at every place is followed (two faults for two
 contenders, one for three), until nothing is left or the limit is reached: of equal states only one
 (`zkwire.testing.simulation.fingerprint`), of orders only those that make a difference
-(`zkwire.testing.simulation.reduction`).  Then come random histories with more contenders and up to
+(`zkwire.testing.simulation.runs`).  Then come random histories with more contenders and up to
 five faults, of all recipes and services.  Counted are the different states of the small worlds.
 
 A failure prints the shortest steps that lead there, the history, and how to see it again.

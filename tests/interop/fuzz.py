@@ -37,7 +37,7 @@ from zkwire.jute.multi import MultiResponse
 from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS, ConnectRequest
 from zkwire.session.request import Request
-from zkwire.testing.proxy.conversation import Conversation
+from zkwire.testing.proxy.relay import Conversation
 from zkwire.testing.server.processor import Processor
 
 PACKAGE = zkwire.__path__[0]

@@ -22,9 +22,9 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
 from zkwire.jute.records import Stat
-from zkwire.testing.server.node import Node
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.rules import DELETE_CONTAINER, Version
+from zkwire.testing.server.tree import Node
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
 

@@ -21,7 +21,7 @@ from tests.testbed.test_server_options import WRITES
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.testing.server.acl import digest_id
+from zkwire.testing.server.credentials import digest_id
 from zkwire.testing.server.processor import Processor
 from zkwire.wire import ops
 from zkwire.wire.model import Perms

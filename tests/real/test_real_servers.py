@@ -23,7 +23,7 @@ from tests.support.server_control import (
     poll,
 )
 from zkwire import Client, Watch
-from zkwire.testing.server import four_letter_words
+from zkwire.testing.server.processor import ENVIRONMENT
 
 pytestmark = pytest.mark.apache
 
@@ -67,9 +67,7 @@ def test_server_answers_four_letter_words(zookeeper: ZooKeeperServer) -> None:
     names = [line.partition("=")[0] for line in lines]
     assert [head, *names[:1]] == ["Environment:", "zookeeper.version"]
     later = zookeeper.release >= (3, 5)
-    assert names[1:] == [
-        n for n in four_letter_words.ENVIRONMENT if later or not n.startswith("os.memory")
-    ]
+    assert names[1:] == [n for n in ENVIRONMENT if later or not n.startswith("os.memory")]
 
 
 @pytest.mark.smoke

@@ -15,8 +15,7 @@ from tests.conftest import SEED
 from tests.refusals import document
 from tests.refusals.lives import CELLS
 from tests.support.examples import STRIDE
-from zkwire.testing.kit import Life, sweep_refusals
-from zkwire.testing.refusals import Refusal
+from zkwire.testing.kit import Life, Refusal, sweep_refusals
 
 APART = 1 if os.environ.get("ZKWIRE_REFUSALS") == "all" else 4 * STRIDE
 PAGE = document.read(document.PATH.read_text())

@@ -36,7 +36,7 @@ from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
 from zkwire.recipes.locks import AsyncBlockingLock, AsyncReentrantLock
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.testing.server.node import Node
+from zkwire.testing.server.tree import Node
 from zkwire.testing.simulation import (
     CancelAt,
     FailedRunError,

@@ -14,7 +14,7 @@ from zkwire.testing.simulation import InTurn
 from zkwire.testing.simulation.client import Suspend
 from zkwire.testing.simulation.fingerprint import Reader, state_fingerprint
 from zkwire.testing.simulation.simulation import Simulation
-from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
+from zkwire.testing.simulation.stage import StaleServer, TreeHistory
 
 NOW = 107.5
 

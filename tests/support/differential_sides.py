@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from tests.support.server_control import ZooKeeperServer
 from zkwire.jute.frames import FrameSplitter
-from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.rules import Version
+from zkwire.testing.server.sessions import Connection
 
 SECONDS = 30.0
 SILENCE = b"silence"

@@ -11,7 +11,7 @@ from tests.support.lock_helpers import PATIENCE, watch_count
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import SeenChildren, SeenData
 from zkwire.testing import Server
-from zkwire.testing.server.watchers import Watchers
+from zkwire.testing.server.state import Watchers
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.testing.server.acl import digest_id
+from zkwire.testing.server.credentials import digest_id
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Perms
 

@@ -16,9 +16,9 @@ from zkwire.jute.records import Stat
 from zkwire.recipes._cache_tree import DATA, STAT, CachedNode, Reading, Stale, Tree
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheEvent
-from zkwire.testing.server.acl import Credentials
-from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import Rules
+from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation

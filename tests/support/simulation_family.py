@@ -24,8 +24,8 @@ from zkwire.recipes.runtime import retry
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.session.watch import Watch
-from zkwire.testing.server.acl import Credentials
-from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claim, Claims, Grant, Herd, Orphans, at_most

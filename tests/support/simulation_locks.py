@@ -22,8 +22,8 @@ from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
 from zkwire.recipes.runtime import retry
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.session.watch import Watch
-from zkwire.testing.server.acl import Credentials
-from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

@@ -18,8 +18,8 @@ from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
-from zkwire.testing.server.acl import Credentials
-from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Task, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS

@@ -10,9 +10,8 @@ import pytest
 from tests.support.embedded import Peer, Reply, Told, connected, multi_body
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
-from zkwire.testing.server.acl import digest_id
-from zkwire.testing.server.node import CONTAINER
-from zkwire.testing.server.quotas import adjusted
+from zkwire.testing.server.credentials import digest_id
+from zkwire.testing.server.tree import CONTAINER, adjusted
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 

@@ -33,8 +33,8 @@ from zkwire.testing.proxy import (
     rewrite,
     truncate,
 )
-from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.faults import Send
+from zkwire.testing.proxy.relay import Conversation
 from zkwire.wire import ops
 
 TIMEOUT = 20.0

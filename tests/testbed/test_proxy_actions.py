@@ -47,7 +47,7 @@ from zkwire.testing.proxy import (
     truncate,
 )
 from zkwire.testing.proxy.faults import Send
-from zkwire.testing.proxy.flow import Flow
+from zkwire.testing.proxy.relay import Flow
 
 # --- actions on requests ---
 

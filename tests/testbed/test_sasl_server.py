@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.embedded import Peer, Reply, connected
 from zkwire.jute import records as r
-from zkwire.testing.server.sasl import DigestServer, SaslError, directives, response_value
+from zkwire.testing.server.credentials import DigestServer, SaslError, directives, response_value
 from zkwire.wire import ops
 from zkwire.wire.model import Perms
 

@@ -58,12 +58,11 @@ from zkwire.testing.proxy.faults import (
     truncate,
 )
 from zkwire.testing.server import loop
-from zkwire.testing.server import peer as peers
-from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server import loop as loops
 from zkwire.testing.server.faultpoints import FaultPoints
-from zkwire.testing.server.node import NewNode
+from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.server import Ensemble, Server, serve
-from zkwire.testing.server.tree import DataTree
+from zkwire.testing.server.tree import DataTree, NewNode
 
 T = TypeVar("T")
 
@@ -573,9 +572,9 @@ def test_requests_go_on_when_all_replies_leave_at_the_end_of_a_round(
 ) -> None:
     """The kernel takes nothing while requests are carried out, and everything just behind."""
     monkeypatch.setattr(loop, "_HIGH_WATER", 1000)
-    flush, refused = loop.Loop._flush, list[peers.Peer]()
+    flush, refused = loop.Loop._flush, list[loops.Peer]()
 
-    def stubborn(self: loop.Loop, peer: peers.Peer) -> None:
+    def stubborn(self: loop.Loop, peer: loops.Peer) -> None:
         if peer.backlog > 1000 and not refused:
             refused.append(peer)
         else:
@@ -650,7 +649,7 @@ def test_ten_thousand_pipelined_creates(server: Server) -> None:
 
 
 def test_memory_of_a_node() -> None:
-    from zkwire.testing.server.acl import Credentials
+    from zkwire.testing.server.credentials import Credentials
 
     tree, caller = DataTree(), Credentials()
     count = 10_000

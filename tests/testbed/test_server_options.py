@@ -11,7 +11,7 @@ from tests.support.embedded import Peer, Reply, Told, connected, make_processor
 from zkwire.jute import records as r
 from zkwire.jute.frames import FrameSplitter, frame
 from zkwire.jute.record import Record
-from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.rules import DELETE_CONTAINER, Rules
 from zkwire.testing.server.server import Ensemble, Member, Server
 from zkwire.wire import ops

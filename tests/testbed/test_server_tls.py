@@ -40,7 +40,7 @@ from zkwire import (
 )
 from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import Ensemble, Server
-from zkwire.testing.server.clock import VirtualClock
+from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.tls import make_context
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,9 +18,8 @@ from zkwire.errors import (
     ServerError,
 )
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
-from zkwire.testing.server.acl import Credentials, digest_id, without_digests
-from zkwire.testing.server.node import CONTAINER, LONGEST_TTL, NewNode, ttl_owner
-from zkwire.testing.server.tree import DataTree, Event
+from zkwire.testing.server.credentials import Credentials, digest_id, without_digests
+from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, DataTree, Event, NewNode, ttl_owner
 from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
 from zkwire.wire.paths import LAST_SEQUENCE
 

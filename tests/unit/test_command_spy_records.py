@@ -20,8 +20,8 @@ from zkwire.cli.spy.records import Privacy, Recorder, as_svg, in_ascii, line, ta
 from zkwire.cli.spy.tap import Event, Faults
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
-from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.frames import Direction
+from zkwire.testing.proxy.relay import Conversation
 from zkwire.wire.ops import OPS
 
 Record = dict[str, Any]

@@ -29,7 +29,7 @@ from zkwire.session.handshake import Authentication, Identity
 from zkwire.session.liveness import Liveness
 from zkwire.session.watch_table import WatchTable
 from zkwire.testing.server import sessions
-from zkwire.testing.server.connection import Session
+from zkwire.testing.server.sessions import Session
 
 SAMPLES = {
     "--want": ["1ms", "1h"],

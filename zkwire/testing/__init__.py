@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zkwire.testing.container import ZooKeeperContainer as ZooKeeperContainer
     from zkwire.testing.proxy.proxy import FaultProxy as FaultProxy
-    from zkwire.testing.server.clock import VirtualClock as VirtualClock
+    from zkwire.testing.server.loop import VirtualClock as VirtualClock
     from zkwire.testing.server.server import Ensemble as Ensemble
     from zkwire.testing.server.server import Server as Server
     from zkwire.testing.simulation.simulation import Simulation as Simulation
@@ -22,7 +22,7 @@ _HOMES = {
     "FaultProxy": "zkwire.testing.proxy.proxy",
     "Server": "zkwire.testing.server.server",
     "Simulation": "zkwire.testing.simulation.simulation",
-    "VirtualClock": "zkwire.testing.server.clock",
+    "VirtualClock": "zkwire.testing.server.loop",
     "ZooKeeperContainer": "zkwire.testing.container",
 }
 

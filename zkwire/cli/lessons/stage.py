@@ -13,15 +13,13 @@ from typing import Any, NamedTuple, Protocol
 import zkwire
 from zkwire.cli.lessons.events import Event, Record, described
 from zkwire.session.waitable import Waitable
-from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.frames import OPCODES, Direction, Frame
-from zkwire.testing.server.connection import Connection
+from zkwire.testing.proxy.relay import Conversation
+from zkwire.testing.server.sessions import Connection
 from zkwire.testing.server.tree import DataTree
 from zkwire.testing.simulation import InTurn, Simulation, Step, ViolationError
-from zkwire.testing.simulation.asyncio_client import SimulatedClient
-from zkwire.testing.simulation.client import Client, Link, Suspend
-from zkwire.testing.simulation.stage import START
-from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
+from zkwire.testing.simulation.client import Client, Link, SimulatedClient, Suspend
+from zkwire.testing.simulation.stage import START, StaleServer, TreeHistory
 from zkwire.wire.model import session_name
 
 

@@ -3,7 +3,7 @@
 An *action* is a function that returns *steps* for a frame.  The connection performs them in place
 of the frame, in its direction, one after the other.  `forward` returns ``(Send(frame.raw),)``, and
 the other actions are as short, so a test can define its own.  Steps are only data;
-`zkwire.testing.proxy.flow` performs them.  This module decides what a fault is; it must not know
+`zkwire.testing.proxy.relay` performs them.  This module decides what a fault is; it must not know
 sockets, rules, or any time but the frame's own.
 
 Invariant: the steps of a direction are performed in the order of its frames.  The proxy never

@@ -1,7 +1,17 @@
-"""The thread between clients and server: it moves the bytes of all connections.
+"""Between clients and server: bytes are taken apart into frames, and the steps of faults performed.
 
-Decides when sockets are read and closed; must not know which fault belongs to which frame (the
-proxy chooses the steps) nor how bytes are split into frames (`conversation`).
+Decides when sockets are read and closed; must not know which fault belongs to which frame: the
+proxy chooses the steps.  A `Conversation` takes the two byte streams of a connection apart, each
+reply with its request; a `Flow` performs the steps of one direction; the `Relay` is the thread.
+
+Replies are matched by xid, not by order: replies to authentication and pings overtake others, and
+the proxy must show this.
+
+Invariants: no byte is lost or added, whatever the peers send.  The time is linear in the bytes,
+however small the pieces.  From the first impossible length on, the bytes of a direction are passed
+on without being parsed.  Steps are performed in the order in which they were added, and a step that
+ends the direction comes after the bytes that were received before it.  If `_HIGH_WATER` bytes wait
+for a receiver, nothing more is read from the sender; the other connections go on.
 
 Rules of this file:
 
@@ -23,24 +33,33 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
 from functools import partial
+from itertools import islice
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
-from zkwire.testing.proxy.conversation import Conversation
 from zkwire.testing.proxy.faults import (
     Action,
     BlackHole,
     Cut,
+    Gate,
     HalfClose,
+    Hold,
     Send,
     Step,
+    Wait,
 )
-from zkwire.testing.proxy.flow import Flow
-from zkwire.testing.proxy.frames import Frame
+from zkwire.testing.proxy.frames import (
+    Direction,
+    Frame,
+    reply_frame,
+    reply_xid,
+    request_frame,
+    sent_xid,
+)
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 ChooseSteps: TypeAlias = Callable[
@@ -51,9 +70,226 @@ Observe: TypeAlias = Callable[[int, str, str], None]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
-_CHUNK = 64 * 1024
 _LINGER = 1.0
 _LONGEST_WAIT = 86400.0  # a selector takes no more than 24 days
+_CHUNK = 64 * 1024
+_HIGH_WATER = 1024 * 1024
+# Sends of one direction in one round: a frame in single bytes must not keep the others waiting.
+_ROUND = 64
+# Far above what any server sends, and below the lengths that four ASCII letters encode.
+_LONGEST = 64 * 1024 * 1024
+
+_Expected = tuple[Frame, Action | None]
+
+
+class _Splitter:
+    """Splits one direction into frames, up to the first impossible length."""
+
+    __slots__ = ("_buffer", "framed")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.framed = True
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that ``data`` completes."""
+        self._buffer += data
+        frames: list[bytes] = []
+        at, have = 0, len(self._buffer)
+        with memoryview(self._buffer) as view:
+            while self.framed and have - at >= 4:
+                length = int.from_bytes(view[at : at + 4], "big", signed=True)
+                self.framed = 0 <= length <= _LONGEST
+                if not self.framed or have - at < 4 + length:
+                    break
+                frames.append(bytes(view[at : at + 4 + length]))
+                at += 4 + length
+        del self._buffer[:at]
+        return frames
+
+    def rest(self) -> list[bytes]:
+        """Remove and return the incomplete frame: no piece or one."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return [rest] if rest else []
+
+
+class Conversation:
+    """One connection as the proxy sees it."""
+
+    def __init__(self, connection: int) -> None:
+        self._connection = connection
+        self._splitters: dict[Direction, _Splitter] = {"c2s": _Splitter(), "s2c": _Splitter()}
+        # The directions in which a frame has passed: there the handshake is over.
+        self._begun: set[Direction] = set()
+        # By xid; None is for the handshake.  Requests with the same xid are answered in order.
+        self._expected: dict[int | None, deque[_Expected]] = {}
+
+    def receive(
+        self, direction: Direction, data: bytes, now: float
+    ) -> Iterator[tuple[Frame, Action | None]]:
+        """Yield each frame that ``data`` completes, and for a reply the action of its request.
+
+        The iterator must be exhausted before the next call.
+        """
+        splitter = self._splitters[direction]
+        for raw in splitter.feed(data):
+            first = direction not in self._begun
+            self._begun.add(direction)
+            if direction == "s2c":
+                yield self._reply(first, raw, now)
+            elif first:
+                yield Frame(direction, self._connection, "connect", "connect", raw, now), None
+            else:
+                yield request_frame(self._connection, raw, now), None
+        if not splitter.framed:
+            for raw in splitter.rest():
+                yield self._unframed(direction, raw, now), None
+
+    def rest(self, direction: Direction) -> list[bytes]:
+        """The incomplete frame at the end of a direction, if there is one."""
+        return self._splitters[direction].rest()
+
+    def expect(self, request: Frame, sent: bytes, action: Action | None) -> None:
+        """Note that ``sent`` goes to the server for ``request``; ``action`` is for the reply."""
+        if request.kind in ("command", "raw"):
+            return
+        xid = None if request.kind == "connect" else sent_xid(sent)
+        self._expected.setdefault(xid, deque()).append((request, action))
+
+    def _reply(self, first: bool, raw: bytes, now: float) -> tuple[Frame, Action | None]:
+        request, action = self._answered(None if first else reply_xid(raw))
+        if not first:
+            return reply_frame(self._connection, raw, now, request), action
+        frame = Frame("s2c", self._connection, "connect", "connect", raw, now, request=request)
+        return frame, action
+
+    def _answered(self, xid: int | None) -> _Expected | tuple[None, None]:
+        waiting = self._expected.get(xid)
+        if not waiting:
+            return None, None
+        expected = waiting.popleft()
+        if not waiting:
+            del self._expected[xid]
+        return expected
+
+    def _unframed(self, direction: Direction, raw: bytes, now: float) -> Frame:
+        first = direction not in self._begun
+        self._begun.add(direction)
+        word = raw[:4].decode("latin-1")
+        if direction == "c2s" and first and word.isascii() and word.isalpha():
+            # The answer to a four-letter word is text: its first bytes are no length.
+            self._splitters["s2c"].framed = False
+            return Frame(direction, self._connection, "command", word, raw, now)
+        return Frame(direction, self._connection, "raw", "raw", raw, now)
+
+
+class Flow:
+    """One direction of a connection: steps in, bytes out."""
+
+    def __init__(
+        self,
+        direction: Direction,
+        source: socket.socket,
+        target: socket.socket,
+        wake: Callable[[], None],
+    ) -> None:
+        self.direction: Direction = direction
+        self.source = source
+        self.target = target
+        self.ended = False  # the source has no more bytes
+        self.closed: bool = False  # the target takes no more bytes
+        self.blocked: bool = False  # the target takes no bytes now
+        self._wake = wake
+        self._steps: deque[Step] = deque()
+        self._backlog = 0
+        self._offset = 0  # the bytes of the first step that are sent
+        self._due = 0.0
+        self._gate: Gate | None = None
+
+    def add(self, steps: Iterable[Step]) -> None:
+        """Perform ``steps`` after all earlier ones."""
+        for step in steps:
+            self._steps.append(step)
+            if isinstance(step, Send):
+                self._backlog += len(step.data)
+
+    @property
+    def readable(self) -> bool:
+        """Whether more bytes may be read from the source."""
+        return not self.ended and self._backlog < _HIGH_WATER
+
+    @property
+    def deadline(self) -> float:
+        """When the next step can be performed without an event: a time, or infinity."""
+        if not self._steps or self.blocked or (self._gate and not self._gate.is_open):
+            return math.inf
+        return self._due
+
+    def perform(self, now: float) -> Cut | BlackHole | None:
+        """Perform the steps that are due; returns a step that is about both directions."""
+        for _ in range(_ROUND):
+            if self.deadline > now:
+                break
+            step = self._steps[0]
+            if isinstance(step, Send):
+                self._send(step, now)
+                continue
+            self._steps.popleft()
+            match step:
+                case Wait():
+                    self._due = step.until
+                case Hold():
+                    self._gate = step.gate
+                    step.gate.arrive(step.frame, self._wake)
+                case HalfClose():
+                    self._shut()
+                case Cut() | BlackHole():
+                    return step
+                case _:
+                    assert_never(step)
+        return None
+
+    def _send(self, step: Send, now: float) -> None:
+        if self.closed:
+            self._sent(len(step.data) - self._offset)
+            return
+        try:
+            self._sent(self.target.send(self._segment(step)))
+        except BlockingIOError:
+            self.blocked = True
+        except OSError:
+            # The other direction reads the reason from this socket, after the remaining bytes.
+            self.closed = True
+        if step.gap and self._offset and self._offset % step.size == 0:
+            self._due = now + step.gap
+
+    def _segment(self, step: Send) -> bytes | memoryview:
+        """The bytes of the next call of send: one piece, or several whole frames."""
+        if step.size:
+            return memoryview(step.data)[self._offset :][: step.size - self._offset % step.size]
+        parts = [memoryview(step.data)[self._offset :]]
+        size = len(parts[0])
+        for following in islice(self._steps, 1, None):
+            if not isinstance(following, Send) or following.size or size >= _CHUNK:
+                break
+            parts.append(memoryview(following.data))
+            size += len(following.data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _sent(self, count: int) -> None:
+        self._backlog -= count
+        self._offset += count
+        while self._steps and isinstance(step := self._steps[0], Send):
+            if self._offset < len(step.data):
+                break
+            self._offset -= len(step.data)
+            self._steps.popleft()
+
+    def _shut(self) -> None:
+        self.closed = True
+        with suppress(OSError):
+            self.target.shutdown(socket.SHUT_WR)
 
 
 class ProxiedConnection:

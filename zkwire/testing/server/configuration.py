@@ -19,7 +19,7 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute import records as r
-from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.sessions import Connection
 from zkwire.testing.server.state import ServerState
 from zkwire.testing.server.tree import Event
 from zkwire.wire.model import Perms

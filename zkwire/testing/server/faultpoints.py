@@ -22,8 +22,8 @@ from zkwire.testing.proxy.frames import (
     request_description,
     request_frame,
 )
-from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.processor import Processor
+from zkwire.testing.server.sessions import Connection
 
 _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
 

@@ -1,18 +1,84 @@
-"""The first frame of a connection: which session the connection gets, or why it gets none.
+"""The start of a connection: the session that it gets, and the credentials that it shows.
 
-Decides what ``ZooKeeperServer.processConnectRequest`` and ``ReadOnlyZooKeeperServer`` decide.  It
-must not send or close anything: the processor does what the result says.
+Decides what ``ZooKeeperServer.processConnectRequest``, ``ReadOnlyZooKeeperServer``,
+``ZooKeeperServer.processPacket`` and ``AuthenticationHelper`` of 3.8 decide.
+
+:func:`answer_handshake` must not send or close anything: the processor does what its result says.
+The functions for authentication send the answer and return whether the connection may stay open.
+No request of theirs is a transaction, so no reply has a zxid.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from zkwire.errors import NotReadOnlyError, ProtocolError
+from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, NotReadOnlyError, ProtocolError
 from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest, ConnectResponse
-from zkwire.testing.server.connection import Connection, Session
+from zkwire.jute.records import (
+    AuthPacket,
+    ConnectRequest,
+    ConnectResponse,
+    GetSASLRequest,
+    SetSASLResponse,
+)
+from zkwire.testing.server import java
+from zkwire.testing.server.credentials import DigestServer, SaslError
+from zkwire.testing.server.rules import Rules
+from zkwire.testing.server.sessions import Connection, Session
 from zkwire.testing.server.state import ServerState, reply_frame
+
+_SASL = "sasl"
+_NULL, _EMPTY = b"\xff\xff\xff\xff", bytes(4)
+
+
+def may_ask(rules: Rules, connection: Connection, xid: int) -> bool:
+    """Whether the connection has shown the credentials that the server requires."""
+    if not rules.enforce_auth or connection.credentials.has_scheme(rules.enforce_auth):
+        return True
+    connection.send(reply_frame(xid, 0, SESSION_CLOSED_REQUIRE_AUTH))
+    return False
+
+
+def authenticate(connection: Connection, xid: int, body: bytes) -> bool:
+    """Carry out an auth packet.  Null counts as an unknown scheme."""
+    if body[4:8] == _NULL:
+        body = body[:4] + _EMPTY + body[8:]
+    try:
+        packet, _ = java.read(AuthPacket, body)
+        accepted = connection.credentials.authenticate(packet.scheme, packet.auth)
+    except ProtocolError:
+        return False
+    connection.send(reply_frame(xid, 0, 0 if accepted else AUTH_FAILED))
+    return accepted
+
+
+def sasl_step(
+    rules: Rules, connection: Connection, xid: int, body: bytes, new_nonce: Callable[[], str]
+) -> bool:
+    """Carry out one step of a SASL exchange.  A server without SASL answers null to every token."""
+    try:
+        request, _ = GetSASLRequest.unpack(body)
+    except ProtocolError:
+        return False
+    if request.token is None:
+        return False
+    if rules.sasl_users is None:
+        connection.send(reply_frame(xid, 0, 0, SetSASLResponse(None).encode()))
+        return True
+    if connection.sasl is None:
+        connection.sasl = DigestServer(rules.sasl_users, new_nonce())
+    try:
+        token = connection.sasl.step(request.token)
+    except SaslError:
+        code = SESSION_CLOSED_REQUIRE_AUTH if _SASL in rules.enforce_auth else AUTH_FAILED
+        connection.send(reply_frame(xid, 0, code, SetSASLResponse(None).encode()))
+        return False
+    if connection.sasl.user is not None:
+        connection.credentials.add_sasl_user(connection.sasl.user)
+    connection.send(reply_frame(xid, 0, 0, SetSASLResponse(token).encode()))
+    return True
+
 
 _PASSWD_BYTES: Final = 16
 

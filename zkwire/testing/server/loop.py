@@ -1,6 +1,7 @@
 """The thread of the embedded servers: it moves bytes between sockets and the processor.
 
-Decides when something is read and written; must not know what the bytes mean.
+Decides when something is read and written; must not know what the bytes mean.  A `Peer` is the
+socket of one client, with TLS in between.
 
 Rules of this file:
 
@@ -13,6 +14,7 @@ Rules of this file:
 from __future__ import annotations
 
 import errno
+import math
 import selectors
 import socket
 import struct
@@ -25,11 +27,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zkwire.testing.server.clock import VirtualClock
-from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.faultpoints import FaultPoints
-from zkwire.testing.server.peer import Peer
 from zkwire.testing.server.processor import Processor
+from zkwire.testing.server.sessions import Connection
 
 if TYPE_CHECKING:
     import ssl
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from zkwire.testing.server.tls import ServerTls
 
 T = TypeVar("T")
-
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 64 * 1024
@@ -46,6 +45,75 @@ _BACKLOG = 512
 _LONGEST_WAIT = 3600.0
 _PAUSE = 0.5  # seconds
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class VirtualClock:
+    """A call returns the time in seconds.  `Server(now=clock)` runs on this time.
+
+    ``advance`` returns when the server has done everything that is due by the new time.
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+        self._listeners: list[Callable[[], object]] = []
+
+    def __call__(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Let this much time pass at once."""
+        later = self._now + seconds
+        if not (seconds >= 0 and later < math.inf):
+            raise ValueError(f"the seconds to advance must be finite and not negative: {seconds!r}")
+        self._now = later
+        for listener in list(self._listeners):
+            listener()
+
+    def subscribe(self, listener: Callable[[], object]) -> None:
+        """Call ``listener`` after each move."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[], object]) -> None:
+        """End a :meth:`subscribe`."""
+        self._listeners.remove(listener)
+
+
+class Peer:
+    """A socket, its connection, the requests to carry out and the bytes to send."""
+
+    __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
+
+    def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
+        self.sock: socket.socket = sock
+        self.connection: Connection = connection
+        self.tls: ServerTls | None = tls
+        self.interest: int = selectors.EVENT_READ
+        self.requests: Iterator[bytes] | None = None
+        self.unsent: memoryview[int] = memoryview(b"")
+
+    @property
+    def backlog(self) -> int:
+        return len(self.unsent) + self.connection.waiting
+
+    def receive(self) -> bytes | None:
+        """The bytes that have arrived; None if there are none yet, empty at the end."""
+        try:
+            data = self.sock.recv(_CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+        if self.tls is None or not data:
+            return data
+        plaintext = self.tls.receive(data)
+        if plaintext and self.connection.first_bytes is not None:  # now the certificate is known
+            self.connection.credentials.add_certificate(self.tls.subject)
+        return plaintext or (b"" if self.tls.eof or self.tls.error else None)
+
+    def take_output(self) -> bytes:
+        """The next bytes for the kernel."""
+        data = self.connection.take_output()
+        return data if self.tls is None else self.tls.encrypt(data)
 
 
 class Loop:

@@ -3,8 +3,8 @@
 It decides what happens to a connection from its first byte to its end: four-letter words, the
 handshake, the order of requests, which session a request belongs to, when sessions end.  It has no
 socket, no clock, no thread and no randomness of its own; ``now`` is in seconds of any clock that
-does not stop.  It must not know how a session is chosen (`handshake`), how credentials are checked
-(`authentication`) or what an operation does (`reads`, `writes`, `tree`).
+does not stop.  It must not know how a session is chosen and credentials are checked (`handshake`)
+or what an operation does (`operations`, `tree`).
 
 One processor is a whole ensemble: each connection has the number of its member.  All members share
 one tree, so no read is stale; everything else about moving a session between servers is as on real
@@ -15,11 +15,14 @@ Rules taken from the real server:
 * each write takes a zxid, also a refused one, and so do opening and closing a session; for a write
   that cannot be decoded it depends on the version;
 * the events that a write causes are sent before its reply, on all connections;
-* a session that expires ends behind the requests that wait in its queue: each of them is refused
+* a session that expires ends after the requests that wait in its queue: each of them is refused
   with SessionExpired (SessionTrackerImpl.checkSession), a multi in its results;
 * an operation that the server does not know is answered with the zxid -1, before all answers that
   are still to be sent, and the connection ends (UnimplementedRequestProcessor);
 * a member without a quorum refuses writes; if no member has a quorum, no session expires.
+
+Four-letter words that clients, tests and probes use get their answer; the others get the text of
+``FourLetterCommands`` of 3.8 for a word that is not allowed.
 """
 
 from __future__ import annotations
@@ -37,19 +40,83 @@ from zkwire.errors import (
     ServerError,
     UnimplementedError,
 )
-from zkwire.testing.server import authentication, four_letter_words
-from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.configuration import Members, text_of
-from zkwire.testing.server.connection import Connection, Session
-from zkwire.testing.server.handshake import accepted, answer_handshake
-from zkwire.testing.server.reads import READS, PartialAnswerError
+from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.handshake import (
+    accepted,
+    answer_handshake,
+    authenticate,
+    may_ask,
+    sasl_step,
+)
+from zkwire.testing.server.operations import (
+    READS,
+    WRITES,
+    WRITES_BEFORE_39,
+    PartialAnswerError,
+    refused_multi,
+    write,
+)
 from zkwire.testing.server.rules import CREATE_SESSION, Behaviour, Rules
-from zkwire.testing.server.sessions import Sessions
+from zkwire.testing.server.sessions import Connection, Session, Sessions
 from zkwire.testing.server.state import ServerState, reply_frame
 from zkwire.testing.server.tree import DataTree
-from zkwire.testing.server.writes import WRITES, WRITES_BEFORE_39, refused_multi, write
 from zkwire.wire import ops
 from zkwire.wire.paths import CONFIG_NODE
+
+READ_ONLY: Final = "read-only"  # the mode of a server without a quorum
+
+_KNOWN: Final = frozenset(
+    b"conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk "
+    b"wchc wchp wchs".split()
+)
+
+# The names that a Java process lists for envi, after the version.
+ENVIRONMENT: Final = (
+    *("host.name", "java.version", "java.vendor", "java.home", "java.class.path"),
+    *("java.library.path", "java.io.tmpdir", "java.compiler", "os.name", "os.arch", "os.version"),
+    *("user.name", "user.home", "user.dir", "os.memory.free", "os.memory.max", "os.memory.total"),
+)
+
+
+def four_letter_word(word: bytes, state: ServerState, mode: str, connections: int) -> bytes | None:
+    """The text for a word; None for other bytes, which then are the length of a frame."""
+    if word not in _KNOWN:
+        return None
+    match word:
+        case b"ruok":
+            return b"imok"
+        case b"isro":
+            return b"ro" if mode == READ_ONLY else b"rw"
+        case b"srvr":
+            return _srvr(state, mode, connections)
+        case b"envi":
+            lines = ["Environment:", f"zookeeper.version={_version(state)}"]
+            lines += [f"{name}=<NA>" for name in ENVIRONMENT]
+            return "".join(line + "\n" for line in lines).encode()
+        case _:
+            return word + b" is not executed because it is not in the whitelist.\n"
+
+
+def _version(state: ServerState) -> str:
+    return f"{state.rules.version}.0-zkwire embedded, for tests only"
+
+
+def _srvr(state: ServerState, mode: str, connections: int) -> bytes:
+    lines = {
+        "Zookeeper version": _version(state),
+        "Latency min/avg/max": "0/0.0/0",
+        "Received": "0",
+        "Sent": "0",
+        "Connections": str(connections),
+        "Outstanding": "0",
+        "Zxid": f"{state.tree.zxid:#x}",
+        "Mode": mode,
+        # A real tree counts its root twice, as "" and as "/".
+        "Node count": str(len(state.tree.nodes) + 1),
+    }
+    return "".join(f"{name}: {value}\n" for name, value in lines.items()).encode()
+
 
 _REQUEST: Final = struct.Struct(">ii")  # xid, opcode
 _INT: Final = struct.Struct(">i")
@@ -268,7 +335,7 @@ class Processor:
             return b""
         received, connection.first_bytes = connection.first_bytes, None
         mode = self._mode(connection.member)
-        text = four_letter_words.answer(received[:4], self.state, mode, len(self.connections))
+        text = four_letter_word(received[:4], self.state, mode, len(self.connections))
         if text is None:
             return received
         connection.send(text)
@@ -277,7 +344,7 @@ class Processor:
 
     def _mode(self, member: int) -> str:
         if member in self.state.read_only:
-            return four_letter_words.READ_ONLY
+            return READ_ONLY
         return "standalone" if self.state.members == 1 else "follower" if member else "leader"
 
     def _handshake(self, connection: Connection, body: bytes) -> None:
@@ -315,12 +382,12 @@ class Processor:
         """Whether a request is left to carry out; auth and SASL requests are carried out here."""
         known = opcode not in self.rules.unknown
         if opcode == ops.AUTH.opcode and known:
-            lives, left = authentication.authenticate(connection, xid, body), False
+            lives, left = authenticate(connection, xid, body), False
         elif opcode == ops.SASL.opcode and known:
-            lives = authentication.sasl(self.rules, connection, xid, body, self._nonce)
+            lives = sasl_step(self.rules, connection, xid, body, self._nonce)
             left = False
         else:
-            lives = left = authentication.may_ask(self.rules, connection, xid)
+            lives = left = may_ask(self.rules, connection, xid)
         if not lives:
             self.end(connection)
         return left

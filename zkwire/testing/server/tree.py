@@ -8,13 +8,20 @@ connections, watches or frames: `state` sends the events.
 Invariants: a refused operation has changed nothing.  All operations between two calls of
 :meth:`DataTree.begin` belong to one transaction, carry its zxid and its time, and can be undone
 together (:meth:`DataTree.roll_back`).
+
+A path has a quota if there is a node ``/zookeeper/quota<path>/zookeeper_limits``.  The statistics
+are the data of the node ``zookeeper_stats`` beside it (``StatsTrack``).  They change in the
+transaction that changes the counted nodes, without an event, a version or a zxid of their own.  If
+one quota is inside another, only the inner one counts.  Limits are not enforced: a real server
+enforces them only with ``enforceQuota``.  A quota on the root would crash a real server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from zkwire.errors import (
     BadArgumentsError,
@@ -24,13 +31,159 @@ from zkwire.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from zkwire.testing.server import quotas
-from zkwire.testing.server.node import CONTAINER, Acls, NewNode, Node, signed, time_to_live
+from zkwire.jute.records import ACL, Stat
 from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
 from zkwire.wire.paths import CONFIG_NODE, LAST_SEQUENCE, check_path
 
+_QUOTAS: Final = "/zookeeper/quota"
+_LIMITS: Final = "/zookeeper_limits"
+_STATISTICS: Final = "/zookeeper_stats"
+_SEPARATOR: Final = re.compile("[,;]")
+_NUMBER: Final = re.compile(r"[+-]?\d+")  # what Java's parseLong takes
+_UNKNOWN: Final = -1
+
+
+def _statistics_for(nodes: Mapping[str, Node], path: str) -> Node | None:
+    """The node with the statistics that a change at ``path`` belongs to, if there is one."""
+    while len(path) > 1:
+        if f"{_QUOTAS}{path}{_LIMITS}" in nodes:
+            return nodes.get(f"{_QUOTAS}{path}{_STATISTICS}")
+        path = path.rpartition("/")[0]
+    return None
+
+
+def _counted(path: str) -> str | None:
+    """The path whose statistics are in the node at ``path``; None for any other node."""
+    if path.startswith(_QUOTAS + "/") and path.endswith(_STATISTICS):
+        return path[len(_QUOTAS) : -len(_STATISTICS)] or "/"
+    return None
+
+
+def _statistics(nodes: Mapping[str, Node], path: str) -> bytes:
+    """The number of nodes at and below ``path``, and of their bytes, as statistics."""
+    below = "/" if path == "/" else path + "/"
+    sizes = [
+        len(node.data or b"")
+        for name, node in nodes.items()
+        if name == path or name.startswith(below)
+    ]
+    return f"count={len(sizes)},bytes={sum(sizes)}".encode()
+
+
+def adjusted(data: bytes | None, count: int, size: int) -> bytes | None:
+    """The statistics after a change; text that cannot be parsed stays as it is."""
+    found = {"count": _UNKNOWN, "bytes": _UNKNOWN}
+    try:
+        for part in filter(None, _SEPARATOR.split((data or b"").decode())):
+            name, _, number = part.partition("=")
+            if not _NUMBER.fullmatch(number := number.rstrip("=")):
+                return data
+            found[name] = int(number)
+    except ValueError:
+        return data
+    found["count"] += count
+    found["bytes"] += size
+    first = f"count={found.pop('count')},bytes={found.pop('bytes')}"
+    limits = [f"{name}={found[name]}" for name in sorted(found)]
+    return ";".join([first + "=" * bool(limits), *limits]).encode()
+
+
+# Owners that are no session (EphemeralType.java); clients see 0 in their place (DataNode.copyStat).
+CONTAINER = -(2**63)
+_TTL_MARK = -(2**56)  # 0xFF in the highest byte, a reserved 0x0000, then 40 bits of milliseconds
+LONGEST_TTL = 2**40 - 1
+
+_NO_NAMES: dict[str, None] = {}
+_SIGN, _WORD = 1 << 31, 1 << 32
+
+Acls = tuple[ACL, ...]
+
+
+class NewNode(NamedTuple):
+    """The request of a create; ``owner`` is a session id, CONTAINER, a :func:`ttl_owner`, or 0."""
+
+    path: str
+    data: bytes | None
+    acl: Acls | None
+    owner: int = 0
+    sequential: bool = False
+
+
+def ttl_owner(milliseconds: int) -> int:
+    """The owner that marks a node with this time to live."""
+    return _TTL_MARK | milliseconds
+
+
+def time_to_live(owner: int) -> int:
+    """The time to live in an owner that :func:`ttl_owner` made; 0 for any other owner."""
+    return owner - _TTL_MARK if _TTL_MARK < owner <= _TTL_MARK + LONGEST_TTL else 0
+
+
+class Node:
+    """One node.  ``created`` counts the children ever created, which numbers sequential ones."""
+
+    __slots__ = (
+        "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
+        "owner", "pzxid", "version",
+    )  # fmt: skip
+    aversion: int
+    created: int
+    ctime: int
+    czxid: int
+    mtime: int
+    mzxid: int
+    pzxid: int
+    version: int
+
+    def __init__(self, data: bytes | None, acl: Acls, owner: int, zxid: int, now: int) -> None:
+        self.data: bytes | None = data
+        self.acl: Acls = acl
+        self.owner: int = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = now
+        self.version = self.aversion = self.created = 0
+        # A dict and no set: with an order, a run can be repeated.  None: most nodes have none.
+        self.names: dict[str, None] | None = None
+
+    @property
+    def children(self) -> Set[str]:
+        """The names of the children."""
+        return (self.names or _NO_NAMES).keys()
+
+    @property
+    def ephemeral_owner(self) -> int:
+        """The session whose end deletes the node, or 0."""
+        return 0 if self.owner == CONTAINER or time_to_live(self.owner) else self.owner
+
+    def stat(self) -> Stat:
+        """The stat that clients see (DataNode.copyStat).
+
+        Its cversion is the sum of the creates and the deletes of children.  A create adds one to
+        the counter; the deletes are the counter less the children that are there.
+        """
+        count = len(self.children)
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            signed(2 * self.created - count),
+            self.aversion,
+            self.ephemeral_owner,
+            len(self.data or b""),
+            count,
+            self.pzxid,
+        )
+
+
+def signed(number: int) -> int:
+    """``number`` as Java's int holds it."""
+    return (number + _SIGN) % _WORD - _SIGN
+
+
 # DataTree.isSpecialPath: nodes that exist from the start and stay.
-_SPECIAL = ("/", "/zookeeper", quotas.QUOTAS, CONFIG_NODE)
+_SPECIAL = ("/", "/zookeeper", _QUOTAS, CONFIG_NODE)
 
 
 class Caller(Protocol):
@@ -245,22 +398,22 @@ class DataTree:
 
     def count_new(self, path: str) -> None:
         """Add a node to the statistics of quotas, after the answer to its create was encoded."""
-        if not self.nodes[quotas.QUOTAS].names:
+        if not self.nodes[_QUOTAS].names:
             return
         node = self.nodes[path]
         size = len(node.data or b"")
-        if (below := quotas.counted(path)) is not None:
-            node.data = quotas.statistics(self.nodes, below)
+        if (below := _counted(path)) is not None:
+            node.data = _statistics(self.nodes, below)
         self._count(path, 1, size)
 
     def _count(self, path: str, count: int, size: int) -> None:
         """Add these numbers of nodes and bytes to the statistics for a path."""
-        if not self.nodes[quotas.QUOTAS].names:
+        if not self.nodes[_QUOTAS].names:
             return
-        kept = quotas.statistics_for(self.nodes, path)
+        kept = _statistics_for(self.nodes, path)
         if kept is not None:
             self._undo.append(partial(setattr, kept, "data", kept.data))
-            kept.data = quotas.adjusted(kept.data, count, size)
+            kept.data = adjusted(kept.data, count, size)
 
     # --- the indexes ------------------------------------------------------------------------------
 

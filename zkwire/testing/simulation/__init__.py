@@ -23,21 +23,19 @@ from zkwire.testing.simulation.invariants import (
     readers_together,
 )
 from zkwire.testing.simulation.runs import (
+    CancelAt,
     FailedRunError,
     Figures,
+    InTurn,
+    OneFault,
     Scenario,
+    Scripted,
+    Seeded,
     cancel_everywhere,
     exhaust,
     explore,
     replay,
     sweep,
-)
-from zkwire.testing.simulation.schedules import (
-    CancelAt,
-    InTurn,
-    OneFault,
-    Scripted,
-    Seeded,
 )
 from zkwire.testing.simulation.simulation import (
     Check,

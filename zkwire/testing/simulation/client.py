@@ -1,7 +1,11 @@
-"""One client of a simulation: its process, its shell, its connection and its tasks.
+"""One client of a simulation: its process, its driver, its connection and its tasks.
 
-It decides what a shell decides: when the automaton is called and what is on its way.  When anything
-of this happens is the business of :mod:`zkwire.testing.simulation.simulation`.
+It decides what a driver decides: when the state machine is called and what is on its way.  When
+anything of this happens is the business of :mod:`zkwire.testing.simulation.simulation`.
+
+A `SimulatedClient` is such a client as its users see it.  Coroutines of a simulation can use it as
+any other AsyncClient, locks and services included, but for what needs asyncio itself (tasks,
+``asyncio.timeout``, ``cancel_on_loss``).
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ from contextlib import nullcontext
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
+from zkwire.aio.client import AsyncClient
 from zkwire.aio.replies import StepReply
+from zkwire.net.pipeline import Pipeline
 from zkwire.net.serving import ServingDriver
 from zkwire.recipes._service import Background
 from zkwire.session.hosts import HostList
@@ -20,13 +26,13 @@ from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.session.waitable import Waitable
 from zkwire.session.watch import Watch
-from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.sessions import Connection
 
 if TYPE_CHECKING:
-    from zkwire.net.pipeline import Pipeline
     from zkwire.recipes._service import Service
     from zkwire.recipes.runtime import Owned
     from zkwire.testing.server.processor import Processor
+
 
 T = TypeVar("T")
 
@@ -383,3 +389,30 @@ class Shell(ServingDriver):
                 await result
 
         self._sim.add_task(self._client, call(), "", background=True)
+
+
+class SimulatedClient(AsyncClient):
+    """The client of users; ``actor`` is the client as the simulation has it."""
+
+    _driver: Any
+
+    def __init__(self, actor: Client) -> None:
+        Pipeline.__init__(self, actor.world, actor.session.chroot, StepReply)
+        self.actor: Any = actor
+        self.name: str = actor.name
+        self._session = actor.session
+        self._hosts = "server"
+        self._operation_timeout = None
+
+    def __del__(self) -> None:
+        """Nothing that ends with it is real."""
+
+    async def close(self) -> None:
+        """End the session."""
+        actor = self.actor
+        request = actor.session.close(actor.sim.now)
+        if request is not None:
+            await self._driver.within(request)
+        actor.session.closed()
+        if actor in actor.sim.clients:
+            actor.sim.clients.remove(actor)

@@ -29,9 +29,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from zkwire.errors import ThrottledOpError
-from zkwire.testing.server.acl import Credentials
+from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.simulation.client import Step
-from zkwire.testing.simulation.stale_reads import StaleServer
+from zkwire.testing.simulation.stage import StaleServer
 from zkwire.wire.paths import LAST_SEQUENCE
 
 if TYPE_CHECKING:

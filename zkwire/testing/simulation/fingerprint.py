@@ -36,10 +36,10 @@ from typing import Any, Final
 
 from zkwire.net.pipeline import Pipeline
 from zkwire.session.session import Session
-from zkwire.testing.server.connection import Connection
+from zkwire.testing.server.sessions import Connection
 from zkwire.testing.simulation.client import Client, Link, Shell, Task
 from zkwire.testing.simulation.simulation import Check, Simulation
-from zkwire.testing.simulation.stale_reads import tree_fingerprint
+from zkwire.testing.simulation.stage import tree_fingerprint
 from zkwire.wire.ops import Op
 
 _EARLIEST: Final = 99.0

@@ -6,26 +6,361 @@ schedule, without faults or with a few, :func:`sweep` with every single fault at
 schedule, and :func:`cancel_everywhere` with a cancellation at every await.  Each returns how many
 runs it has made, or raises :class:`FailedRunError`, whose steps are shortened as far as that is
 cheap.  :func:`replay` shows one run.
+
+A schedule decides which step of a simulation happens next, and must not know how many runs are
+made.  The search of :func:`exhaust` keeps the choices of a run, and those that it leaves to later
+runs, and must not know scenarios.
+
+Most orders of steps make no difference: the steps of a client and the frames that reach it change
+nothing that other clients see.  :func:`sufficient_steps` chooses a *persistent* set of steps
+(Godefroid, Partial-Order Methods for the Verification of Concurrent Systems, 1996, chapter 4): all
+steps outside the set, as long as no step of the set happens, commute with all steps in it.  The
+steps outside are postponed: they are possible again after each step of the set.
+
+It relies on this:
+
+* The two queues between a client and the server are first in, first out: adding a frame at one end
+  commutes with removing one at the other.  Frames that arrive together have the same effect as
+  frames that arrive one by one.  The exception is a step that ends the connection (a cut, a
+  deadline), since frames that have not arrived are then lost.
+* A fault that stops a client's steps also postpones what its server does for it: processing the
+  frames of a lost connection, and catching up.
+* Time passes only when nothing else is possible.
+* Tasks of different clients share only the server, and checks look after a step only at the server
+  and at the claims of locks (``client.locks``).  Every check must promise this (``reducible``);
+  otherwise all steps are followed.
+* Two claims that overlap still overlap if one begins earlier, but perhaps not if one ends earlier.
+  So if the chosen step ends a claim, the postponed steps must be followed as well.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
 
-from zkwire.testing.simulation.client import Step, ViolationError
+from zkwire.testing.simulation.client import Client, Holder, Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.fingerprint import Known
-from zkwire.testing.simulation.frontier import Branch, Frontier, Limits
-from zkwire.testing.simulation.schedules import CancelAt, InTurn, OneFault, Scripted, Seeded
+from zkwire.testing.simulation.fingerprint import Known, state_fingerprint
 from zkwire.testing.simulation.simulation import Schedule, Simulation
 
 Scenario = Callable[[Simulation], object]
 
 _FAULTS = frozenset(FAULTS)
+_ARRIVALS = frozenset({"down", "down1", "eof"})
+_CLIENT_STEPS: Final = frozenset({"run", "turn", "down", "down1", "eof", "dial", "resume"})
+# These faults happen at the server and commute with the steps of a client.
+_SERVER_FAULTS: Final = frozenset({"expire", "delete", "touch", "lag", "uproot", "wrap", "refuse"})
 _SHRINKING_RUNS = 400
+
+
+class InTurn:
+    """Always the step that has not happened for the longest time: all clients are equally fast.
+
+    Frames for the client ``late`` arrive only when no other step is possible.
+    """
+
+    def __init__(self, late: str = "") -> None:
+        self._late = late
+        self._last: dict[Step, int] = {}
+
+    def next(self, sim: Simulation) -> Step | None:
+        """The possible step that has not happened for the longest time."""
+        steps = sim.steps()
+        if not steps:
+            return None
+        others = [s for s in steps if s.subject != self._late or s.kind not in _ARRIVALS]
+        step = min(others or steps, key=lambda step: self._last.get(step, 0))
+        self._last[step] = len(sim.done) + 1
+        return step
+
+
+class Seeded:
+    """A random possible step, with up to ``faults`` random faults.
+
+    In every second run, on average, one client is much slower than the others.
+    """
+
+    def __init__(self, seed: int, faults: int = 0) -> None:
+        rng = self._rng = Random(seed)
+        self._left = rng.randint(0, faults)
+        self._rate = rng.choice((0.02, 0.05, 0.15))
+        self._slow = rng.random() < 0.5
+        self._victim: str | None = None
+
+    def next(self, sim: Simulation) -> Step | None:
+        """A random step or fault."""
+        steps = sim.steps()
+        if not steps:
+            return None
+        random = self._rng.random
+        if self._left and random() < self._rate:
+            faults = sim.faults()
+            kinds = sorted({fault.kind for fault in faults})
+            if kinds:
+                self._left -= 1
+                kind = kinds[int(random() * len(kinds))]
+                chosen = [fault for fault in faults if fault.kind == kind]
+                return chosen[int(random() * len(chosen))]
+        if len(steps) == 1:
+            return steps[0]
+        if self._slow:
+            if self._victim is None:
+                self._victim = sim.clients[int(random() * len(sim.clients))].name
+            if random() < 0.9:
+                others = [step for step in steps if not step.subject.startswith(self._victim)]
+                steps = others or steps
+        return steps[int(random() * len(steps))]
+
+
+class Scripted:
+    """These steps, without those that are not possible; then ``rest``, by default `InTurn`."""
+
+    def __init__(self, steps: Sequence[Step], rest: Schedule | None = None) -> None:
+        self._steps = iter(steps)
+        self._rest = rest or InTurn()
+
+    def next(self, sim: Simulation) -> Step | None:
+        """The next step that is possible."""
+        possible = sim.steps()
+        if not possible:
+            return None
+        for step in self._steps:
+            if step in possible or (step.kind in _FAULTS and step in sim.faults()):
+                return step
+        return self._rest.next(sim)
+
+
+class OneFault:
+    """A schedule with one fault at one place: the ``which``-th of the possible ones.
+
+    ``choices`` is the number of faults that were possible there; 0 if the run ended before.
+    """
+
+    def __init__(self, base: Schedule, at: int, which: int) -> None:
+        self._base = base
+        self._at = at
+        self._which = which
+        self.choices: int = 0
+
+    def next(self, sim: Simulation) -> Step | None:
+        """The fault at its place; otherwise the step of the base."""
+        if len(sim.done) == self._at and sim.steps():
+            faults = sim.faults()
+            self.choices = len(faults)
+            if self._which < len(faults):
+                return faults[self._which]
+        return self._base.next(sim)
+
+
+class CancelAt:
+    """A schedule in which a task is cancelled at one of its awaits.
+
+    The cancellation comes as soon as the task is suspended there, or, if ``late``, when the task
+    could already go on.  ``happened`` is True once it has come.
+    """
+
+    def __init__(self, base: Schedule, task: str, at: int, *, late: bool) -> None:
+        self._base = base
+        self._task = task
+        self._at = at
+        self._late = late
+        self.happened: bool = False
+
+    def next(self, sim: Simulation) -> Step | None:
+        """The cancellation at its place; otherwise the step of the base."""
+        for task in sim.tasks if not self.happened else ():
+            there = task.name == self._task and task.awaits == self._at
+            if there and (not self._late or Step("run", task.name) in sim.steps()):
+                self.happened = True
+                return Step("cancel", task.name)
+        return self._base.next(sim)
+
+
+class Postponed(NamedTuple):
+    """Steps outside the chosen set, and the claims that were held before the chosen step."""
+
+    steps: list[Step]
+    claims: list[Holder]
+
+    @property
+    def must_be_followed(self) -> bool:
+        """Whether the chosen step has ended a claim; only known after that step."""
+        return not all(lock.held for lock in self.claims)
+
+
+def all_reducible(sim: Simulation) -> bool:
+    """Whether every check promises to look only at the server and at claims of locks."""
+    return all(getattr(check, "reducible", False) for check in sim.checks)
+
+
+def sufficient_steps(sim: Simulation, *, faults: bool) -> tuple[list[Step], Postponed | None]:
+    """The smallest sufficient set of steps, and of faults if ``faults``; steps come first."""
+    steps = fewest = sim.steps()
+    chosen: Client | None = None
+    for client in sim.clients if len(steps) > 1 or faults else ():
+        own = [s for s in steps if s.kind in _CLIENT_STEPS and sim.client_of(s) is client]
+        if 0 < len(own) < len(fewest) + faults and _is_independent(sim, client, own, faults=faults):
+            fewest, chosen = own, client
+    if faults:
+        return [*fewest, *_faults(sim, chosen)], None
+    claims = [lock for lock in chosen.locks if lock.held] if chosen is not None else []
+    return fewest, Postponed([s for s in steps if s not in fewest], claims) if claims else None
+
+
+def _faults(sim: Simulation, chosen: Client | None) -> list[Step]:
+    possible = sim.faults()
+    if chosen is None:
+        return possible
+    return [s for s in possible if s.kind not in _SERVER_FAULTS and sim.client_of(s) is chosen]
+
+
+def _is_independent(sim: Simulation, client: Client, own: list[Step], *, faults: bool) -> bool:
+    """Whether the client's ``own`` steps commute with all steps of others."""
+    claims = any(lock.held for lock in client.locks)
+    if claims and (faults or len(own) > 1):
+        return False
+    link = client.link
+    if faults and (client.ghosts or (link is not None and link.connection in sim.stale_servers)):
+        return False
+    if link is None:
+        return True
+    if link.up and (faults or client.due):  # both may end the connection
+        return False
+    return bool(link.down) or not (faults or _may_receive(sim, client))
+
+
+def _may_receive(sim: Simulation, client: Client) -> bool:
+    """Whether an answer, an event or an end can reach the client before it sends anything."""
+    link, watchers = client.link, sim.processor.state.watchers
+    assert link is not None
+    return bool(
+        link.up
+        or client.ghosts
+        or link.connection in sim.stale_servers
+        or watchers._data.paths.get(link.connection)
+        or watchers._child.paths.get(link.connection)
+    )
+
+
+class Prefix(NamedTuple):
+    """The beginning of a later run: the steps up to a choice, and the choice itself."""
+
+    steps: list[Step]
+    choice: Step | None
+    states: tuple[Any, ...]  # the last state of these steps, and the earlier ones, nested
+    left: int  # faults that may still happen
+
+
+class Frontier:
+    """The beginnings of all later runs.
+
+    The longest one without a new fault comes first, so that a run that repeats its own states is
+    found.  Then come those that end with a fault, in a random order.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._prefixes = [Prefix([], None, (), most)]
+        self._faulty: list[list[Prefix]] = [[] for _ in range(most)]
+        self._chance = Random(0)
+
+    def push(self, prefix: Prefix) -> None:
+        is_fault = prefix.choice is not None and prefix.choice.kind in _FAULTS
+        (self._faulty[prefix.left] if is_fault else self._prefixes).append(prefix)
+
+    def pop(self) -> Prefix | None:
+        if self._prefixes:
+            return self._prefixes.pop()
+        kinds = [prefixes for prefixes in self._faulty if prefixes]
+        if not kinds:
+            return None
+        prefixes = self._chance.choice(kinds)
+        at = self._chance.randrange(len(prefixes))
+        prefixes[at], prefixes[-1] = prefixes[-1], prefixes[at]
+        return prefixes.pop()
+
+
+class Limits(NamedTuple):
+    """See `exhaust`."""
+
+    depth: float
+    reduced: bool
+
+
+class Branch:
+    """Follows one prefix, then takes each first choice and leaves the others to later runs."""
+
+    def __init__(
+        self, prefix: Prefix, frontier: Frontier, seen: set[int], known: Known, limits: Limits
+    ) -> None:
+        choice = () if prefix.choice is None else (prefix.choice,)
+        self._steps = iter((*prefix.steps, *choice))
+        self._states = prefix.states
+        self._left = prefix.left
+        self._frontier = frontier
+        self._seen = seen
+        self._known = known
+        self._limits = limits
+        self._postponed: tuple[Postponed, list[Step]] | None = None
+
+    def next(self, sim: Simulation) -> Step | None:
+        for step in self._steps:
+            return step
+        if not self._left:
+            sim.tree_history.forget()
+        self._follow_postponed()
+        choices, postponed = self._choices(sim)
+        if not choices:
+            return None
+        first = choices[0] if choices[0].kind not in _FAULTS else None
+        far = len(sim.done) >= self._limits.depth
+        if far or (first is not None and len(choices) == 1 and postponed is None):
+            return first
+        if not self._is_new(hash((state_fingerprint(sim, self._known), self._left)), sim):
+            return None
+        done = sim.done.copy()
+        self._leave(done, choices if first is None else choices[1:])
+        if postponed is not None:
+            self._postponed = postponed, done
+        return first
+
+    def _choices(self, sim: Simulation) -> tuple[list[Step], Postponed | None]:
+        """The steps, then the faults; a fault is possible even after the last step."""
+        faults = self._left > 0
+        if not (self._limits.reduced and all_reducible(sim)):
+            return [*sim.steps(), *(sim.faults() if faults else ())], None
+        return sufficient_steps(sim, faults=faults)
+
+    def _leave(self, done: list[Step], choices: list[Step]) -> None:
+        for step in reversed(choices):
+            left = self._left - (step.kind in _FAULTS)
+            self._frontier.push(Prefix(done, step, self._states, left))
+
+    def _follow_postponed(self) -> None:
+        if self._postponed is not None:
+            postponed, done = self._postponed
+            self._postponed = None
+            if postponed.must_be_followed:
+                self._leave(done, postponed.steps)
+
+    def _is_new(self, state: int, sim: Simulation) -> bool:
+        """Whether no run was in this state; raises if this run was and still has tasks.
+
+        Such a run repeats itself, and its tasks wait for ever: time passes only when nothing else
+        can happen.
+        """
+        if state not in self._seen:
+            self._seen.add(state)
+            self._states = (state, self._states)
+            return True
+        before = self._states
+        while before and before[0] != state:
+            before = before[1]
+        if before and any(not task.background for task in sim.tasks):
+            raise ViolationError("LIVE", "the run is back in an earlier state: it never ends")
+        return False
 
 
 class FailedRunError(AssertionError):
@@ -176,7 +511,7 @@ def exhaust(
 
     Of schedules that lead to the same state, only one is followed.  With ``reduced``, orders that
     make no difference are skipped if every check allows it: see
-    :mod:`zkwire.testing.simulation.reduction` and
+    :mod:`zkwire.testing.simulation.runs` and
     :class:`~zkwire.testing.simulation.simulation.Check`.  Runs without a fault come first; then
     faults come at random places, so that a search that is stopped early has looked everywhere.
     After ``depth`` steps a run has no more choices; ``runs``, ``states`` and ``seconds`` limit the

@@ -11,11 +11,11 @@
 
     explore(two_contenders, seeds=range(1000))          # zkwire.testing.simulation.runs
 
-A client is the real automaton with the real operations, on the real ``Runtime`` for recipes; the
-server is the embedded one's `Processor`.  Between them are two queues of frames for each client.
-There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps` lists the
-steps that are possible now, :meth:`Simulation.faults` the faults, and a schedule chooses one.  The
-same choices give the same run.
+A client is the real state machine with the real operations, on the real ``Runtime`` for recipes;
+the server is the embedded one's `Processor`.  Between them are two queues of frames for each
+client.  There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps`
+lists the steps that are possible now, :meth:`Simulation.faults` the faults, and a schedule chooses
+one.  The same choices give the same run.
 
 The steps are: a task runs to its next await (``run``); frames reach the server (``up``: those of
 one write, ``up1``: one) or the client (``down``: all, ``down1``: one); a client sees the end of its
@@ -31,14 +31,54 @@ Checks decide whether a run is correct, see :mod:`zkwire.testing.simulation.inva
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from zkwire.testing.simulation import fault_choice
-from zkwire.testing.simulation.client import Cancelled, Client, Step, ViolationError
+from zkwire.testing.simulation.client import Cancelled, Client, Link, Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.stage import START, Stage
-from zkwire.testing.simulation.story import describe
+from zkwire.testing.simulation.stage import START, Stage, event_in
+from zkwire.wire import ops
+
+_HEADER: Final = struct.Struct(">iii")  # length, xid, and opcode or the zxid's upper half
+
+
+def describe(step: Step, client: Client | None) -> str:
+    """The line of a history: the step with the frames that it moves; ``client`` is its client.
+
+    It must not change anything: a run with a history and a run without one have the same steps.
+    """
+    if client is None or client.link is None:
+        return str(step)
+    if step.kind in ("up", "up1"):
+        frames = client.link.up[0][: 1 if step.kind == "up1" else None]
+        return f"{step}: {', '.join(_request(frame, client.link) for frame in frames)}"
+    if step.kind in ("down", "down1"):
+        frames = list(client.link.down)[: 1 if step.kind == "down1" else None]
+        replies = map(_reply, frames) if client.session.usable else ("handshake",)
+        return f"{step}: {', '.join(replies)}"
+    return str(step)
+
+
+def _request(frame: bytes, link: Link) -> str:
+    if not link.connection.greeted:
+        return "connect"
+    _, xid, opcode = _HEADER.unpack_from(frame)
+    op = ops.OPS.get(opcode)
+    length = int.from_bytes(frame[12:16], "big")
+    path = frame[16 : 16 + length].decode("utf-8", "replace") if length < len(frame) else ""
+    return f"{op.name if op else opcode}#{xid} {path}".rstrip()
+
+
+def _reply(frame: bytes) -> str:
+    event = event_in(frame)
+    if event is not None:
+        return f"{event[0].name} {event[1]}"
+    _, xid, _ = _HEADER.unpack_from(frame)
+    code = int.from_bytes(frame[16:20], "big", signed=True)
+    return f"#{xid}" + (f" error {code}" if code else "")
+
 
 _TIME: Final = Step("time")
 
