@@ -10,7 +10,7 @@ from tests.shell.test_client import ARGUMENTS
 from tests.support.scripted import STAT, Script
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.operations.checks import LONGEST_TTL
+from zkwire.operations.nodes import LONGEST_TTL
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import WatchType

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any, Protocol
 
-    from zkwire.operations.base import Requests
+    from zkwire.operations.nodes import Requests
     from zkwire.session.waitable import Waitable
 
     class Waiting(Protocol):

@@ -23,7 +23,7 @@ from zkwire.net.options import (
     check_session_timeout,
     check_tls,
 )
-from zkwire.operations.checks import check_acl, check_flag
+from zkwire.operations.nodes import check_acl, check_flag
 from zkwire.recipes import runtime as trees
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkwire.jute.records import AuthPacket, ConnectRequest
-from zkwire.operations.base import HEADER_BYTES, too_large
+from zkwire.operations.nodes import HEADER_BYTES, too_large
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import Credentials

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkwire.errors import OperationTimeoutError
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
-from zkwire.operations.base import Requests
+from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.model import OPEN_ACL_UNSAFE

@@ -28,15 +28,14 @@ cancellation leaves.  For every operation holds:
 Times are in seconds (``float``), data and secrets are ``bytes``, paths are ``str``.
 """
 
-from zkwire.operations.admin import Admin
+from zkwire.operations.admin import Admin, Watches
 from zkwire.operations.multi import Multi
 from zkwire.operations.nodes import Nodes
-from zkwire.operations.watches import Watches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.operations.base import AnyWatch as AnyWatch
-    from zkwire.operations.base import Reply as Reply
+    from zkwire.operations.nodes import AnyWatch as AnyWatch
+    from zkwire.operations.nodes import Reply as Reply
 
 
 class Operations(Nodes, Multi, Watches, Admin):

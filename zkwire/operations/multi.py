@@ -33,9 +33,7 @@ from zkwire.jute.records import (
     GetDataResponse,
     Stat,
 )
-from zkwire.operations.base import Requests
-from zkwire.operations.checks import EPHEMERAL, check_version
-from zkwire.operations.nodes import Nodes
+from zkwire.operations.nodes import EPHEMERAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from zkwire.errors import ZooKeeperError
     from zkwire.jute.multi import MultiResponse
     from zkwire.jute.records import ACL
-    from zkwire.operations.base import Reply
+    from zkwire.operations.nodes import Reply
     from zkwire.session.watch import Watch
     from zkwire.wire.ops import Op
 

@@ -51,8 +51,8 @@ from zkwire.errors import (
     ServerError,
     ZooKeeperError,
 )
-from zkwire.operations.checks import check_acl, check_text
 from zkwire.operations.multi import Create, SetData
+from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
 from zkwire.recipes.runtime import ensure_path, retry, unwrap_multi_error
 from zkwire.session.watch import Watch

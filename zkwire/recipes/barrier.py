@@ -35,8 +35,8 @@ from zkwire.errors import (
     NoNodeError,
     OperationTimeoutError,
 )
-from zkwire.operations.checks import check_acl
 from zkwire.operations.multi import Check, Create, Delete, SetData
+from zkwire.operations.nodes import check_acl
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
 from zkwire.recipes.runtime import (

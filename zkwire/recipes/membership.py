@@ -34,7 +34,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.jute.record import Record
-from zkwire.operations.checks import check_acl, check_text
+from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,

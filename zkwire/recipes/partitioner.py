@@ -41,7 +41,7 @@ from zkwire.errors import (
     NotReadOnlyError,
     ServerError,
 )
-from zkwire.operations.checks import check_acl
+from zkwire.operations.nodes import check_acl
 from zkwire.recipes._recipe import HasPath, Itself
 from zkwire.recipes._service import (
     Condition,

@@ -43,9 +43,8 @@ from zkwire.errors import (
     ServerError,
     ZooKeeperError,
 )
-from zkwire.operations.base import rehearse
-from zkwire.operations.checks import check_acl, check_data, check_flag
 from zkwire.operations.multi import Create
+from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, ObservableService, ServiceView, sessions_of
 from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest

@@ -48,8 +48,8 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.jute.record import Record
-from zkwire.operations.checks import check_acl, check_data, check_flag
 from zkwire.operations.multi import Appended, Check, Create, Delete, SetData
+from zkwire.operations.nodes import check_acl, check_data, check_flag
 from zkwire.recipes._node import Attempt, OwnedNode, TemporaryTokens
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, Lost, Recipe
 from zkwire.recipes.runtime import (

@@ -38,7 +38,7 @@ from zkwire.errors import (
     ServerError,
     UnreachableError,
 )
-from zkwire.operations.base import rehearse
+from zkwire.operations.nodes import rehearse
 from zkwire.recipes._recipe import HasPath, SupervisedRuntime
 from zkwire.recipes._service import Condition, Problem, ServiceView, check_on_problem
 from zkwire.recipes.runtime import SESSION_OVER, retry

@@ -128,7 +128,7 @@ def _create(context: Context, asked: Namespace) -> None:
     It prints the path of the new node and nothing else.  An ephemeral node of a
     single command (-e) goes at once, as its session does: -e is for the shell.
     """
-    from zkwire.operations.checks import check_create_mode
+    from zkwire.operations.nodes import check_create_mode
 
     out, path = context.output, new_path(context, asked)
     data = data_of(context, asked) or b""

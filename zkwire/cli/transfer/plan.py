@@ -22,7 +22,7 @@ from zkwire.cli.transfer.tree import (
 )
 from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError, ServerError
 from zkwire.net.pipeline import Pipeline
-from zkwire.operations.base import HEADER_BYTES
+from zkwire.operations.nodes import HEADER_BYTES
 from zkwire.operations.sequence import behind, highest_number, next_number, used_up
 from zkwire.wire.model import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from zkwire.wire.paths import parent
