@@ -182,7 +182,9 @@ def connections() -> None:
         client.add_state_listener(lambda state: print(state.value))
         assert_type(client.wait_for_state(State.CONNECTED, timeout=1.0), State | None)
         resume = assert_type(client.detach(), Credentials)
-    Client("zoo:2281", resume=resume, default_acl=CREATOR_ALL_ACL).connect(5.0)
+    again = Client("zoo:2281", resume=resume, default_acl=CREATOR_ALL_ACL)
+    assert_type(again.start(), None)
+    again.connect(5.0)
 
 
 class Mechanism:
@@ -309,6 +311,7 @@ async def queues_asynchronously(client: AsyncClient) -> None:
 
 
 async def asynchronously(client: AsyncClient) -> None:
+    assert_type(client.start(), None)
     assert_type(await client.create("/a"), str)
     reply = client.get_data("/a")
     data, _ = await reply

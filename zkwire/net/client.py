@@ -143,6 +143,17 @@ class ClientBase:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
 
+    def start(self) -> None:
+        """Begin to connect, and return at once; every other use of the client begins it, too.
+
+        Under asyncio it must be called where the client's event loop runs.  Idempotent.  The
+        client goes on trying until a server answers; :meth:`wait_for_state` waits, and the state
+        listeners are told.  Raises what ended the client: SessionExpiredError, AuthFailedError or
+        ClientClosedError.
+        """
+        self._driver.start()
+        self._driver.check_open()
+
     @property
     def state(self) -> State:
         """Where the client stands at this moment; CLOSED in a forked child."""
