@@ -183,7 +183,6 @@ def connections() -> None:
         assert_type(client.wait_for_state(State.CONNECTED, timeout=1.0), State | None)
         resume = assert_type(client.detach(), Credentials)
     again = Client("zoo:2281", resume=resume, default_acl=CREATOR_ALL_ACL)
-    assert_type(again.start(), None)
     again.connect(5.0)
 
 
@@ -310,8 +309,13 @@ async def queues_asynchronously(client: AsyncClient) -> None:
         assert_type(item.priority, int)
 
 
-async def asynchronously(client: AsyncClient) -> None:
+def about_the_session(client: Client | AsyncClient) -> None:
     assert_type(client.start(), None)
+    assert_type(client.server, tuple[str, int] | None)
+    assert_type(client.last_zxid, int)
+
+
+async def asynchronously(client: AsyncClient) -> None:
     assert_type(await client.create("/a"), str)
     reply = client.get_data("/a")
     data, _ = await reply

@@ -10,7 +10,7 @@ import pytest
 from tests.support.aio_helpers import blocking, eventually
 from tests.support.lock_helpers import PATIENCE
 from zkwire import AsyncClient, Client, ClientClosedError, State
-from zkwire.testing import Server
+from zkwire.testing import Ensemble, Server
 
 both = pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["threads", "asyncio"])
 Kind = type[Client] | type[AsyncClient]
@@ -61,3 +61,47 @@ def test_start_without_a_loop_is_refused(server: Server) -> None:
         client.start()
     assert client.state is State.NOT_STARTED
     asyncio.run(client.close())
+
+
+# --- the server, and what it has shown ------------------------------------------------------------
+
+
+@both
+async def test_server_is_the_address_of_the_connected_one(kind: Kind, server: Server) -> None:
+    client = kind(f"localhost:{server.port}")
+    assert client.server is None
+    await done(client.connect())
+    assert client.server == ("127.0.0.1", server.port)
+    await blocking(server.stop)
+    await eventually("disconnected", lambda: client.server is None)
+    await done(client.close())
+    assert client.server is None
+
+
+@both
+async def test_server_is_the_next_one_after_a_loss(kind: Kind) -> None:
+    with Ensemble(2) as ensemble:
+        client = kind(ensemble.hosts)
+        await done(client.connect())
+        ports = {member.port: member for member in ensemble.servers}
+        first = client.server
+        assert first is not None
+        await blocking(ports.pop(first[1]).stop)
+        await eventually("the other", lambda: client.server == ("127.0.0.1", *ports))
+        await done(client.close())
+
+
+@both
+async def test_last_zxid_grows_with_what_answers_show(kind: Kind, server: Server) -> None:
+    client = kind(server.hosts)
+    assert client.last_zxid == 0
+    path, stat = await done(client.create_with_stat("/a"))
+    assert client.last_zxid == stat.czxid > 0
+    with Client(server.hosts) as other:
+        changed = other.set_data(path, b"new").mzxid
+    assert client.last_zxid < changed
+    await done(client.get_data(path))
+    shown = client.last_zxid  # the end of the other session has one, too
+    assert shown >= changed
+    await done(client.close())
+    assert client.last_zxid >= shown

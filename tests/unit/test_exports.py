@@ -104,7 +104,16 @@ NO_OPERATIONS = {
         "remove_state_listener",
         "session_id",
     ),
-    *("session_timeout", "start", "state", "transaction", "wait_for_state", "walk"),
+    *(
+        "last_zxid",
+        "server",
+        "session_timeout",
+        "start",
+        "state",
+        "transaction",
+        "wait_for_state",
+        "walk",
+    ),
     *("watch_children", "watch_data"),
 }
 MEMBERS = {

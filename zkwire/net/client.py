@@ -193,6 +193,27 @@ class ClientBase:
         return self._session.session_id
 
     @property
+    def server(self) -> tuple[str, int] | None:
+        """The connected server's IP address and port; None while the client is not connected.
+
+        It is another one after a lost connection, perhaps at once.
+        """
+        peer = None if self._driver.forked else self._session.peer
+        if peer is None:
+            return None
+        host, port = peer[1][:2]  # an IPv6 address has more
+        return host, port
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that an answer has shown this client; 0 before the first answer.
+
+        The begin and the end of a session are transactions, too.  The client stays with no server
+        that is behind it, so no later read shows an older state.
+        """
+        return self._session.last_zxid
+
+    @property
     def session_timeout(self) -> float:
         """Seconds: what the server granted, before the first connection what was asked for."""
         return self._session.timeout

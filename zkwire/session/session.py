@@ -47,6 +47,10 @@ from zkwire.session.unknown_operations import UNKNOWN, says_unknown
 from zkwire.wire import ops
 from zkwire.wire.model import State
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zkwire.session.hosts import Address
+
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
@@ -104,13 +108,14 @@ class Session(CallersSide):
 
     # --- the handshake ----------------------------------------------------------------------------
 
-    def connection_made(self, now: float, peer: object = None) -> None:
+    def connection_made(self, now: float, peer: Address | None = None) -> None:
         """The shell has connected to ``target``.  Harmless when the session has ended meanwhile.
 
         ``peer`` tells the servers of one name apart.
         """
         if self.ended:
             return
+        self._peer = peer
         self._address = peer or self.server
         self._unknown.connected(self._address)
         self._forget_connection()
