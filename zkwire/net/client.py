@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 
-from zkwire.errors import UnreachableError
+from zkwire.errors import NoNodeError, UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
 from zkwire.net.chance import Chance
 from zkwire.net.held import Made, warn_unclosed
@@ -291,6 +291,22 @@ class ClientBase:
         return None if limit is None else self._driver.now() + limit
 
 
+class WithoutChroot:
+    """The same runtime, whose operations take the server's own paths."""
+
+    def __init__(self, driver: Any) -> None:
+        from zkwire.net.pipeline import Pipeline
+
+        self._driver = driver
+        own = driver.operations
+        self.operations: Pipeline = Pipeline(
+            driver, "", own._kind, acl=own._acl, send_limit=own._send_limit, eager=False
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+
 class ClientCoroutines(ClientBase):
     """What waits, as coroutines; see the module's docstring."""
 
@@ -356,11 +372,20 @@ class ClientCoroutines(ClientBase):
     async def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None:
         """Create a node and whatever is missing above it, each with this ACL (or the default one).
 
-        Not atomic: others may create the same nodes at the same time.  A lost connection is
-        recovered from; OperationTimeoutError when a step of it (without an ``operation_timeout``)
-        has found no server for two session timeouts.
+        That includes the chroot: ``ensure_path("/")`` creates it, and nothing else.  Not atomic:
+        others may create the same nodes at the same time.  A lost connection is recovered from;
+        OperationTimeoutError when a step of it (without an ``operation_timeout``) has found no
+        server for two session timeouts.
         """
-        await trees.ensure_path(self._driver, path, acl, self._deadline())
+        deadline = self._deadline()
+        try:
+            await trees.ensure_path(self._driver, path, acl, deadline)
+        except NoNodeError:
+            if not self._chroot:
+                raise
+            whole: Any = WithoutChroot(self._driver)
+            await trees.ensure_path(whole, self._chroot, acl, deadline)
+            await trees.ensure_path(self._driver, path, acl, deadline)
 
     async def delete_tree(self, path: str) -> None:
         """Delete a node and everything below it, if it is there.
