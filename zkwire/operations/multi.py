@@ -137,7 +137,7 @@ class Operation:
             return self._method, [*self._arguments, sorted(self._named)]
         bound.apply_defaults()
         given: list[Any] = [*bound.arguments.values()][1:]
-        plain: list[Any] = [tuple(each) if isinstance(each, list) else each for each in given]
+        plain: list[Any] = [tuple(each) if each.__class__ is list else each for each in given]
         return self._method, plain
 
     def record(self, recorder: Recorder) -> None:
