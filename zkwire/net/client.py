@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
+    from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
     from zkwire.net.serving import ServingDriver
     from zkwire.session.trace import TraceFrame
@@ -74,6 +75,7 @@ class ClientBase:
         send_limit: int = SEND_LIMIT,
         lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
+        observer: Observer | None = None,
         _resolver: Resolver | None = None,
         _now: Callable[[], float] | None = None,
         _seed: int | None = None,
@@ -89,6 +91,10 @@ class ClientBase:
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
+        if observer is not None:
+            from zkwire.net.observer import check_observer
+
+            check_observer(observer)
         send_limit = check_limit("send_limit", send_limit)
         rng: Any = Chance(_seed)
         self._hosts = hosts
@@ -125,6 +131,10 @@ class ClientBase:
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._driver.dispatch)
+        if observer is not None:
+            from zkwire.net.observer import attach
+
+            attach(observer, self)
         if check_flag("follow_reconfig", follow_reconfig):
             from zkwire.net.server_list import ServerListUpdates
 
