@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache, partial
-from inspect import iscoroutinefunction
-from typing import NamedTuple
 
 from zkwire.errors import ZooKeeperError
+from zkwire.jute.record import Record
 from zkwire.net.observe import log_failure
 from zkwire.session.request import Request
 from zkwire.wire import ops
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event, State
 
 
-class RequestEnd(NamedTuple):
+class RequestEnd(Record):
     """How a request has ended, for an :class:`Observer`.
 
     ``op`` and ``path`` are those of the request.  ``error`` is None if the server has carried it
@@ -77,10 +76,10 @@ class Observer:
     def request_ended(self, begun: Any, end: RequestEnd) -> None:
         """A request has ended; ``begun`` is what :meth:`request_submitted` has returned for it.
 
-        Called once for each.  In the thread that waits for the result, before that has it; where
-        none waits, and under asyncio, where callbacks are called.  A request whose caller has
-        reached a time limit has ended with OperationTimeoutError, whatever comes later, or with
-        NotSentError if it was withdrawn.
+        Called once for each.  In the thread that waits for the result (or is just submitting the
+        request), before it has it; where none waits, and under asyncio, where callbacks are called.
+        A request whose caller has reached a time limit has ended with OperationTimeoutError,
+        whatever comes later, or with NotSentError if it was withdrawn.
         """
 
     def state_changed(self, state: State, session_id: int, server: tuple[str, int] | None) -> None:
@@ -110,6 +109,8 @@ _METHODS = ("request_submitted", "request_ended", "state_changed", "watch_fired"
 
 def check_observer(observer: object) -> None:
     """Raise TypeError if it lacks a method, or has one that would have to be awaited."""
+    from inspect import iscoroutinefunction
+
     for name in _METHODS:
         method = getattr(observer, name, None)
         if not callable(method):
