@@ -116,6 +116,8 @@ __all__ += ["Event", "EventType", "State", "WatchType"]
 _from("wire.model")
 __all__ += ["TraceFrame"]
 _from("session.trace")
+__all__ += ["Observer", "RequestEnd"]
+_from("net.observer")
 
 __all__ += [
     "AuthFailedError", "ClientClosedError", "ConnectionLossError", "ForkedError", "GarbledError",
@@ -214,6 +216,8 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ClientInfo as ClientInfo
     from zkwire.jute.records import Id as Id
     from zkwire.jute.records import Stat as Stat
+    from zkwire.net.observer import Observer as Observer
+    from zkwire.net.observer import RequestEnd as RequestEnd
     from zkwire.net.sasl import DigestMD5 as DigestMD5
     from zkwire.operations.multi import Check as Check
     from zkwire.operations.multi import Create as Create

@@ -124,6 +124,7 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"session_timeout": timedelta(0)}, ValueError, "session_timeout must be 0.001"),
     ({"session_timeout": timedelta(days=25)}, ValueError, "session_timeout must be 0.001"),
     ({"session_timeout": timedelta(-1)}, ValueError, "session_timeout must not be negative"),
+    ({"observer": print}, TypeError, "observer must be an Observer"),
     ({"lease_margin": None}, TypeError, "lease_margin must be a number"),
     ({"lease_margin": "1"}, TypeError, "lease_margin must be a number"),
     ({"lease_margin": -1}, ValueError, "lease_margin must not be negative"),

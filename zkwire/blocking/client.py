@@ -61,7 +61,8 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     reduced to a fifth of what the server grants, where that is less (see the property).
 
     ``trace``: is called with a :class:`TraceFrame` for each frame in either direction, in the
-    callback thread.
+    callback thread.  ``observer``: an :class:`Observer`, which is told of each request when it is
+    submitted and when it has ended, and how; of each state; and of each event of a watch.
 
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,

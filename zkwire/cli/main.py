@@ -93,6 +93,8 @@ def _is_full() -> bool:
     """Whether standard output is a pipe, or a terminal, that takes nothing now."""
     import select
 
+    if not hasattr(select, "poll"):
+        return False
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), select.POLLOUT)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
+    from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
     from zkwire.net.server_list import ServerListUpdates
     from zkwire.net.serving import ServingDriver
@@ -76,6 +77,7 @@ class ClientBase:
         send_limit: int = SEND_LIMIT,
         lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
+        observer: Observer | None = None,
         _resolver: Resolver | None = None,
         _now: Callable[[], float] | None = None,
         _seed: int | None = None,
@@ -91,6 +93,10 @@ class ClientBase:
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
+        if observer is not None:
+            from zkwire.net.observer import check_observer
+
+            check_observer(observer)
         send_limit = check_limit("send_limit", send_limit)
         rng: Any = Chance(_seed)
         self._hosts = hosts
@@ -128,6 +134,10 @@ class ClientBase:
         self._driver.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._driver.dispatch)
         self._updates: ServerListUpdates | None = None
+        if observer is not None:
+            from zkwire.net.observer import attach
+
+            attach(observer, self)
         if check_flag("follow_reconfig", follow_reconfig):
             from zkwire.net.server_list import ServerListUpdates
 

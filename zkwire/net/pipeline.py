@@ -32,12 +32,14 @@ def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> Opera
         state = "it was sent and stays in effect"
     else:
         state = "it waits to be sent"  # for another waiter, or it is for every connection
-    return OperationTimeoutError(
+    error = OperationTimeoutError(
         f"no answer within {timeout:.3g} s; {state}",
         op=request.op.name,
         path=request.path,
         maybe_applied=request.op.changes and not withdrawn,
     )
+    request.given_up(error)
+    return error
 
 
 def reply_repr(request: Request) -> str:

@@ -9,9 +9,11 @@ import argparse
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from zkwire.cli.command import Command, UsageError, duration
 from zkwire.cli.context import Context
+from zkwire.cli.lock import plain
 from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
 from zkwire.cli.lock.signals import Interrupted, Signals
 from zkwire.cli.output import (
@@ -184,11 +186,15 @@ def _used(
         signals.raising = True  # while the output waits for its reader
         show_grant(context.output, grant)
         signals.raising = False
-        return 0, hold(grant, signals, margin)
-    from zkwire.cli.lock.running import Running
-
+        return 0, (hold if plain.has_groups() else plain.hold)(grant, signals, margin)
+    running: Any
     try:
-        running = Running(context, asked, grant, signals, (margin, kill_after))
+        if plain.has_groups():
+            from zkwire.cli.lock.running import Running
+
+            running = Running(context, asked, grant, signals, (margin, kill_after))
+        else:
+            running = plain.PlainRunning(context, asked, grant, signals, (margin, kill_after))
     except OSError as error:
         status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
         raise with_status(OSError(f"{asked.command[0]}: {error.strerror}"), status) from None

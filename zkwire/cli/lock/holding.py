@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import sys
 from argparse import Namespace
 from typing import Any
@@ -49,7 +50,7 @@ class Grant:
 
 def signature(text: str) -> str:
     """What the lock's node says: host, process, and ``text``."""
-    return f"{os.uname().nodename}:{os.getpid()} {text}".rstrip()
+    return f"{socket.gethostname()}:{os.getpid()} {text}".rstrip()
 
 
 def lock_of(client: zkwire.Client, asked: Namespace) -> Any:
@@ -116,6 +117,17 @@ def release(context: Context, grant: Grant, timeout: float | None) -> str | None
     except ZooKeeperError as error:
         context.output.note(f"zkwire: {error}")
     return None
+
+
+def environment_of(context: Context, grant: Grant) -> dict[str, str]:
+    """The environment of the command: an inner lock's values replace those of an outer one."""
+    return {
+        **os.environ,
+        "ZKWIRE_LOCK_PATH": grant.node,
+        "ZKWIRE_LOCK_TOKEN": str(grant.lock.fence),
+        "ZKWIRE_LOCK_SESSION": hex_id(grant.client.session_id),
+        "ZKWIRE_SERVER": context.server,
+    }
 
 
 # --- holding --------------------------------------------------------------------------------------

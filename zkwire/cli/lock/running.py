@@ -21,9 +21,8 @@ from signal import SIGCONT
 from zkwire.cli.context import Context
 from zkwire.cli.lock import watchdog
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.lock.holding import Grant
+from zkwire.cli.lock.holding import Grant, environment_of
 from zkwire.cli.lock.signals import FOR_COMMAND, Signals
-from zkwire.cli.output import hex_id
 from zkwire.net.pacing import clock
 
 GROUP_POLL = 0.05  # nothing tells of the end of a group
@@ -154,17 +153,6 @@ class Running:
                 f"{self._grant.client.lease_remaining():.0f} s"
             )
             self._signals.stop_here()
-
-
-def environment_of(context: Context, grant: Grant) -> dict[str, str]:
-    """The environment of the command: an inner lock's values replace those of an outer one."""
-    return {
-        **os.environ,
-        "ZKWIRE_LOCK_PATH": grant.node,
-        "ZKWIRE_LOCK_TOKEN": str(grant.lock.fence),
-        "ZKWIRE_LOCK_SESSION": hex_id(grant.client.session_id),
-        "ZKWIRE_SERVER": context.server,
-    }
 
 
 # --- child ----------------------------------------------------------------------------------------

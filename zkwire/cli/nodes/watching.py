@@ -361,6 +361,8 @@ def check_reader() -> None:
     """BrokenPipeError if nothing reads the output any more."""
     if sys.stdout is None or sys.stdout.closed:
         return
+    if not hasattr(select, "poll"):
+        return
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
