@@ -160,13 +160,13 @@ class Recipe:
         if self.parent is not object:
             names.append(self.parent.__name__.removeprefix("Async"))
         elif hasattr(self.kind, "__aenter__"):
-            self.imports["With"] = "zkwire.blocking.faces"
+            self.imports["With"] = "zkwire.blocking.sync"
             names.append("With")
         elif not names:
             self.imports["Bound"] = "zkwire.session.waitable"
             names.append("Bound")
         if hasattr(self.kind, "size"):
-            self.imports["Sized"] = "zkwire.blocking.faces"
+            self.imports["Sized"] = "zkwire.blocking.sync"
             names.append("Sized")
         return names
 
@@ -197,7 +197,7 @@ class Recipe:
         if parameters[1:2] != ["client"] or inherited:
             return []  # or another recipe makes it
         self.note_types(module, node)
-        self.imports["core_of"] = "zkwire.blocking.faces"
+        self.imports["core_of"] = "zkwire.blocking.sync"
         arguments = passed(node.args).replace("client", "core_of(client)", 1)
         return [
             f"    def __init__({for_threads(ast.unparse(node.args))}) -> None:",
@@ -209,7 +209,7 @@ class Recipe:
     def constructor_of_several(self, argument: ast.arg) -> list[str]:
         """Of what is made of other recipes; these are an attribute of it."""
         name, kind = argument.arg, for_threads(ast.unparse(argument.annotation or argument))
-        self.imports["algorithms_of"] = "zkwire.blocking.faces"
+        self.imports["algorithms_of"] = "zkwire.blocking.sync"
         arguments = f'{name}, "{self.blocking}", {kind}'
         return [
             f"    def __init__(self, *{name}: {kind}) -> None:",
@@ -230,21 +230,21 @@ class Recipe:
         if not is_property:
             call += f"({passed(node.args)})"
         if "AsyncGenerator" in returns or "AsyncIterator" in returns:
-            self.imports["iterate"] = "zkwire.blocking.run"
+            self.imports["iterate"] = "zkwire.blocking.sync"
             call = f"iterate({call})"
         elif isinstance(node, ast.AsyncFunctionDef):
-            self.imports["complete"] = "zkwire.blocking.run"
+            self.imports["complete"] = "zkwire.blocking.sync"
             given = passed(node.args)
             call = f"complete(self._algorithm.{name}{', ' * bool(given)}{given})"
         each = re.fullmatch(r"AsyncGenerator\[(\w+), None\]", returns)
         if each is not None and each[1] in faces:
-            self.imports["each_wrapped"] = "zkwire.blocking.faces"
+            self.imports["each_wrapped"] = "zkwire.blocking.sync"
             call = f"each_wrapped({for_threads(each[1])}, {call})"
         if returns.startswith("AbstractAsyncContextManager"):
-            self.imports["Entered"] = "zkwire.blocking.faces"
+            self.imports["Entered"] = "zkwire.blocking.sync"
             call = f"Entered({call}, self)"
         elif (face := returns.removesuffix(" | None")) in faces:
-            self.imports["wrapped"] = "zkwire.blocking.faces"
+            self.imports["wrapped"] = "zkwire.blocking.sync"
             call = f"wrapped({for_threads(face)}, {call})"
         doc = for_threads(inspect.getdoc(member) or "")
         body = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', " " * 8)
@@ -262,7 +262,7 @@ class Recipe:
         for name in re.findall(r"\b[A-Za-z_]\w*\b", annotations):
             plain = for_threads(name)
             if name in CLIENTS:
-                self.typing["ClientLike"] = "zkwire.blocking.faces"
+                self.typing["ClientLike"] = "zkwire.blocking.sync"
             elif plain == "Iterator" or name in ("AsyncGenerator", "AsyncIterator"):
                 self.typing["Iterator"] = "collections.abc"
             elif name in known and plain == name:

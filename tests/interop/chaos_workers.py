@@ -37,7 +37,7 @@ from zkwire import (
     SetData,
     ZooKeeperError,
 )
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 
 ROOT = "/chaos"
 LEASES = 3

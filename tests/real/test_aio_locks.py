@@ -51,7 +51,7 @@ from zkwire import (
     LockTakenError,
     NoNodeError,
 )
-from zkwire.net.pacing import DEFER_SECONDS
+from zkwire.net.timing import DEFER_SECONDS
 from zkwire.testing import Server
 
 WAITERS = 1000

@@ -11,7 +11,7 @@ from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests
 from tests.support.server_control import ZooKeeperServer
 from tests.unit.test_recipe_steps import Nodes, client_of
 from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 SOON = 0.2  # seconds: enough for a create, or its node has yet to be looked for

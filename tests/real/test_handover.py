@@ -31,7 +31,7 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing.proxy import cut_before
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import zkwire.blocking.calls
+import zkwire.blocking.leader
 from tests.support.lock_helpers import (
     ALL_KINDS,
     GRACE,
@@ -361,7 +361,7 @@ def test_every_fault_at_every_request(place: Place, kind: Kind, cycle: Cycle) ->
 def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
-    monkeypatch.setattr(zkwire.blocking.calls, "DEFER_SECONDS", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     Sweep(place, POINTS).run_all(kind, held_for_a_moment)
 
 

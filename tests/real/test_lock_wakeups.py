@@ -6,7 +6,7 @@ from queue import SimpleQueue
 
 import pytest
 
-import zkwire.blocking.calls
+import zkwire.blocking.leader
 from tests.support.family_helpers import Member
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
@@ -90,7 +90,7 @@ def test_a_lock_held_for_a_moment_is_two_round_trips(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its guard has not left when it is released, and then need not leave at all."""
-    monkeypatch.setattr(zkwire.blocking.calls, "DEFER_SECONDS", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     stage.observer.create(fresh_path)
     lock = stage.lock(SequentialLock, fresh_path)
     for _ in range(3):
@@ -136,7 +136,7 @@ def test_the_guard_leaves_with_the_next_request(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the answer to a `sync` says whether the lock is still held."""
-    monkeypatch.setattr(zkwire.blocking.calls, "DEFER_SECONDS", PATIENCE)
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     stage.observer.create(fresh_path)
     client = stage.client()
     lock = SequentialLock(client, fresh_path)

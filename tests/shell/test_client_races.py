@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.lock_helpers import Running
 from zkwire import Client, SequentialLock
-from zkwire.blocking import owners
+from zkwire.blocking import driver as drivers
 from zkwire.recipes._service import ObservableService
 from zkwire.testing import Server
 
@@ -41,7 +41,7 @@ def test_each_thread_keeps_the_value_that_it_began_with(monkeypatch: pytest.Monk
         return made()
 
     monkeypatch.setattr(threading, "local", late_local)
-    value = owners.value_of_each_thread(object)
+    value = drivers.value_of_each_thread(object)
     both_have_one = threading.Barrier(2)
 
     def twice() -> tuple[object, object]:

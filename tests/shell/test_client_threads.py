@@ -55,7 +55,7 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.net.bell import Bell, Ring
+from zkwire.net.wakeup import EventFd, WakeupEpolls
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -439,14 +439,14 @@ def test_a_thread_can_be_woken_while_its_connection_is_closed() -> None:
     """What wakes it has no role, so its epoll may be closed by then, or its number another's."""
     with contextlib.ExitStack() as sockets:
         pair = [sockets.enter_context(each) for each in socket.socketpair()]
-        bell = Bell(pair[0], Ring())
-        bell.ring_listener()
-        assert not bell.listen(0.0)
-        assert not bell.listener.poll(0.0)  # woken once
-        bell.close()
-        bell.ring()
-        bell.ring_listener()
-        Ring().wake(sockets.enter_context(select.epoll()))  # one that it has not joined
+        epolls = WakeupEpolls(pair[0], EventFd())
+        epolls.wake_listener()
+        assert not epolls.listen(0.0)
+        assert not epolls.listener.poll(0.0)  # woken once
+        epolls.close()
+        epolls.wake_caller()
+        epolls.wake_listener()
+        EventFd().wake(sockets.enter_context(select.epoll()))  # one that it has not joined
 
 
 # --- signal handlers ------------------------------------------------------------------------------

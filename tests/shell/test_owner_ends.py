@@ -22,7 +22,7 @@ from zkwire import (
     ReentrantLock,
     SequentialLock,
 )
-from zkwire.blocking.owners import _Owner
+from zkwire.blocking.driver import _Owner
 from zkwire.testing import Server
 
 PATH = "/lock"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import zkwire.blocking.leader
-import zkwire.net.bell
+import zkwire.net.wakeup
 from tests.conftest import open_descriptors
 from tests.shell.test_client import PATIENCE
 from tests.shell.test_client_threads import on_signal
@@ -34,7 +34,7 @@ from zkwire import (
     testing,
 )
 from zkwire.aio.loop import LoopIO
-from zkwire.blocking.waiting import Sleeper
+from zkwire.blocking.leader import Sleeper
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.net.background import Deferred
 from zkwire.net.connection import LONG_LINE, LONGER_LINE, LONGEST_PAUSE
@@ -164,10 +164,10 @@ def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over
     assert others.ready
 
 
-def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
+def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zkwire.net.bell.EpollPoller, "bell_for", lambda *_: None)
+    monkeypatch.setattr(zkwire.net.wakeup.EpollPoller, "epolls_for", lambda *_: None)
     monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 10 * PATIENCE)
     monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 40 * PATIENCE)
     with Client(server.hosts, session_timeout=20) as client:
@@ -331,13 +331,13 @@ def test_the_io_thread_reads_before_it_judges(
     assert len(server.connections) == 1
 
 
-@pytest.mark.parametrize("bell", [True, False])
+@pytest.mark.parametrize("epolls", [True, False])
 def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
-    bell: bool, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    epolls: bool, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may stand in a signal handler, a finalizer or a debugger; nobody else waits for it."""
-    if not bell:
-        monkeypatch.setattr(zkwire.net.bell.EpollPoller, "bell_for", lambda *_: None)
+    if not epolls:
+        monkeypatch.setattr(zkwire.net.wakeup.EpollPoller, "epolls_for", lambda *_: None)
     clock = Clock()
     with Client(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a")

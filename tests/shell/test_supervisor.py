@@ -39,8 +39,9 @@ from zkwire import (
     UnreachableError,
 )
 from zkwire.blocking import supervisor as module
-from zkwire.blocking.run import run
-from zkwire.net import client_options, observe
+from zkwire.blocking.sync import run
+from zkwire.net import listeners
+from zkwire.net import options as checks
 from zkwire.net.client import ClientBase
 from zkwire.testing import Server
 
@@ -255,7 +256,7 @@ except KeyError:
 
 def test_a_logging_that_is_just_being_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))
-    assert observe._logger(observe.DEBUG) is None
+    assert listeners._logger(listeners.DEBUG) is None
 
 
 def test_a_session_that_ends_is_logged_without_advice(
@@ -578,7 +579,7 @@ def test_wrong_time_limits(call: str) -> None:
 
 def test_the_typed_options_are_those_of_a_client() -> None:
     """TypedDict costs an import: to the program it is not there."""
-    tree = ast.parse(Path(client_options.__file__).read_text())
+    tree = ast.parse(Path(checks.__file__).read_text())
     (kind,) = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     typed = {
         statement.target.id: ast.unparse(statement.annotation)

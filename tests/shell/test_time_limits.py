@@ -29,7 +29,7 @@ from zkwire import (
     State,
     UnreachableError,
 )
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 
 SHORT = 0.05  # seconds that pass
 LONG = 30.0  # seconds that must not

@@ -6,7 +6,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from zkwire.net import exiting
+from zkwire.net import lifetime
+from zkwire.net.lifetime import clean_up_at_exit
 
 if TYPE_CHECKING:
     import pytest
@@ -17,7 +18,7 @@ class Remembered:
 
     def __init__(self) -> None:
         self.times = 0
-        exiting.remember(self)
+        clean_up_at_exit(self)
 
     def wind_up(self, seconds: float) -> None:
         self.times += 1
@@ -26,7 +27,7 @@ class Remembered:
 def test_a_thread_that_makes_clients_does_not_keep_the_others_from_being_wound_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exiting, "_unfinished", type(exiting._unfinished)())
+    monkeypatch.setattr(lifetime, "_unfinished", type(lifetime._unfinished)())
     kept = [Remembered() for _ in range(500)]
     first = kept[:]
     done = threading.Event()
@@ -41,7 +42,7 @@ def test_a_thread_that_makes_clients_does_not_keep_the_others_from_being_wound_u
     thread.start()
     try:
         for _ in range(20):
-            exiting._wind_up()
+            lifetime._wind_up()
     finally:
         done.set()
         sys.setswitchinterval(interval)

@@ -25,7 +25,7 @@ from zkwire.errors import (
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT, frame
 from zkwire.jute.multi import MultiResponse, pack_multi
-from zkwire.net.transaction import TransactionBase
+from zkwire.net.pipeline import TransactionBase
 from zkwire.operations.multi import (
     Appended,
     Check,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.scripted import Answer
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.errors import BUSY, NotSentError, error_for
 from zkwire.jute.records import Stat
 from zkwire.recipes._cache_tree import (

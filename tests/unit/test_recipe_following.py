@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.lock_helpers import PATIENCE
 from tests.support.scripted import STAT, Answer
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.errors import (
     ClientClosedError,
     NoAuthError,

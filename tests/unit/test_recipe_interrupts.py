@@ -23,7 +23,7 @@ from tests.unit.test_recipe_steps import (
     sequential,
 )
 from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock
-from zkwire.aio.waiting import cancelled_by
+from zkwire.aio.driver import cancelled_by
 from zkwire.blocking.locks import (
     BlockingLock,
     MultiLock,
@@ -32,7 +32,7 @@ from zkwire.blocking.locks import (
     Semaphore,
     SequentialLock,
 )
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
 from zkwire.recipes.semaphore import AsyncLease
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.scripted import STAT
 from tests.unit.test_recipe_steps import OWN, Runtime, an_attempt, own, refused, sequential
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.errors import (
     BadVersionError,
     ConnectionLossError,

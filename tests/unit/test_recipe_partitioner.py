@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.errors import (
     ClientClosedError,
     LockLostError,

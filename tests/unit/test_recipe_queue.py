@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.scripted import STAT
 from tests.unit.test_recipe_steps import OWN, Runtime
-from zkwire.blocking.faces import Entered
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
     BadVersionError,
     MultiError,

@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.scripted import STAT, Answer
 from zkwire import AsyncClient, AsyncReentrantLock, Client
-from zkwire.aio.owners import value_of_each_task
+from zkwire.aio.driver import value_of_each_task
+from zkwire.blocking.driver import _Owner, value_of_each_thread
 from zkwire.blocking.locks import MultiLock, ReentrantLock, SequentialLock
-from zkwire.blocking.owners import _Owner, value_of_each_thread
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.errors import (
     LockLostError,
     LockTakenError,

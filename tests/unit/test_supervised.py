@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.blocking.run import run
+from zkwire.blocking.sync import run
 from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 
 

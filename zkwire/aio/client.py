@@ -3,18 +3,52 @@
 from __future__ import annotations
 
 from zkwire.aio.replies import AsyncReply, KeptReply
-from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.net.client import ClientCoroutines
-from zkwire.net.pipeline import Pipeline
-from zkwire.net.transaction import TransactionBase
+from zkwire.net.pipeline import Pipeline, TransactionBase
 from zkwire.recipes._recipe import public
+from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.aio.driver import LoopDriver
+    from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
     from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
+
+
+class AsyncNodeWatches(NodeWatches):
+    """See :class:`zkwire.recipes._service.NodeWatches`."""
+
+    def watch_data(
+        self,
+        path: str,
+        callback: DataCallback | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+        with_event: bool = False,
+    ) -> AsyncDataWatch:
+        from zkwire.recipes.watching import AsyncDataWatch
+
+        client: Any = self
+        return AsyncDataWatch(client, path, callback, on_problem, with_event)
+
+    def watch_children(
+        self,
+        path: str,
+        callback: ChildrenCallback | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+        with_event: bool = False,
+    ) -> AsyncChildrenWatch:
+        from zkwire.recipes.watching import AsyncChildrenWatch
+
+        client: Any = self
+        return AsyncChildrenWatch(client, path, callback, on_problem, with_event)
+
+    watch_data.__doc__ = NodeWatches.watch_data.__doc__
+    watch_children.__doc__ = NodeWatches.watch_children.__doc__
 
 
 @public

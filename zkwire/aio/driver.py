@@ -5,32 +5,41 @@ loop's turn, with the next reply, or when enough have gathered, whichever comes 
 
 Invariants: an await that is cancelled withdraws what had not been sent and leaves the rest in its
 place; functions of a user's are called from the loop, never from within the session.
+
+It also knows how a task waits, how a scope cancels the task that works in it, what is one task's
+own, and the end of a task that holds a re-entrant lock.
 """
 
 from __future__ import annotations
 
 import asyncio
+from asyncio import Task, current_task
 from contextlib import asynccontextmanager
 from functools import partial
 from sys import is_finalizing as finalizing
+from weakref import WeakKeyDictionary, WeakSet
 
-from zkwire.aio.home import LOOP_CLOSED, LoopBound, in_the_middle, uninterruptible
-from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
-from zkwire.aio.owners import tell_at_the_end_of_this_task, value_of_each_task
+from zkwire.aio.loop import (
+    LOOP_CLOSED,
+    SHORTEST_PAUSE,
+    LoopBound,
+    LoopIO,
+    in_the_middle,
+    uninterruptible,
+)
 from zkwire.aio.replies import StepReply
-from zkwire.aio.waiting import cancelled_by, within
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.connection import INTERRUPTED
 from zkwire.net.driver import Driver, Seeing
-from zkwire.net.forking import remember
-from zkwire.net.pacing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
+from zkwire.net.lifetime import close_in_child
+from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.session.request import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
-    from typing import Any, Final, TypeVar
+    from typing import Any, Final, Protocol, TypeVar
 
     from zkwire.net.connection import Connection
     from zkwire.net.pipeline import Pipeline
@@ -43,6 +52,139 @@ if TYPE_CHECKING:
     from zkwire.session.watch import Watch
 
     T = TypeVar("T")
+
+    class Told(Protocol):
+        """A driver, as far as waits tell it of themselves."""
+
+        def awaiting(self, waker: Callable[[], None], begins: bool) -> None: ...
+
+
+def value_of_each_task(make: Callable[[], T]) -> Callable[[], T]:
+    """A function that returns the value of the task that calls it, made at the first call."""
+    values: WeakKeyDictionary[Task[Any], T] = WeakKeyDictionary()
+
+    def value() -> T:
+        task = current_task()
+        if task is None:
+            raise RuntimeError("a re-entrant lock is its task's, and this is no task")
+        if task not in values:
+            values[task] = make()
+        return values[task]
+
+    return value
+
+
+class _Owner:
+    """A task, and the locks that it alone releases: no other could.
+
+    The event loop calls back when a task is done.  One that waits for what nothing refers to is
+    never done: the collector ends it, in any thread.
+    """
+
+    def __init__(self) -> None:
+        self.locks: WeakSet[Owned] = WeakSet()
+        task = current_task()
+        assert task is not None
+        self._name = f"the task {task.get_name()}"
+        task.add_done_callback(self._tell)
+
+    def _tell(self, _: object = None) -> None:
+        for lock in tuple(self.locks):
+            if lock._owned:
+                lock._owner_ended(self._name)
+
+    __del__ = _tell  # only the task has it, which may be collected while it waits
+
+
+_owner_of_this_task = value_of_each_task(_Owner)
+
+
+def tell_at_the_end_of_this_task(lock: Owned) -> None:
+    """Tell the lock when this task ends and still owns it."""
+    _owner_of_this_task().locks.add(lock)
+
+
+# Keeps the tasks alive that await something of a client, and those keep the client: the loop itself
+# holds neither.
+_awaited: set[asyncio.Future[None]] = set()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    """Let the task continue that awaits the future, if it still does and can."""
+    if not (future.done() or future.get_loop().is_closed()):
+        future.set_result(None)
+
+
+async def within(
+    loop: asyncio.AbstractEventLoop,
+    waitable: Waitable,
+    timeout: float | None,
+    told: Told | None = None,
+) -> bool:
+    """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
+
+    ``told``: what can end the wait, and wake it for that.
+    """
+    latest = None if timeout is None else loop.time() + timeout
+    # Again if it was ready and is not any more, as a connection that has lasted a moment.
+    while not (waitable.ready or (latest is not None and loop.time() >= latest)):
+        future = loop.create_future()
+        waker = partial(_wake, future)
+        timer = None if latest is None else loop.call_at(latest, waker)
+        waitable._add_waker(waker)
+        _awaited.add(future)
+        try:
+            if told is not None:
+                told.awaiting(waker, True)
+            await future
+        finally:
+            _awaited.discard(future)
+            if told is not None:
+                told.awaiting(waker, False)
+            if timer is not None:
+                timer.cancel()
+            waitable._drop_waker(waker)
+    return waitable.ready
+
+
+@asynccontextmanager
+async def cancelled_by(
+    add: Callable[[Callable[[object], None]], Callable[[], object]],
+    error: Callable[[], Exception],
+) -> AsyncGenerator[None, None]:
+    """Cancel the body when something happens, then raise ``error()``.
+
+    ``add`` has a function called when it happens, and returns one that undoes this.  As with
+    ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
+    """
+    task, over = asyncio.current_task(), False
+    if task is None:
+        raise RuntimeError("only a task can be cancelled, and this is none")
+    outside, cancelled = task.cancelling(), False
+
+    def cancel(_: object = None) -> None:
+        nonlocal cancelled
+        if not over:
+            cancelled = task.cancel()
+
+    remove = add(cancel)
+    try:
+        yield
+    except BaseException as raised:
+        over = True
+        if (
+            not cancelled
+            or task.uncancel() > outside
+            or not isinstance(raised, asyncio.CancelledError)
+        ):
+            raise
+        raise error() from None
+    finally:
+        remove()
+    over = True
+    if cancelled:  # and the body has ended before it noticed
+        task.uncancel()
+        raise error()
 
 
 class LoopDriver(LoopBound):
@@ -82,7 +224,7 @@ class LoopDriver(LoopBound):
         error: Callable[[], Exception],
         value: T,
     ) -> AsyncGenerator[T, None]:
-        """Cancel the body when something happens; see :func:`zkwire.aio.waiting.cancelled_by`."""
+        """Cancel the body when something happens; see :func:`zkwire.aio.driver.cancelled_by`."""
         async with cancelled_by(add, error):
             yield value
 
@@ -237,7 +379,7 @@ class LoopDriver(LoopBound):
     def spawn(
         self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
     ) -> None:
-        """Run ``work(background)`` to its end; see :class:`zkwire.net.serving.ServingDriver`.
+        """Run ``work(background)`` to its end; see :class:`zkwire.net.driver.Driver`.
 
         A task that the collector ends in another thread leaves its clean-up to the loop.
         """
@@ -281,19 +423,19 @@ class LoopDriver(LoopBound):
     def drop(self, timeout: float) -> bool:
         """Nothing refers to the client any more: close it soon; False if that is not necessary.
 
-        For a finalizer, see :mod:`zkwire.net.held`.
+        For a finalizer, see :mod:`zkwire.net.lifetime`.
         """
         io = self.io
         unused = io is None or self.forked or self.closing is not None or self.session.ended
         if io is None or unused or finalizing():
             return False
-        io.held.hold(io)
+        io.owner_ref.hold(io)
         if not self.call_soon(partial(self._close_soon, timeout)):
             self._stop()  # its loop is closed: there is only the socket
         return True
 
     def _close_soon(self, timeout: float) -> None:
-        remember(self)  # the finalizer has run, which ends weak references
+        close_in_child(self)  # the finalizer has run, which ends weak references
         self._call(partial(self.close, timeout))
 
     def _stop(self) -> None:

@@ -1,28 +1,187 @@
-"""I/O under asyncio: the event loop is the connector's selector, a timer keeps its deadlines.
+"""The event loop that a client belongs to, how what comes from elsewhere gets there, and its I/O.
 
-Everything happens in the loop's thread, so nothing is locked.  Sockets are used directly and not
-through a transport: only so is it known what of a broken connection had been sent.
+The client is the loop's from its first use on.  Only the loop's thread may touch the session, and
+not while it is in the middle of that; a finalizer runs in any thread and at any moment.
+
+The loop is the connector's selector, a timer keeps its deadlines.  Everything happens in the loop's
+thread, so nothing is locked.  Sockets are used directly and not through a transport: only so is it
+known what of a broken connection had been sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 import selectors
-from contextlib import suppress
+import sys
+from contextlib import nullcontext, suppress
+from contextvars import Context, copy_context
 from functools import partial
 
-from zkwire.aio.home import uninterruptible
+from zkwire.errors import ForkedError
 from zkwire.net.connection import LONGER_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.connector import Connector
-from zkwire.net.held import Held
+from zkwire.net.driver import Driver
+from zkwire.net.lifetime import OwnerRef, close_in_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import asyncio
     import socket
-    from typing import Any
+    from collections.abc import Callable
+    from random import Random
+    from types import CodeType, FrameType
+    from typing import Any, TypeVar
     from weakref import ref
 
-    from zkwire.aio.home import LoopBound
+    from zkwire.session.session import Session
+    from zkwire.session.waitable import Waitable
+
+    Function = TypeVar("Function", bound=Callable[..., object])
+
+
+class Calling:
+    """Calls functions of a user's, and keeps the coroutines that they return running.
+
+    Each call has a copy of the context (``contextvars``) in which the client was made.  Without
+    that it would have the context of a task that happened to connect, and the loop would keep that
+    alive.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()  # callbacks that are coroutines
+        self.context: Context = copy_context()
+
+    def _call(self, function: Callable[[], object]) -> None:
+        result = function()  # errors go to the loop's exception handler
+        if asyncio.iscoroutine(result):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            task.add_done_callback(self._ran)
+
+    def _ran(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            context = {"message": "a callback has failed", "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
+
+
+LOOP_CLOSED = "the client's event loop has been closed"
+
+_work: set[CodeType] = set()  # of what is uninterruptible
+
+
+def uninterruptible(function: Function) -> Function:
+    """A function in the middle of which the session must not be touched."""
+    _work.add(function.__code__)
+    return function
+
+
+def in_the_middle() -> bool:
+    """Whether the caller's caller interrupts the work of this thread for a client.
+
+    A finalizer does, when the collector runs it there.  The stack tells: a note of it would cost
+    each operation something.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code not in _work:
+        frame = frame.f_back
+    return frame is not None
+
+
+class LoopBound(Calling, Driver):
+    """A driver that belongs to an event loop; see the module's docstring."""
+
+    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+        Calling.__init__(self)
+        Driver.__init__(self, session, rng, **options)
+        self.mutex: Any = nullcontext()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Begin to connect unless that has been done; returns the running loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not None and loop is self.loop and not self.forked:
+            return loop
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make an AsyncClient in this process"
+            )
+        if loop is None:
+            raise RuntimeError("no running event loop: call this in a coroutine")
+        if self.loop is not None:
+            raise RuntimeError("this AsyncClient belongs to another event loop")
+        if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
+            raise RuntimeError(
+                f"{type(loop).__name__} cannot wait for a socket; on Windows use "
+                "asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)"
+            )
+        self.loop = loop
+        close_in_child(self)
+        self._begin(loop)
+        return loop
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to connect."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise RuntimeError in another event loop, ForkedError in a forked child."""
+        self.start()
+
+    @property
+    def loop_closed(self) -> bool:
+        """Whether the client's loop has been closed: nothing can happen any more."""
+        return self.loop is not None and self.loop.is_closed()
+
+    @property
+    def outside(self) -> bool:
+        """Whether the client's loop, which may be running, does not run this."""
+        if self.loop is None or self.loop.is_closed():
+            return False
+        try:
+            return asyncio.get_running_loop() is not self.loop
+        except RuntimeError:
+            return True
+
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Have the loop call ``function``, from any thread; False if it never will."""
+        if self.loop is None:
+            return False
+        call = self.loop.call_soon_threadsafe if self.outside else self.loop.call_soon
+        try:
+            call(function, context=self.context.copy())
+        except RuntimeError:  # it is closed
+            return False
+        return True
+
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
+        if self.outside:
+            self.call_soon(partial(self.when_ready, waitable, function))
+        else:
+            super().when_ready(waitable, function)
+
+    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
+        """The ensemble has these servers now; an empty list says nothing."""
+        if self.outside and self.call_soon(partial(self.replace_hosts, hosts)):
+            return
+        super().replace_hosts(hosts)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function soon; a coroutine that it returns runs as a task."""
+        self.call_soon(partial(self._call, function))
+
+    def never_retrieved(self, error: BaseException) -> None:
+        """Report an operation whose error went unnoticed, as a future's."""
+        if self.loop is not None and not self.forked:
+            what = "the error of an operation was never retrieved"
+            tell = partial(self.loop.call_exception_handler, {"message": what, "exception": error})
+            if not self.call_soon(tell):
+                tell()
+
 
 # Seconds; the event loop knows no shorter ones.
 SHORTEST_PAUSE = 0.001
@@ -31,7 +190,7 @@ SHORTEST_PAUSE = 0.001
 class LoopSelector:
     """An event loop in the shape of a selector: calls ``ready(events)`` of what is registered."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, io: Held) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, io: OwnerRef) -> None:
         self._loop = loop
         self._io = io
         self._events: dict[socket.socket, int] = {}
@@ -58,9 +217,9 @@ class LoopSelector:
         del self._events[sock]
 
 
-def _ready(held: Held, attempt: ref[Any] | None, events: int) -> None:
+def _ready(owner_ref: OwnerRef, attempt: ref[Any] | None, events: int) -> None:
     """Something can be done on a socket.  The loop holds nothing of the client for that."""
-    io: LoopIO | None = held.get()
+    io: LoopIO | None = owner_ref.get()
     if io is None:
         return
     if attempt is None:
@@ -72,8 +231,8 @@ def _ready(held: Held, attempt: ref[Any] | None, events: int) -> None:
     io.turn()
 
 
-def _on_timer(held: Held) -> None:
-    io: LoopIO | None = held.get()
+def _on_timer(owner_ref: OwnerRef) -> None:
+    io: LoopIO | None = owner_ref.get()
     if io is not None:
         io.on_timer()
 
@@ -85,9 +244,9 @@ class LoopIO:
         self._driver = driver
         self._loop = loop
         sockets: set[socket.socket] = set()
-        self.held: Held = Held(self, sockets)
-        self.held.release()
-        self.connector: Connector = Connector(driver, LoopSelector(loop, self.held), self.wake)
+        self.owner_ref: OwnerRef = OwnerRef(self, sockets)
+        self.owner_ref.release()
+        self.connector: Connector = Connector(driver, LoopSelector(loop, self.owner_ref), self.wake)
         self.connector.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None
@@ -178,7 +337,7 @@ class LoopIO:
             if self._timer.when() <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, _on_timer, self.held)
+        self._timer = self._loop.call_at(when, _on_timer, self.owner_ref)
 
     def on_timer(self) -> None:
         """The next thing is due."""

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from random import Random
 
-from zkwire.aio.calling import Calling
-from zkwire.aio.client import AsyncClient
-from zkwire.aio.waiting import cancelled_by, within
-from zkwire.aio.watching import AsyncNodeWatches
+from zkwire.aio.client import AsyncClient, AsyncNodeWatches
+from zkwire.aio.driver import cancelled_by, within
+from zkwire.aio.loop import Calling
 from zkwire.errors import ForkedError
-from zkwire.net.pacing import clock
+from zkwire.net.timing import clock
 from zkwire.recipes._recipe import public
 from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.states import StateWait
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Any, Final, Self, Unpack
 
-    from zkwire.net.client_options import ClientOptions
+    from zkwire.net.options import ClientOptions
     from zkwire.recipes.sequential import AsyncSequentialLock
     from zkwire.session.waitable import Waitable
 

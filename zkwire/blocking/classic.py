@@ -5,8 +5,7 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 
 from __future__ import annotations
 
-from zkwire.blocking.faces import Entered, Sized, With, core_of
-from zkwire.blocking.run import complete, iterate
+from zkwire.blocking.sync import Entered, Sized, With, complete, core_of, iterate
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.barrier import AsyncBarrier, AsyncDoubleBarrier
 from zkwire.recipes.counter import AsyncCounter, CounterView
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Literal
 
-    from zkwire.blocking.faces import ClientLike
+    from zkwire.blocking.sync import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.recipes.queue import QueueItem
 

@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
-from zkwire.blocking.replies import BlockingOperations
-from zkwire.blocking.run import in_thread, iterate, iterator, operation
-from zkwire.blocking.watching import ThreadNodeWatches
+from zkwire.blocking.sync import BlockingOperations, in_thread, iterate, iterator, operation
 from zkwire.net.client import ClientBase, ClientCoroutines
-from zkwire.net.transaction import TransactionBase
+from zkwire.net.pipeline import TransactionBase
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import public
+from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from zkwire.blocking.driver import ThreadDriver
+    from zkwire.blocking.services import ChildrenWatch, DataWatch
     from zkwire.net.pipeline import Pipeline
+    from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
+
+
+class ThreadNodeWatches(NodeWatches):
+    """See :class:`zkwire.recipes._service.NodeWatches`."""
+
+    def watch_data(
+        self,
+        path: str,
+        callback: DataCallback | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+        with_event: bool = False,
+    ) -> DataWatch:
+        from zkwire.blocking.services import DataWatch
+
+        client: Any = self
+        return DataWatch(client, path, callback, on_problem, with_event)
+
+    def watch_children(
+        self,
+        path: str,
+        callback: ChildrenCallback | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+        with_event: bool = False,
+    ) -> ChildrenWatch:
+        from zkwire.blocking.services import ChildrenWatch
+
+        client: Any = self
+        return ChildrenWatch(client, path, callback, on_problem, with_event)
+
+    watch_data.__doc__ = NodeWatches.watch_data.__doc__
+    watch_children.__doc__ = NodeWatches.watch_children.__doc__
 
 
 @public

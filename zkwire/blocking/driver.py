@@ -1,26 +1,28 @@
 """The driver of the blocking client: what its operations, recipes and watches ask for.
 
 It owns the threads; how they share the connection is in :mod:`zkwire.blocking.leader`, and what the
-I/O thread does in :mod:`zkwire.blocking.io_thread`.
+I/O thread does in :mod:`zkwire.blocking.io_thread`.  It also knows what is one thread's own, and
+the end of a thread that holds a re-entrant lock.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
+from weakref import WeakSet
 
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
-from zkwire.blocking.replies import BlockingReply, ReplyPipeline
-from zkwire.blocking.run import check_callback
-from zkwire.errors import ClientClosedError
-from zkwire.net import exiting
+from zkwire.blocking.sync import BlockingReply, ReplyPipeline, check_callback
+from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.background import Callbacks, report
-from zkwire.net.forking import remember
-from zkwire.net.pacing import FLUSH_AT
+from zkwire.net.lifetime import clean_up_at_exit, close_in_child
 from zkwire.net.pipeline import Pipeline
+from zkwire.net.timing import FLUSH_AT
 from zkwire.session.waitable import Waitable
 
 TYPE_CHECKING = False
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from zkwire.net.connection import Connection
-    from zkwire.operations import Reply
+    from zkwire.operations import Operations, Reply
     from zkwire.recipes.runtime import Owned
     from zkwire.session.request import Request
     from zkwire.session.session import Session
@@ -38,6 +40,60 @@ if TYPE_CHECKING:
     from zkwire.session.watch import Watch
 
     T = TypeVar("T")
+
+
+def value_of_each_thread(make: Callable[[], T]) -> Callable[[], T]:
+    """A function that returns the value of the thread that calls it, made at the first call."""
+    kinds: dict[object, Any] = {}  # gevent replaces threads, and their values with them
+
+    def value() -> T:
+        kind = threading.get_ident
+        # In one step: of two threads that begin at once, one would lose its value.
+        values = kinds.get(kind) or kinds.setdefault(kind, threading.local())
+        try:
+            return values.value
+        except AttributeError:
+            values.value = made = make()
+            return made
+
+    return value
+
+
+class _Owner:
+    """A thread, and the locks that it alone releases; finalized at the thread's end.
+
+    No other thread could release them.  A thread's own values are finalized when it ends, in that
+    thread, which is at nothing else then; the I/O thread does the rest.  In a forked child threads
+    end that have never run there, and at the end of the interpreter nothing can be done any more.
+    """
+
+    _process = 0  # of none, while it is being made
+
+    def __init__(self) -> None:
+        self.locks: WeakSet[Owned] = WeakSet()
+        self._name = f"the thread {threading.current_thread().name}"
+        self._process = os.getpid()
+
+    def __del__(self) -> None:
+        if sys.is_finalizing() or os.getpid() != self._process:
+            return
+        for lock in self.locks:
+            if lock._owned:
+                with suppress(ZooKeeperError):  # the session is over, and its nodes go with it
+                    lock._runtime.spawn(partial(_tell, lock, self._name))
+
+
+async def _tell(lock: Owned, owner: str, _: Operations) -> None:
+    lock._owner_ended(owner)
+
+
+_owner_of_this_thread = value_of_each_thread(_Owner)
+
+
+def tell_at_the_end_of_this_thread(lock: Owned) -> None:
+    """Tell the lock when this thread ends and still owns it."""
+    _owner_of_this_thread().locks.add(lock)
+
 
 POLL_SECONDS = 0.0005
 # How much longer than it was given a close may take: the I/O thread's way out.
@@ -65,7 +121,7 @@ class ThreadDriver(LeaderFollower):
         self.pipeline: Pipeline = ReplyPipeline(
             self, session.chroot, BlockingReply, acl=acl, send_limit=session.send_limit
         )
-        exiting.remember(self)
+        clean_up_at_exit(self)
 
     @staticmethod
     def caller() -> int:
@@ -74,13 +130,13 @@ class ThreadDriver(LeaderFollower):
 
     def local(self, make: Callable[[], T]) -> Callable[[], T]:
         """A function that returns the value of the thread that calls it."""
-        from zkwire.blocking.owners import value_of_each_thread
+        from zkwire.blocking.driver import value_of_each_thread
 
         return value_of_each_thread(make)
 
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the calling thread has ended."""
-        from zkwire.blocking.owners import tell_at_the_end_of_this_thread
+        from zkwire.blocking.driver import tell_at_the_end_of_this_thread
 
         tell_at_the_end_of_this_thread(lock)
 
@@ -98,10 +154,10 @@ class ThreadDriver(LeaderFollower):
                 return
             io = self.io = IOThread(self)
             try:
-                work = (io.held, io.select)
+                work = (io.owner_ref, io.select)
                 name = f"{self.name}-io"
                 thread = threading.Thread(target=serve, args=work, name=name, daemon=True)
-                remember(self)
+                close_in_child(self)
                 thread.start()
                 self.thread = thread
             except BaseException:
@@ -164,21 +220,6 @@ class ThreadDriver(LeaderFollower):
         elif eager and (not session.in_flight or session.queued >= FLUSH_AT):
             self.flush()
         self._schedule_callbacks()
-
-    def round_trip(self, request: Request) -> None:
-        """Submit a request; if no other thread uses the connection, send it and read the answer.
-
-        What :meth:`submit` and :meth:`wait` do, with one check of the state instead of four.  The
-        request need not have ended afterwards.
-        """
-        if (
-            self.deferred.waiting
-            or self.closing is not None
-            or self.owned()
-            or self.threads is not threading.get_ident
-            or not self._read_as_leader(request, None, request)
-        ):
-            self.submit(request)
 
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
@@ -276,7 +317,7 @@ class ThreadDriver(LeaderFollower):
     def drop(self, timeout: float) -> bool:
         """Nothing refers to the client any more: close it soon; False if that is not necessary.
 
-        For a finalizer, see :mod:`zkwire.net.held`.
+        For a finalizer, see :mod:`zkwire.net.lifetime`.
         """
         thread, io = self.thread, self.io
         if self.forked or sys.is_finalizing():

@@ -1,9 +1,9 @@
 """The I/O thread of the blocking client: makes connections, and reads when no caller does.
 
 It listens while callers read for themselves, too: the kernel wakes it only for what comes while
-none of them waits (:mod:`zkwire.net.bell`).  A caller that has the read role then gets MOMENT to
-continue, in a long pipeline up to LONGEST_REARM seconds.  Without a bell the thread listens from
-time to time, at last as seldom as that.  A socket that another thread still uses has been shut down
+none of them waits (:mod:`zkwire.net.wakeup`).  A caller that has the read role then gets MOMENT to
+continue, in a long pipeline up to LONGEST_REARM seconds.  Without such epolls it listens from time
+to time, at last as seldom as that.  A socket that another thread still uses has been shut down
 before it is closed, so that thread is about to leave it.
 
 Invariants: it never waits for a caller, and it calls no code of a user's but the SASL mechanism.
@@ -16,26 +16,25 @@ import selectors
 import threading
 
 from zkwire.net.background import report
-from zkwire.net.bell import poller
 from zkwire.net.connection import STREAM
 from zkwire.net.connector import Connector
 from zkwire.net.dial import readable_within
-from zkwire.net.forking import remember
-from zkwire.net.held import Held
+from zkwire.net.lifetime import OwnerRef, close_in_child
+from zkwire.net.wakeup import poller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkwire.blocking.leader import LeaderFollower
-    from zkwire.net.bell import Poller, Ready
     from zkwire.net.connection import Connection
+    from zkwire.net.wakeup import Poller, Ready
 
-# Seconds after which it checks whether callers still read, where there is no bell; doubled as long
-# as they do.  A check is a switch of threads: one each 5 ms, with all else that the thread does,
-# was a sixteenth of the CPU time of a caller that asks without a pause; this is a hundredth.
+# Seconds after which it checks whether callers still read, where there are no epolls; doubled as
+# long as they do.  A check is a switch of threads: one each 5 ms, with all else that the thread
+# does, was a sixteenth of the CPU time of a caller that asks without a pause; this is a hundredth.
 REARM, LONGEST_REARM = 0.005, 0.02
-# Seconds within which a reader has to continue that was not waiting when the bell rang.
+# Seconds within which a reader has to continue that was not waiting when this thread was woken.
 MOMENT = 0.002
 GRACES = 4  # receives before silence is judged
 # Receives of events that come one by one before it looks at all else, a few milliseconds: that look
@@ -57,13 +56,13 @@ class IOThread:
         self._waking_lock = threading.RLock()
         self.select: Callable[[float | None], Ready] = self._poller.select
         self._connector = Connector(driver, self._poller, self.wake)
-        self.held: Held = Held(self, self._connector.sockets)
+        self.owner_ref: OwnerRef = OwnerRef(self, self._connector.sockets)
         self.call_deferred_at: float | None = None
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._read_seen_at: float = 0.0
         self._calm_at: float = 0.0  # a reader that rearms it only later reads no flood
-        self._equipped: Connection | None = None  # has got its bell, if it can have one
+        self._equipped: Connection | None = None  # has got its epolls, if it can have any
         self._cancelled = False
         self._close_at: float | None = None
 
@@ -71,7 +70,7 @@ class IOThread:
 
     def wake(self) -> None:
         """Return from select, and keep the client alive until then."""
-        self.held.hold(self)
+        self.owner_ref.hold(self)
         with self._waking_lock:
             self._poller.wake()
 
@@ -108,7 +107,7 @@ class IOThread:
     def release_client(self) -> None:
         """Leave it to others to keep the client alive, unless it is being closed."""
         if self._driver.closing is None:
-            self.held.release()
+            self.owner_ref.release()
 
     def prepare(self) -> float | None:
         """Do what can be done without waiting; returns when to be called again at the latest."""
@@ -164,7 +163,7 @@ class IOThread:
         """Whether there was nothing to do but to see that callers have read meanwhile."""
         connection, at, now = self._driver.current_connection, self._rearm_at, self._driver.now()
         others = due, self._close_at, self.call_deferred_at
-        if connection is None or connection.closed_because or connection.bell:
+        if connection is None or connection.closed_because or connection.epolls:
             return False
         if at is None or now < at or at == _AT_ONCE or connection.read_at == self._read_seen_at:
             return False
@@ -186,7 +185,7 @@ class IOThread:
         with self._mutex:
             if self._close_at is None:
                 self._close_at = driver.now() + driver.closing
-                remember(driver)  # its finalizer may have run, which ends weak references
+                close_in_child(driver)  # its finalizer may have run, which ends weak references
                 if not driver.detaching:
                     driver.session.close(driver.now())
             if driver.detaching and not driver.background_tasks:
@@ -200,12 +199,12 @@ class IOThread:
         """Read again unless a caller does so; write again if something was left over."""
         if connection is not self._equipped:
             self._equipped = connection
-            connection.use_bell(self._poller.bell_for(connection.sock))
+            connection.use_epolls(self._poller.epolls_for(connection.sock))
         at, now = self._rearm_at, self._driver.now()
         if at is not None and now >= at:
             progress = connection.read_at != self._read_seen_at and at != _AT_ONCE
             self._read_seen_at = connection.read_at
-            self._rearm_at = now + self._rearm if progress and not connection.bell else None
+            self._rearm_at = now + self._rearm if progress and not connection.epolls else None
             if not progress:
                 self._take(connection)
                 self._driver.call_callbacks()
@@ -224,8 +223,8 @@ class IOThread:
                 if connection.reader is not None or self._driver.tasks:
                     break
         else:
-            now, first = self._driver.now(), MOMENT if connection.bell else REARM
-            again = connection.bell and now < self._calm_at  # as in a long pipeline: less often
+            now, first = self._driver.now(), MOMENT if connection.epolls else REARM
+            again = connection.epolls and now < self._calm_at  # as in a long pipeline: less often
             self._rearm = min(2 * self._rearm, LONGEST_REARM) if again else first
             self._rearm_at = now + self._rearm
             self._calm_at = now + self._rearm + MOMENT
@@ -288,9 +287,9 @@ class IOThread:
         self.close_descriptors()
 
 
-def serve(held: Held, select: Callable[[float | None], Ready]) -> None:
+def serve(owner_ref: OwnerRef, select: Callable[[float | None], Ready]) -> None:
     """The thread's function.  Nothing here keeps the client alive while it waits."""
-    io: IOThread | None = held.get()
+    io: IOThread | None = owner_ref.get()
     assert io is not None
     try:
         begun = io.begin()
@@ -301,13 +300,13 @@ def serve(held: Held, select: Callable[[float | None], Ready]) -> None:
                 io.release_client()
                 io = None
                 ready = select(seconds)
-                while (io := held.get()) is None:
+                while (io := owner_ref.get()) is None:
                     select(None)  # until its finalizer wakes this thread
                 if not (ready or io.stay_away(due)):
                     break  # the time has come
             io.turn(ready)
             del ready  # what is registered leads back to the client
     finally:
-        io = held.get()
+        io = owner_ref.get()
         if io is not None:
             io.shut_down()

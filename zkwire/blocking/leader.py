@@ -10,9 +10,9 @@ for it.
 
 A thread that waits for an event may wait for hours and would have to wake every other caller, so it
 does not take the read role.  One such thread is the *listener*: the kernel wakes it for what comes
-while no thread has that role (:mod:`zkwire.net.bell`), so an event costs no switch between threads
-either.  The others sleep, and so does the listener when it finds a leader at work; the I/O thread
-listens for them.
+while no thread has that role (:mod:`zkwire.net.wakeup`), so an event costs no switch between
+threads either.  The others sleep, and so does the listener when it finds a leader at work; the I/O
+thread listens for them.
 
 Writing: a thread that has submitted something sends it if the *write role* is free.  Sends never
 block; what the kernel does not take is left to the I/O thread.
@@ -21,11 +21,18 @@ Invariants:
 
 * The state lock ``mutex`` guards the session and is never held across a system call that can
   block.  No code of a user's runs under it.
-* A thread that reads while another has the read role rings for it: its answer may have been read.
+* A thread that reads while another has the read role wakes it: its answer may have been read.
 * Only the I/O thread, which no interrupt reaches, makes and ends connections and calls the
   session's callbacks.  Sleepers are the one exception: a reader wakes them itself, and because an
   interrupt could lose one of them, the end of a connection wakes all.
 * The roles change hands under the mutex, and no thread waits for one.
+
+Code of a user's (a finalizer, a signal handler, a trace function) can run on top of the client's
+own work in the same thread.  What it finds is half done, and what it would wait for stands still
+below it.  So the state lock knows its owner, and a wait is refused there.
+
+The session's callbacks, and functions that others hand over, are called by the I/O thread in their
+order, and once that has ended by the thread that brings them.
 """
 
 from __future__ import annotations
@@ -34,33 +41,214 @@ import threading
 import time
 from collections import deque
 
-from zkwire.blocking.calls import CallingDriver
-from zkwire.blocking.waiting import Listener, Sleeper
+from zkwire.errors import ForkedError
+from zkwire.net.background import report
 from zkwire.net.connection import GATHER, INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
-from zkwire.net.pacing import DEADLINES_EVERY
+from zkwire.net.driver import Driver
+from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
     from typing import Any
 
     from zkwire.net.connection import Connection
+    from zkwire.net.wakeup import WakeupEpolls
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable
+    from zkwire.session.waitable import Waitable, Waker
 
+
+# A signal that comes between the interpreter's last check for one and the system call is not
+# noticed before that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on what
+# else wakes the thread.
+LONGEST_SLEEP = 1.0
 LONGEST_WAIT = 1e6  # seconds; a system call takes no more
 
 
-class LeaderFollower(CallingDriver):
-    """See the module's docstring."""
+class Sleeper:
+    """Lets one thread sleep until any other has called it, now or before."""
+
+    __slots__ = ("_lock", "waitable")
+
+    def __init__(self, waitable: Waitable) -> None:
+        self.waitable: Waitable = waitable
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __call__(self) -> None:
+        """End the sleep.  Idempotent."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            return  # already awake
+
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
+
+        Whether it was woken.
+        """
+        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
+        return seconds > 0 and self._lock.acquire(timeout=seconds)
+
+
+class Listener(Sleeper):
+    """The same, until bytes have come that no reader waits for."""
+
+    __slots__ = ("_asleep", "_epolls")
+
+    def __init__(self, waitable: Waitable, epolls: WakeupEpolls) -> None:
+        self.waitable: Waitable = waitable
+        self._epolls = epolls
+        self._asleep = False
+
+    def __call__(self) -> None:
+        """End the sleep.  Idempotent."""
+        if self._asleep:  # it calls itself as well, with what it has read
+            self._epolls.wake_listener()
+
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
+
+        Whether bytes have come: the kernel has told no other thread of them.
+        """
+        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
+        self._asleep = True
+        told = not self.waitable.ready and self._epolls.listen(max(0.0, seconds))
+        self._asleep = False
+        return told
+
+
+class LeaderFollower(Driver):
+    """A driver whose threads share the connection; see the module's docstring."""
+
+    mutex: Any
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
+        self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too
+        self.renew_mutex()
+        self.callbacks: deque[Waker] = deque()  # the session's, in order
+        self.tasks: deque[Callable[[], object]] = deque()  # other functions for the I/O thread
+        self.ended = False  # the I/O thread is
         self.sleepers: set[Sleeper] = set()
         self._followers: deque[Sleeper] = deque()
         self.detaching = False  # the session is to live on
         self.thread: threading.Thread | None = None  # for I/O
+
+    # --- whether a thread may wait ----------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise ForkedError in a forked child."""
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make a Client in this process"
+            )
+
+    def renew_mutex(self) -> None:
+        """Have a state lock of the present kind, which no thread holds."""
+        self.mutex = threading.RLock()
+        self.owned: Callable[[], bool] = self.mutex._is_owned
+
+    @property
+    def nested(self) -> bool:
+        """Whether this is a user's code on top of the client's own work in the same thread."""
+        return self.owned()
+
+    def threads_replaced(self) -> None:
+        """Threads and locks are others than those that the client was made with."""
+        raise RuntimeError(
+            "threads and sockets were replaced (by gevent's monkey.patch_all()) after the first "
+            "use of this client, which could wait for itself: call monkey.patch_all() first in "
+            "the program, or make the client after it (with gunicorn --preload: in the worker)"
+        )
+
+    def check_thread(self) -> None:
+        """Raise if the caller would wait for its own thread."""
+        if self.threads is not threading.get_ident:
+            self.threads_replaced()
+        if self.interrupting:
+            raise RuntimeError(
+                "this signal handler (or finalizer) has interrupted the client's own work in this "
+                "thread, and would wait for itself: leave the call to another thread, or set a "
+                "flag here and make the call behind the signal"
+            )
+
+    @property
+    def interrupting(self) -> bool:
+        """Whether a wait in this thread would be a wait for the thread itself."""
+        if self.owned():
+            return True
+        connection = self.current_connection
+        writer = None if connection is None else connection.writer
+        return writer is not None and writer == [threading.get_ident()]
+
+    def after_fork(self) -> None:
+        """In a forked child: close the parent's connection without a byte or a FIN."""
+        self.renew_mutex()  # its holder may be a thread that does not exist here
+        super().after_fork()
+
+    # --- what the I/O thread is to call -----------------------------------------------------------
+
+    def wake(self) -> None:
+        """Wake the I/O thread."""
+        io = self.io
+        if io is not None:
+            io.wake()
+
+    def _collect(self) -> None:
+        if self.session.callbacks:
+            self.callbacks.extend(self.session.take_callbacks())
+
+    def _schedule_callbacks(self) -> None:
+        if self.callbacks:
+            self.wake()
+            if self.ended:  # no I/O thread will call them
+                self.call_callbacks()
+
+    def call_callbacks(self) -> None:
+        """Call the session's callbacks, in order; by the I/O thread."""
+        while True:
+            with self.mutex:
+                self._collect()
+                callbacks, self.callbacks = self.callbacks, deque()
+            if not callbacks:
+                return
+            for function in callbacks:
+                try:
+                    function()
+                except Exception as error:
+                    report(error)
+
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Have the I/O thread call ``function``, or call it here if that thread has ended."""
+        self.tasks.append(function)
+        self.wake()
+        if self.ended and not self.nested:
+            self.run_tasks()
+        return True
+
+    def run_tasks(self) -> None:
+        """Call what :meth:`call_soon` was given, in order; by the I/O thread."""
+        while True:
+            try:
+                function = self.tasks.popleft()
+            except IndexError:
+                return
+            function()
+
+    def defer(self, function: Callable[[], object]) -> None:
+        """Call ``function`` when the next request is submitted, or in DEFER_SECONDS seconds."""
+        self.deferred.waiting.append(function)
+        io = self.io
+        if io is not None and io.call_deferred_at is None:
+            io.call_deferred_at = self.now() + DEFER_SECONDS
+            io.wake()
+
+    def io_ended(self) -> None:
+        """By the I/O thread, at its end."""
+        raise NotImplementedError
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -128,14 +316,14 @@ class LeaderFollower(CallingDriver):
     def _listen(self, waitable: Waitable, deadline: float | None) -> bool:
         """As the listener, sleep once until something may have changed, and read what has come.
 
-        False if this thread has to sleep in another way: without a bell, beside another listener,
+        False if this thread has to sleep in another way: without epolls, beside another listener,
         or because there is a leader, which may be held up.
         """
         connection = self.current_connection
-        if connection is None or connection.bell is None or connection.listener is not None:
+        if connection is None or connection.epolls is None or connection.listener is not None:
             return False
         self.flush()
-        me = Listener(waitable, connection.bell)
+        me = Listener(waitable, connection.epolls)
         try:
             with self.mutex:
                 if connection is not self.current_connection or connection.listener is not None:
@@ -165,6 +353,21 @@ class LeaderFollower(CallingDriver):
                 waitable._drop_waker(me)
             if connection.closed_because:
                 self._done_with_connection()
+
+    def round_trip(self, request: Request) -> None:
+        """Submit a request; if no other thread uses the connection, send it and read the answer.
+
+        What :meth:`submit` and :meth:`wait` do, with one check of the state instead of four.  The
+        request need not have ended afterwards.
+        """
+        if (
+            self.deferred.waiting
+            or self.closing is not None
+            or self.owned()
+            or self.threads is not threading.get_ident
+            or not self._read_as_leader(request, None, request)
+        ):
+            self.submit(request)
 
     def _read_as_leader(
         self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
@@ -199,7 +402,8 @@ class LeaderFollower(CallingDriver):
             if connection.reader is me:
                 connection.reader = before
                 if before is not None:
-                    connection.ring()  # a signal handler may have read for what it interrupted
+                    # A signal handler may have read for what it interrupted.
+                    connection.wake_reader()
             if connection.closed_because or connection.broken_pipe:
                 self._done_with_connection()
         if self._followers or connection.full:
@@ -298,7 +502,7 @@ class LeaderFollower(CallingDriver):
         connection.gathering = False
         connection.taken = connection.read_at, self.now()
         if connection.reader is not None:
-            connection.ring()
+            connection.wake_reader()
         if not session.usable and session.challenge is not None:
             self.wake()
         self.wake_follower()

@@ -5,8 +5,7 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 
 from __future__ import annotations
 
-from zkwire.blocking.faces import Entered, With, algorithms_of, core_of, wrapped
-from zkwire.blocking.run import complete
+from zkwire.blocking.sync import Entered, With, algorithms_of, complete, core_of, wrapped
 from zkwire.recipes._lock import AsyncPathLock, LockState, PathLockState
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.locks import (
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, Self
 
-    from zkwire.blocking.faces import ClientLike
+    from zkwire.blocking.sync import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.recipes.sequential import Contender, Names

@@ -5,8 +5,7 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 
 from __future__ import annotations
 
-from zkwire.blocking.faces import With, core_of, each_wrapped, wrapped
-from zkwire.blocking.run import complete, iterate
+from zkwire.blocking.sync import With, complete, core_of, each_wrapped, iterate, wrapped
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import ServiceView
 from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheView
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from zkwire.blocking.faces import ClientLike
+    from zkwire.blocking.sync import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.recipes._cache_tree import CachedNode
     from zkwire.recipes._service import (

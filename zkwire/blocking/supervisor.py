@@ -7,15 +7,14 @@ from functools import partial
 from itertools import count
 from random import Random
 
-from zkwire.blocking.client import Client
-from zkwire.blocking.run import blocking, check_callback, run
-from zkwire.blocking.waiting import Sleeper
-from zkwire.blocking.watching import ThreadNodeWatches
+from zkwire.blocking.client import Client, ThreadNodeWatches
+from zkwire.blocking.leader import Sleeper
+from zkwire.blocking.sync import blocking, check_callback, run
 from zkwire.errors import ForkedError
 from zkwire.net.background import Callbacks
-from zkwire.net.forking import remember
-from zkwire.net.observe import warn
-from zkwire.net.pacing import clock
+from zkwire.net.lifetime import close_in_child
+from zkwire.net.listeners import warn
+from zkwire.net.timing import clock
 from zkwire.recipes._recipe import public, shield_from_interrupts
 from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import check_timeout
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self, Unpack
 
     from zkwire.blocking.locks import SequentialLock
-    from zkwire.net.client_options import ClientOptions
+    from zkwire.net.options import ClientOptions
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0
@@ -47,7 +46,7 @@ class ThreadShell:
         self.callbacks: Callbacks = Callbacks(f"{self.name}-callbacks")
         self.make_client: Callable[[], Client] = partial(Client, hosts, **options)
         self.jitter: Callable[[], float] = partial(Random().uniform, 0.5, 1.0)
-        remember(self)
+        close_in_child(self)
 
     async def close_client(self, client: Client) -> None:
         """Close it.  Idempotent."""

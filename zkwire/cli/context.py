@@ -73,7 +73,7 @@ class Context:
             raise newest._unreachable(seconds) from None
 
     def _client_options(self) -> dict[str, Any]:
-        from zkwire.net.observe import be_silent_without_logging
+        from zkwire.net.listeners import be_silent_without_logging
 
         be_silent_without_logging()
         options = self.options

@@ -8,19 +8,17 @@ and runs each in the caller's thread, where every await blocks in place.
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 
 from zkwire.errors import NoNodeError, UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
-from zkwire.net.chance import Chance
-from zkwire.net.held import Made, warn_unclosed
+from zkwire.net.lifetime import AllocationSite, warn_unclosed
 from zkwire.net.options import (
     check_auth,
     check_callable,
-    check_lease_margin,
-    check_limit,
-    check_resume,
-    check_sasl,
-    check_session_timeout,
+    check_named,
+    check_observers,
+    check_session_options,
     check_tls,
 )
 from zkwire.operations.nodes import check_acl, check_flag
@@ -36,21 +34,54 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from datetime import timedelta
+    from random import Random
     from ssl import SSLContext
     from typing import Any, Never
 
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
+    from zkwire.net.driver import Driver
     from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
     from zkwire.net.server_list import ServerListUpdates
-    from zkwire.net.serving import ServingDriver
     from zkwire.session.trace import TraceFrame
     from zkwire.wire.model import Credentials
+
 
 CLOSE_SECONDS = 1.0
 LONG_LOOK_UP = 1.0  # seconds, after which a look-up says more than the last failure
 _numbers = itertools.count(1)
+
+
+class LazyRandom:
+    """The methods of a ``random.Random``: of the system's source, or of ``seed``.
+
+    For the order of servers, for pauses and for the names of nodes.  It is made when it is first
+    asked: a client of one server that makes no lock asks nothing, and to load it takes as long as a
+    few round trips.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self._seed = seed
+
+    @cached_property
+    def _source(self) -> Random:
+        from random import Random, SystemRandom
+
+        return SystemRandom() if self._seed is None else Random(self._seed)
+
+    def shuffle(self, items: list[Any]) -> None:
+        """Bring them into a random order."""
+        if len(items) > 1:
+            self._source.shuffle(items)
+
+    def random(self) -> float:
+        """A number from 0.0 on, below 1.0."""
+        return self._source.random()
+
+    def getrandbits(self, count: int) -> int:
+        """A number of so many bits."""
+        return self._source.getrandbits(count)
 
 
 class ClientBase:
@@ -82,70 +113,66 @@ class ClientBase:
         _now: Callable[[], float] | None = None,
         _seed: int | None = None,
     ) -> None:
-        from zkwire.net import observe
-
-        if options_have_names:
-            raise TypeError(
-                f"the port belongs into hosts, as in 'host:2181', and other options have names: "
-                f"{options_have_names[0]!r} has none"
-            )
-        timeout = check_session_timeout(session_timeout)
+        check_named(options_have_names)
+        options = check_session_options(
+            session_timeout, receive_limit, send_limit, sasl, read_only, resume, lease_margin
+        )
         servers, chroot = parse_hosts(hosts)
-        if trace is not None:
-            check_callable("trace", trace)
-        if observer is not None:
-            from zkwire.net.observer import check_observer
-
-            check_observer(observer)
-        send_limit = check_limit("send_limit", send_limit)
-        rng: Any = Chance(_seed)
-        self._hosts = hosts
-        self._made = Made()
+        check_observers(trace, observer)
+        rng: Any = LazyRandom(_seed)
+        self._hosts, self._made = hosts, AllocationSite()
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
-        session = Session(
-            HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts)),
-            timeout=timeout,
-            chroot=chroot,
-            receive_limit=check_limit("receive_limit", receive_limit),
-            send_limit=send_limit,
-            sasl=check_sasl(sasl) is not None,
-            read_only=check_flag("read_only", read_only),
-            resume=check_resume(resume, send_limit),
-            lease_margin=check_lease_margin(lease_margin, timeout),
-        )
+        host_list = HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts))
+        self._session = Session(host_list, chroot=chroot, **options)
         for scheme, secret in check_auth(auth, send_limit):
-            session.add_auth(scheme, secret)
-        self._session = session
-        self._chroot = session.chroot
-        self._send_limit = send_limit
-        name = f"zkwire-{next(_numbers)}"
+            self._session.add_auth(scheme, secret)
+        self._make_driver(rng, trace, observer, check_tls(tls), sasl, _resolver, _now)
+        follows = check_flag("follow_reconfig", follow_reconfig)
+        self._updates = self._server_list_updates(servers) if follows else None
+
+    def _make_driver(
+        self,
+        rng: Any,
+        trace: Callable[[TraceFrame], object] | None,
+        observer: Observer | None,
+        tls: SSLContext | None,
+        sasl: Mechanism | None,
+        resolver: Resolver | None,
+        now: Callable[[], float] | None,
+    ) -> None:
+        """Make the driver of the session, with what the program wants to see of it."""
+        from zkwire.net import listeners
+
+        session, name = self._session, f"zkwire-{next(_numbers)}"
+        self._chroot, self._send_limit = session.chroot, session.send_limit
         self._driver = self._driver_class()(
             session,
             rng,
             name=name,
             acl=self._acl,
             operation_timeout=self._operation_timeout,
-            tls=check_tls(tls),
+            tls=tls,
             sasl=sasl,
-            resolver=_resolver,
-            now=_now,
+            resolver=resolver,
+            now=now,
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
-        observe.attach(session, name, trace, self._driver.dispatch)
-        self._updates: ServerListUpdates | None = None
+        listeners.attach(session, name, trace, self._driver.dispatch)
         if observer is not None:
             from zkwire.net.observer import attach
 
             attach(observer, self)
-        if check_flag("follow_reconfig", follow_reconfig):
-            from zkwire.net.server_list import ServerListUpdates
 
-            self._updates = ServerListUpdates(self._driver, servers)
-            session.observers.add(self._updates)
+    def _server_list_updates(self, servers: list[tuple[str, int]]) -> ServerListUpdates:
+        from zkwire.net.server_list import ServerListUpdates
+
+        updates = ServerListUpdates(self._driver, servers)
+        self._session.observers.add(updates)
+        return updates
 
     @staticmethod
-    def _driver_class() -> type[ServingDriver]:
+    def _driver_class() -> type[Driver]:
         """The class of the driver, loaded by the first client: it needs sockets."""
         raise NotImplementedError
 

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkwire.net.bell import Bell
+    from zkwire.net.wakeup import WakeupEpolls
 
 # Asked for at a time.  Python allocates as much before it knows how much there is, so MANY only
 # when there was more than FEW.
@@ -46,7 +46,7 @@ PAUSE, LONGEST_PAUSE = 1e-5, 1e-2
 # comes within GATHER seconds of the one before, more of them arrive first for as long.
 STREAM, GATHER = 8, 0.0008
 EVENT = 33  # bytes that one takes at least
-# Seconds: another thread may have received what one waits for, and without a bell not say so.
+# Seconds: another thread may have received what one waits for, and without epolls cannot say so.
 WAIT = 0.05
 FLAGS = (int(getattr(socket, "MSG_DONTWAIT", 0)),)  # no socket blocks; a system may lack it
 INTERRUPTED = "a thread was interrupted while it used the connection"
@@ -59,9 +59,30 @@ class Connection:
     """
 
     __slots__ = (
-        "_recv", "_send", "_taken", "backlog", "bell", "broken_pipe", "closed_because",
-        "deadlines_at", "full", "gathering", "got", "inbox", "least", "listener", "read_at",
-        "reader", "room", "sock", "stream", "taken", "wait", "writable", "writer", "written",
+        "_recv",
+        "_send",
+        "_taken",
+        "backlog",
+        "broken_pipe",
+        "closed_because",
+        "deadlines_at",
+        "epolls",
+        "full",
+        "gathering",
+        "got",
+        "inbox",
+        "least",
+        "listener",
+        "read_at",
+        "reader",
+        "room",
+        "sock",
+        "stream",
+        "taken",
+        "wait",
+        "writable",
+        "writer",
+        "written",
     )  # fmt: skip
 
     exact = True  # an interrupt before the session has begun changes nothing
@@ -72,7 +93,7 @@ class Connection:
         self._send = sock.send
         self._taken: deque[int] = deque()  # by the kernel, of what is being sent
         self.wait: Callable[[float | None, int], object] = self._wait
-        self.bell: Bell | None = None  # without one all threads are woken
+        self.epolls: WakeupEpolls | None = None  # without one all threads are woken
         self.inbox: deque[bytes] = deque()  # received and not taken in
         self.reader: object = None  # what a thread with the read role has put there
         self.writer: object = None  # the same for the write role
@@ -97,19 +118,19 @@ class Connection:
         """Whether something waits for the kernel to take it."""
         return bool(self.backlog)
 
-    def use_bell(self, bell: Bell | None) -> None:
-        """Wait by this bell from now on."""
-        self.bell = bell
-        if bell is not None:
-            self.wait = bell.caller.poll
+    def use_epolls(self, epolls: WakeupEpolls | None) -> None:
+        """Wait by these from now on."""
+        self.epolls = epolls
+        if epolls is not None:
+            self.wait = epolls.caller.poll
 
     def _wait(self, seconds: float | None, _: int) -> bool:
         return readable_within(self.sock, WAIT if seconds is None else min(seconds, WAIT))
 
-    def ring(self) -> None:
+    def wake_reader(self) -> None:
         """Wake the thread that waits: another one may have received its answer."""
-        if self.bell is not None:
-            self.bell.ring()
+        if self.epolls is not None:
+            self.epolls.wake_caller()
 
     def streams(self, now: float) -> bool:
         """Whether events come one by one, so that it pays to let more of them arrive first.
@@ -150,8 +171,8 @@ class Connection:
     def close(self) -> None:
         """Close the descriptors."""
         self.sock.close()
-        if self.bell is not None:
-            self.bell.close()
+        if self.epolls is not None:
+            self.epolls.close()
 
     def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts already, and keep the rest.

@@ -15,7 +15,7 @@ from functools import cache, partial
 
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.record import Record
-from zkwire.net.observe import log_failure
+from zkwire.net.listeners import log_failure
 from zkwire.session.request import Request
 from zkwire.wire import ops
 

@@ -1,9 +1,12 @@
-"""What a wrong option of a client is: TypeError or ValueError, when the client is made."""
+"""The options of a client: which there are, and what a wrong one is.
+
+TypeError or ValueError, when the client is made.
+"""
 
 from __future__ import annotations
 
 from zkwire.jute.records import AuthPacket, ConnectRequest
-from zkwire.operations.nodes import HEADER_BYTES, too_large
+from zkwire.operations.nodes import HEADER_BYTES, check_flag, too_large
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import Credentials
@@ -11,12 +14,34 @@ from zkwire.wire.ops import AUTH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
     from ssl import SSLContext
-    from typing import Any
+    from typing import Any, TypedDict
 
+    from zkwire.jute.records import ACL
+    from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
+    from zkwire.session.trace import TraceFrame
+
+    class ClientOptions(TypedDict, total=False):
+        """See :class:`zkwire.Client`."""
+
+        session_timeout: float | timedelta
+        operation_timeout: float | None
+        auth: Sequence[tuple[str, bytes]]
+        default_acl: Sequence[ACL]
+        sasl: Mechanism | None
+        tls: SSLContext | None
+        read_only: bool
+        shuffle_hosts: bool
+        follow_reconfig: bool
+        receive_limit: int
+        send_limit: int
+        lease_margin: float
+        trace: Callable[[TraceFrame], object] | None
+        observer: Observer | None
+
 
 # The greetings, and a request or a reply of a few names, fit into less.
 LEAST_LIMIT = 1024
@@ -106,6 +131,49 @@ def check_resume(resume: Credentials | None, send_limit: int) -> Credentials | N
     if size > send_limit:
         raise ValueError(f"resume cannot be sent: its password has {len(resume.passwd)} bytes")
     return resume
+
+
+def check_named(values: tuple[object, ...]) -> None:
+    """Raise TypeError for options that were given without their names."""
+    if values:
+        raise TypeError(
+            f"the port belongs into hosts, as in 'host:2181', and other options have names: "
+            f"{values[0]!r} has none"
+        )
+
+
+def check_session_options(
+    session_timeout: float | timedelta,
+    receive_limit: int,
+    send_limit: int,
+    sasl: Mechanism | None,
+    read_only: bool,
+    resume: Credentials | None,
+    lease_margin: float,
+) -> dict[str, Any]:
+    """What a Session is made with, beside its hosts."""
+    timeout = check_session_timeout(session_timeout)
+    return {
+        "timeout": timeout,
+        "send_limit": check_limit("send_limit", send_limit),
+        "receive_limit": check_limit("receive_limit", receive_limit),
+        "sasl": check_sasl(sasl) is not None,
+        "read_only": check_flag("read_only", read_only),
+        "resume": check_resume(resume, send_limit),
+        "lease_margin": check_lease_margin(lease_margin, timeout),
+    }
+
+
+def check_observers(
+    trace: Callable[[TraceFrame], object] | None, observer: Observer | None
+) -> None:
+    """Raise TypeError if one of them cannot be called as it will be."""
+    if trace is not None:
+        check_callable("trace", trace)
+    if observer is not None:
+        from zkwire.net.observer import check_observer
+
+        check_observer(observer)
 
 
 def check_callable(name: str, function: object) -> None:

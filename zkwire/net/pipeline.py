@@ -1,13 +1,15 @@
-"""Requests that are submitted without waiting for their answers: what both clients share."""
+"""What both clients share of requests without a wait for the answer, and of transactions."""
 
 from __future__ import annotations
 
 from zkwire.errors import OperationTimeoutError
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
+from zkwire.operations.multi import WRITES, Recorder
 from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
 from zkwire.session.watch import ClosedWatchError
+from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = False
@@ -105,3 +107,33 @@ class Pipeline(Submitter, Operations):
         request.driver = self._driver  # type: ignore[attr-defined]  # every kind of reply has one
         self._driver.submit(request, eager=self._eager)
         return request
+
+
+class TransactionBase(Recorder):
+    """The operations of a multi, collected one by one; ``results`` once it has been executed.
+
+    It is sent once: to repeat it after a lost connection, begin a new one.
+    """
+
+    def __init__(
+        self,
+        chroot: str,
+        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
+        send_limit: int = SEND_LIMIT,
+    ) -> None:
+        super().__init__(chroot, WRITES, acl, send_limit)
+        self.results: list[Any] = []
+        self._committed = False
+
+    def _submit(self, request: Request) -> Any:
+        self._refuse_if_committed()
+        return super()._submit(request)
+
+    def _sent_by(self, operations: Any) -> Any:
+        self._refuse_if_committed()
+        self._committed = True
+        return operations._send_multi(ops.MULTI, self)
+
+    def _refuse_if_committed(self) -> None:
+        if self._committed:
+            raise RuntimeError("this transaction has been committed: begin a new one")

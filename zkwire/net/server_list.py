@@ -20,7 +20,7 @@ from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.net.serving import ServingDriver
+    from zkwire.net.driver import Driver
     from zkwire.operations import Operations
     from zkwire.session.waitable import Waker
     from zkwire.wire.model import State
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class ServerListUpdates:
     """Starts with the first connection and ends with the session."""
 
-    def __init__(self, driver: ServingDriver, given: list[tuple[str, int]]) -> None:
+    def __init__(self, driver: Driver, given: list[tuple[str, int]]) -> None:
         self._driver = driver
         self._given: list[tuple[str, int]] = []
         self.given(given)

@@ -48,7 +48,7 @@ from zkwire import (
     ZooKeeperError,
     testing,
 )
-from zkwire.net.pacing import clock
+from zkwire.net.timing import clock
 from zkwire.testing.proxy import FaultProxy, Gate, cut_after, hold
 from zkwire.wire import ops
 

@@ -25,7 +25,7 @@ from zkwire.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from zkwire.net.pacing import clock
+from zkwire.net.timing import clock
 
 LONGEST_WAIT = 1.0
 

@@ -18,7 +18,7 @@ from zkwire.cli.context import Context
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.lock.holding import Grant, environment_of
 from zkwire.cli.lock.signals import Signals
-from zkwire.net.pacing import clock
+from zkwire.net.timing import clock
 
 
 def has_groups() -> bool:

@@ -23,7 +23,7 @@ from zkwire.cli.lock import watchdog
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.lock.holding import Grant, environment_of
 from zkwire.cli.lock.signals import FOR_COMMAND, Signals
-from zkwire.net.pacing import clock
+from zkwire.net.timing import clock
 
 GROUP_POLL = 0.05  # nothing tells of the end of a group
 BRIEFLY = 0.05  # seconds that a message may delay the next look at the lock

@@ -8,7 +8,7 @@ TERM is due, as ``zkwire lock`` has died; ``delay`` seconds behind ``term_at`` a
 been stopped.  KILL follows, and ends this process too.  A byte in the socket says that it has
 begun.
 
-Times are on the clock of :mod:`zkwire.net.pacing`.  No wait is longer than a second, as the kernel
+Times are on the clock of :mod:`zkwire.net.timing`.  No wait is longer than a second, as the kernel
 leaves the sleep of a machine out of it.  The starter blocks all signals.
 """
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire.aio.client import AsyncClient
 from zkwire.aio.replies import StepReply
+from zkwire.net.driver import Driver
 from zkwire.net.pipeline import Pipeline
-from zkwire.net.serving import ServingDriver
 from zkwire.recipes._service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
@@ -269,7 +269,7 @@ class Client:
                 self.ghosts.append(link)
 
 
-class Shell(ServingDriver):
+class Shell(Driver):
     """What a recipe needs of a shell.  Everything leaves at the end of a step."""
 
     now: Callable[[], float]

@@ -6,9 +6,9 @@ wakes the first of them in which a thread waits.  So the I/O thread is woken at 
 come when no other thread waits (or the one that does is held up), and by no others: to check from
 time to time whether callers still read costs a switch of threads for each check.
 
-Each of these epolls also knows a :class:`Ring`, which is always readable, and does not listen to
-it.  To wake a thread is to have its epoll listen to the ring once: no byte is written, and none is
-read.  One ring serves all epolls of a client, so that a client has five descriptors.
+Each of these epolls also knows an :class:`EventFd`, which is always readable, and does not listen
+to it.  To wake a thread is to have its epoll listen to the eventfd once: no byte is written, and
+none is read.  One eventfd serves all epolls of a client, so that a client has five descriptors.
 
 A thread without a role may wake another while the connection is being closed; by then the number of
 an epoll can be another file's.  The kernel refuses that, or a thread of another client wakes and
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
         def unregister(self, sock: socket.socket, /) -> object: ...
         def select(self, seconds: float | None, /) -> Ready: ...
         def wake(self) -> None: ...
-        def bell_for(self, sock: socket.socket, /) -> Bell | None: ...
+        def epolls_for(self, sock: socket.socket, /) -> WakeupEpolls | None: ...
         def close(self) -> None: ...
 
 
-class Ring:
+class EventFd:
     """An eventfd that is always readable, until it is closed.  Then it wakes nothing."""
 
     __slots__ = ("_open", "number")
@@ -83,33 +83,33 @@ class Ring:
     __del__ = close
 
 
-class Bell:
+class WakeupEpolls:
     """``caller`` is for the one thread that waits for an answer, ``listener`` for one of those that
     wait for events.
     """
 
-    __slots__ = ("_ring", "caller", "listener")
+    __slots__ = ("_eventfd", "caller", "listener")
 
-    def __init__(self, sock: socket.socket, ring: Ring) -> None:
-        self._ring = ring
+    def __init__(self, sock: socket.socket, eventfd: EventFd) -> None:
+        self._eventfd = eventfd
         self.caller: select.epoll = select.epoll()
         self.listener: select.epoll = select.epoll()
         for epoll in (self.caller, self.listener):  # in this order, see above
             epoll.register(sock, select.EPOLLIN | select.EPOLLEXCLUSIVE)
-            ring.join(epoll)
+            eventfd.join(epoll)
 
-    def ring(self) -> None:
+    def wake_caller(self) -> None:
         """Wake the caller: another thread may have received what it waits for."""
-        self._ring.wake(self.caller)
+        self._eventfd.wake(self.caller)
 
     def listen(self, seconds: float) -> bool:
         """Wait as the listener, until bytes have come or it is woken; whether bytes have come."""
-        ring = self._ring.number
-        return any(number != ring for number, _ in self.listener.poll(seconds, 2))
+        own = self._eventfd.number
+        return any(number != own for number, _ in self.listener.poll(seconds, 2))
 
-    def ring_listener(self) -> None:
+    def wake_listener(self) -> None:
         """Wake the listener, if there may be one: by any thread, at any time."""
-        self._ring.wake(self.listener)
+        self._eventfd.wake(self.listener)
 
     def close(self) -> None:
         """Close the descriptors, not the socket."""
@@ -121,12 +121,12 @@ _WOKEN = selectors.SelectorKey(None, -1, selectors.EVENT_READ, None)  # type: ig
 
 
 class EpollPoller:
-    """A selector that is woken by a ring.  What is registered without data has bells before it."""
+    """A selector that is woken by an eventfd.  What is registered without data is exclusive."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._ring = Ring()
-        self._ring.join(self._epoll)
+        self._eventfd = EventFd()
+        self._eventfd.join(self._epoll)
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
@@ -160,19 +160,19 @@ class EpollPoller:
 
     def wake(self) -> None:
         """End a wait, or the next one."""
-        self._ring.wake(self._epoll)
+        self._eventfd.wake(self._epoll)
 
-    def bell_for(self, sock: socket.socket, /) -> Bell | None:
-        """A bell for this socket, before it is registered; None if no descriptors are left."""
+    def epolls_for(self, sock: socket.socket, /) -> WakeupEpolls | None:
+        """The epolls for a socket that is not registered yet; None if no descriptors are left."""
         try:
-            return Bell(sock, self._ring)
+            return WakeupEpolls(sock, self._eventfd)
         except OSError:
             return None  # a check from time to time will do
 
     def close(self) -> None:
         """Close the descriptors."""
         self._epoll.close()
-        self._ring.close()  # what waits for a bell now is woken by the end of its connection
+        self._eventfd.close()  # what waits for its epolls now is woken by the end of its connection
         self._keys.clear()
 
 
@@ -212,7 +212,7 @@ class PairPoller:
         except OSError as error:
             kernel_says(error)  # it is full, so nothing waits; or closed
 
-    def bell_for(self, sock: socket.socket, /) -> None:
+    def epolls_for(self, sock: socket.socket, /) -> None:
         """None: all threads are woken."""
 
     def close(self) -> None:
