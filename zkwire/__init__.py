@@ -111,7 +111,7 @@ __all__ += ["Check", "Create", "Delete", "GetChildren", "GetData", "SetData"]
 _from("operations.multi")
 
 __all__ += ["Watch"]
-_from("session.watch")
+_from("session.waitable")
 __all__ += ["Event", "EventType", "State", "WatchType"]
 _from("wire.model")
 __all__ += ["TraceFrame"]
@@ -261,7 +261,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.watching import AsyncChildrenWatch as AsyncChildrenWatch
     from zkwire.recipes.watching import AsyncDataWatch as AsyncDataWatch
     from zkwire.session.trace import TraceFrame as TraceFrame
-    from zkwire.session.watch import Watch as Watch
+    from zkwire.session.waitable import Watch as Watch
     from zkwire.wire.model import CREATOR_ALL_ACL as CREATOR_ALL_ACL
     from zkwire.wire.model import OPEN_ACL_UNSAFE as OPEN_ACL_UNSAFE
     from zkwire.wire.model import READ_ACL_UNSAFE as READ_ACL_UNSAFE

@@ -29,7 +29,7 @@ from zkwire import (
     Supervisor,
     Watch,
 )
-from zkwire.blocking.leader import Sleeper
+from zkwire.net.wakeup import Sleeper
 from zkwire.session.waitable import Waitable
 from zkwire.testing import Server
 

@@ -34,11 +34,11 @@ from zkwire import (
     testing,
 )
 from zkwire.aio.loop import LoopIO
-from zkwire.blocking.leader import Sleeper
 from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
 from zkwire.net.background import Deferred
 from zkwire.net.connection import LONG_LINE, LONGER_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
+from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing.proxy import FaultProxy, hold

@@ -23,7 +23,7 @@ from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import AsyncClient, Client
 from zkwire.errors import NotSentError, OutcomeUnknownError, UnimplementedError
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing import Server
 from zkwire.testing.proxy.faults import Gate, hold
 from zkwire.wire import ops

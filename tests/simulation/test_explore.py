@@ -30,7 +30,7 @@ from tests.support.simulation_locks import (
 )
 from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.operations import Operations
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import (
     FailedRunError,
     Figures,

@@ -24,8 +24,7 @@ from zkwire.session.hosts import HostList
 from zkwire.session.request import Failed, Request
 from zkwire.session.session import Session
 from zkwire.session.trace import TraceFrame, Tracer
-from zkwire.session.waitable import Waitable
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Waitable, Watch
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials, Event, EventType, State
 from zkwire.wire.ops import OPS, Op, WatchKind

@@ -11,7 +11,7 @@ from zkwire.operations.multi import Create, Operation, SetData
 from zkwire.recipes._node import Attempt
 from zkwire.recipes.barrier import READY, AsyncDoubleBarrier, Generations, Seen
 from zkwire.recipes.runtime import retry
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

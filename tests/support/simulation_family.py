@@ -23,7 +23,7 @@ from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
 from zkwire.recipes.runtime import retry
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario

@@ -17,7 +17,7 @@ from zkwire.operations import Operations
 from zkwire.recipes._service import Background, SeenData
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError
 from zkwire.testing.simulation.simulation import Simulation

@@ -21,7 +21,7 @@ from zkwire.recipes._recipe import Loss
 from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
 from zkwire.recipes.runtime import retry
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario

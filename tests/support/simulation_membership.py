@@ -22,7 +22,7 @@ from zkwire.recipes._service import Background
 from zkwire.recipes.membership import AsyncGroup, Member
 from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper, Wish
 from zkwire.recipes.runtime import SESSION_OVER
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation

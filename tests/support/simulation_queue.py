@@ -32,7 +32,7 @@ from zkwire.recipes.queue import (
     item,
 )
 from zkwire.recipes.runtime import in_time, retry
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from tests.support.scripted import Script, script_in
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import State
 
 

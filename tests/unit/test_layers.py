@@ -38,7 +38,7 @@ IMPURE = {
 }
 
 # What a recipe may know of the automaton: it runs in any shell, and in simulation.
-RECIPES_MAY_USE = {"session.waitable", "session.watch", "session.liveness"}
+RECIPES_MAY_USE = {"session.waitable", "session.liveness"}
 
 # Too expensive to load for everybody who imports zkwire.
 EXPENSIVE = {"asyncio", "concurrent", "dataclasses", "logging", "typing"}
@@ -303,14 +303,14 @@ GOOD = {
     "wire/paths.py": "import struct\nfrom ..errors import ZooKeeperError as Error\n",
     "wire/ops.py": "from zkwire.wire import paths\nfrom zkwire.jute import record as r\n",
     "session/__init__.py": "",
-    "session/watch.py": "class Watch: ...\n",
+    "session/waitable.py": "class Watch: ...\n",
     "session/session.py": """
         from zkwire.wire.ops import paths
         TYPE_CHECKING = False
         if TYPE_CHECKING:
             from random import Random
             from typing import Any
-            from zkwire.session.watch import Watch
+            from zkwire.session.waitable import Watch
             class Hold: ...
         """,
     "net/__init__.py": "",
@@ -334,7 +334,7 @@ GOOD = {
     "recipes/runtime.py": """
         TYPE_CHECKING = False
         if TYPE_CHECKING:
-            from zkwire.session.watch import Watch
+            from zkwire.session.waitable import Watch
         """,
     "recipes/cache.py": "from . import runtime\n",
     "recipes/_lock.py": "from ..wire.paths import Error\nfrom . import runtime\n",
@@ -369,7 +369,7 @@ upwards, behind a condition | jute.record:2: imports wire.ops, which stands abov
 upwards, for types | wire.paths:3: imports session.watch, which stands above it
     TYPE_CHECKING = False
     if TYPE_CHECKING:
-      from zkwire.session.watch import Watch
+      from zkwire.session.waitable import Watch
 upwards, where types are not checked | jute.record:3: imports wire.ops, which stands above it
     if TYPE_CHECKING: ...
     else:
@@ -378,7 +378,7 @@ from the package itself | session.session:1: imports zkwire, which stands above 
     from zkwire import Client
 itself | wire.ops:1: is in a circle: wire.ops
     import zkwire.wire.ops
-a circle | session.session:1: is in a circle: session.session, session.watch | session/watch.py
+a circle | session.session:1: is in a circle: session.session, session.watch | session/waitable.py
     import zkwire.session.session
 one shell in the other | aio.client:1: imports blocking.client; the shells do not know each other
     import zkwire.blocking.client

@@ -38,7 +38,7 @@ from zkwire.operations.multi import (
     SetData,
 )
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, DataAndStat, State
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.scripted import Script, event_frame
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
 

@@ -23,7 +23,7 @@ from zkwire.recipes._cache_tree import (
     Tree,
 )
 from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 
 
 def stat(mzxid: int, children: int = 0, pzxid: int = 0) -> Stat:

@@ -41,7 +41,7 @@ from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.read_write import AsyncReadLock
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 LAST = 2147483647

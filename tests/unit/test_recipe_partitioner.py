@@ -33,7 +33,7 @@ from zkwire.recipes.partitioner import (
     same,
 )
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 
 ITEMS = [f"item-{number}" for number in range(50)]
 

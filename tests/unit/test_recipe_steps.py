@@ -37,7 +37,7 @@ from zkwire.recipes.locks import AsyncMultiLock
 from zkwire.recipes.runtime import ensure_path, walk
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncSequentialLock, contenders
-from zkwire.session.watch import ClosedWatchError
+from zkwire.session.waitable import ClosedWatchError
 from zkwire.wire.model import DataAndStat, Event
 
 # ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about

@@ -30,7 +30,7 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.session.states import TRANSITIONS
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State, session_name
 

@@ -30,7 +30,7 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import SyncResponse
 from zkwire.session.request import SEND_BATCH, Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import State
 

@@ -23,7 +23,7 @@ from tests.support.scripted import (
 from zkwire.errors import AuthFailedError, SessionExpiredError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket, ReplyHeader
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State

@@ -33,7 +33,7 @@ from zkwire.errors import (
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetDataResponse
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
 

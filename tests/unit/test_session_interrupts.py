@@ -17,7 +17,7 @@ from tests.support.scripted import Claim, Script, reply_frame, script_in, welcom
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import AddWatchRequest
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind

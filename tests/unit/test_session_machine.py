@@ -33,7 +33,7 @@ from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket
 from zkwire.session.request import Answered, Refused, Request
 from zkwire.session.states import TRANSITIONS
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
 from zkwire.wire.ops import WatchKind

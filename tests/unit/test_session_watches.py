@@ -29,7 +29,7 @@ from zkwire.jute.records import (
 )
 from zkwire.session.request import Request
 from zkwire.session.trace import TraceFrame, Tracer
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind

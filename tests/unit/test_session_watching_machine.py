@@ -19,7 +19,7 @@ from tests.support.examples import examples
 from tests.support.scripted import NO_NODE, STAT, Script, Sent, event_frame, events, reply_frame
 from zkwire.jute import records as r
 from zkwire.session.request import Answered, Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import ancestors
 from zkwire.wire.model import Event, EventType, WatchType
 from zkwire.wire.ops import LASTING, WatchKind

@@ -11,7 +11,7 @@ from tests.support.scripted import STAT, Script
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations.nodes import LONGEST_TTL
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import WatchType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import WatchTable
 from zkwire.wire.ops import WatchKind
 

@@ -16,8 +16,7 @@ from tests.support.examples import examples
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
 from zkwire.session.request import Request
-from zkwire.session.waitable import Waitable
-from zkwire.session.watch import CallbackWatch, Watch
+from zkwire.session.waitable import CallbackWatch, Waitable, Watch
 from zkwire.session.watch_table import BATCH_BYTES, WatchManager, WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State

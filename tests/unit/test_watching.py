@@ -17,7 +17,7 @@ from tests.support.scripted import (
 from zkwire.errors import UnimplementedError
 from zkwire.jute import records as r
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES, WatchTable, ancestors
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind

@@ -18,7 +18,7 @@ from tests.unit.test_watching import (
 from zkwire.errors import NoWatcherError
 from zkwire.jute import records as r
 from zkwire.session.request import Request
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State, WatchType
 
 DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED

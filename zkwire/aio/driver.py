@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waitable, Watch
 
     T = TypeVar("T")
 

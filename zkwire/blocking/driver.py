@@ -17,12 +17,11 @@ from weakref import WeakSet
 
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
-from zkwire.blocking.sync import BlockingReply, ReplyPipeline, check_callback
-from zkwire.errors import ClientClosedError, ZooKeeperError
+from zkwire.blocking.sync import BlockingReply, RecipePipeline, ReplyPipeline, check_callback
+from zkwire.errors import ZooKeeperError
 from zkwire.net.background import Callbacks, report
 from zkwire.net.lifetime import clean_up_at_exit, close_in_child
 from zkwire.net.pipeline import Pipeline
-from zkwire.net.timing import FLUSH_AT
 from zkwire.session.waitable import Waitable
 
 TYPE_CHECKING = False
@@ -31,13 +30,10 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any, TypeVar
 
-    from zkwire.net.connection import Connection
-    from zkwire.operations import Operations, Reply
+    from zkwire.operations import Operations
     from zkwire.recipes.runtime import Owned
-    from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waker
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waker, Watch
 
     T = TypeVar("T")
 
@@ -104,6 +100,7 @@ class ThreadDriver(LeaderFollower):
     """See the module's docstring."""
 
     _kind = BlockingReply
+    _pipeline = RecipePipeline
     io: IOThread | None = None
     closing: float | None
     threads: object
@@ -174,53 +171,6 @@ class ThreadDriver(LeaderFollower):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def submit(self, request: Request, *, eager: bool = False) -> None:
-        """Put a request behind all earlier ones.
-
-        The thread that waits for it sends it; with ``eager`` it leaves by itself, at once if
-        nothing is unanswered, else together with what follows, at the next reply or when enough
-        have gathered.
-        """
-        if self.owned() or self.threads is not threading.get_ident:
-            self.check_thread()
-        if self.deferred.waiting:
-            self.deferred.call()
-        connection, session = self.current_connection, self.session
-        queued = 0
-        if connection is not None and not connection.closed_because and self.closing is None:
-            with self.mutex:
-                queued = session.push(request)
-        if not queued:
-            self._submit(request, eager)
-        elif eager and (queued >= FLUSH_AT or not session.in_flight):
-            self.flush()
-
-    def _submit(self, request: Request, eager: bool) -> None:
-        """:meth:`submit` for a request that has to do with more than the queue."""
-        if self.thread is None or self.forked:
-            self.start()
-        connection, session = self.current_connection, self.session
-        broken = connection is not None and connection.closed_because and session.usable
-        if connection is not None and broken and self.thread is not threading.current_thread():
-            # As the caller may know already: the request must not be lost with it.  In a handshake
-            # no request is, and a SASL mechanism may keep the I/O thread for as long as it likes.
-            self.wake()
-            self.wait(Gone(self, connection))
-        with self.mutex:
-            cleaning = self.detaching and self.thread is threading.current_thread()
-            if self.closing is not None and not session.ended and not cleaning:
-                raise ClientClosedError(
-                    "the client is being closed", op=request.op.name, path=request.path
-                )
-            session.submit(request, self.now())
-            self._collect()  # remove_watches may have ended watches here already
-            first = not session.usable and session.queued == 1
-        if first:
-            self.wake()  # it has a deadline, and those behind it have later ones
-        elif eager and (not session.in_flight or session.queued >= FLUSH_AT):
-            self.flush()
-        self._schedule_callbacks()
-
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
 
@@ -251,10 +201,6 @@ class ThreadDriver(LeaderFollower):
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         return self.wait(waitable, timeout)
-
-    async def until(self, reply: Reply[T], deadline: float | None) -> T:
-        """The reply's result; OperationTimeoutError when the deadline passes first."""
-        return reply.result(None if deadline is None else max(0.0, deadline - self.now()))
 
     async def ready(self, waitable: Waitable) -> None:
         """Refuse an ``await`` that would block a whole event loop."""
@@ -336,19 +282,3 @@ class ThreadDriver(LeaderFollower):
         """By the I/O thread, at its end: end the callback thread if no close will."""
         if self._dropped:
             self._callbacks.end()
-
-
-class Gone(Waitable):
-    """Ready once the driver no longer uses a connection."""
-
-    __slots__ = ("_connection", "_driver")
-
-    def __init__(self, driver: ThreadDriver, connection: Connection) -> None:
-        super().__init__()
-        self._driver = driver
-        self._connection = connection
-
-    @property
-    def ready(self) -> bool:
-        """Whether what is submitted now is for another connection."""
-        return self._driver.current_connection is not self._connection

@@ -41,83 +41,45 @@ import threading
 import time
 from collections import deque
 
-from zkwire.errors import ForkedError
+from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.net.background import report
 from zkwire.net.connection import GATHER, INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.driver import Driver
-from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS
+from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
+from zkwire.net.wakeup import Listener, Sleeper
+from zkwire.session.waitable import Waitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
-    from typing import Any
+    from typing import Any, TypeVar
 
     from zkwire.net.connection import Connection
-    from zkwire.net.wakeup import WakeupEpolls
+    from zkwire.operations import Reply
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable, Waker
+    from zkwire.session.waitable import Waker
 
+    T = TypeVar("T")
 
-# A signal that comes between the interpreter's last check for one and the system call is not
-# noticed before that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on what
-# else wakes the thread.
-LONGEST_SLEEP = 1.0
 LONGEST_WAIT = 1e6  # seconds; a system call takes no more
 
 
-class Sleeper:
-    """Lets one thread sleep until any other has called it, now or before."""
+class Gone(Waitable):
+    """Ready once the driver no longer uses a connection."""
 
-    __slots__ = ("_lock", "waitable")
+    __slots__ = ("_connection", "_driver")
 
-    def __init__(self, waitable: Waitable) -> None:
-        self.waitable: Waitable = waitable
-        self._lock = threading.Lock()
-        self._lock.acquire()
+    def __init__(self, driver: Driver, connection: Connection) -> None:
+        super().__init__()
+        self._driver = driver
+        self._connection = connection
 
-    def __call__(self) -> None:
-        """End the sleep.  Idempotent."""
-        try:
-            self._lock.release()
-        except RuntimeError:
-            return  # already awake
-
-    def sleep(self, seconds: float | None) -> bool:
-        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
-
-        Whether it was woken.
-        """
-        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
-        return seconds > 0 and self._lock.acquire(timeout=seconds)
-
-
-class Listener(Sleeper):
-    """The same, until bytes have come that no reader waits for."""
-
-    __slots__ = ("_asleep", "_epolls")
-
-    def __init__(self, waitable: Waitable, epolls: WakeupEpolls) -> None:
-        self.waitable: Waitable = waitable
-        self._epolls = epolls
-        self._asleep = False
-
-    def __call__(self) -> None:
-        """End the sleep.  Idempotent."""
-        if self._asleep:  # it calls itself as well, with what it has read
-            self._epolls.wake_listener()
-
-    def sleep(self, seconds: float | None) -> bool:
-        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
-
-        Whether bytes have come: the kernel has told no other thread of them.
-        """
-        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
-        self._asleep = True
-        told = not self.waitable.ready and self._epolls.listen(max(0.0, seconds))
-        self._asleep = False
-        return told
+    @property
+    def ready(self) -> bool:
+        """Whether what is submitted now is for another connection."""
+        return self._driver.current_connection is not self._connection
 
 
 class LeaderFollower(Driver):
@@ -249,6 +211,59 @@ class LeaderFollower(Driver):
     def io_ended(self) -> None:
         """By the I/O thread, at its end."""
         raise NotImplementedError
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def submit(self, request: Request, *, eager: bool = False) -> None:
+        """Put a request behind all earlier ones.
+
+        The thread that waits for it sends it; with ``eager`` it leaves by itself, at once if
+        nothing is unanswered, else together with what follows, at the next reply or when enough
+        have gathered.
+        """
+        if self.owned() or self.threads is not threading.get_ident:
+            self.check_thread()
+        if self.deferred.waiting:
+            self.deferred.call()
+        connection, session = self.current_connection, self.session
+        queued = 0
+        if connection is not None and not connection.closed_because and self.closing is None:
+            with self.mutex:
+                queued = session.push(request)
+        if not queued:
+            self._submit(request, eager)
+        elif eager and (queued >= FLUSH_AT or not session.in_flight):
+            self.flush()
+
+    def _submit(self, request: Request, eager: bool) -> None:
+        """:meth:`submit` for a request that has to do with more than the queue."""
+        if self.thread is None or self.forked:
+            self.start()
+        connection, session = self.current_connection, self.session
+        broken = connection is not None and connection.closed_because and session.usable
+        if connection is not None and broken and self.thread is not threading.current_thread():
+            # As the caller may know already: the request must not be lost with it.  In a handshake
+            # no request is, and a SASL mechanism may keep the I/O thread for as long as it likes.
+            self.wake()
+            self.wait(Gone(self, connection))
+        with self.mutex:
+            cleaning = self.detaching and self.thread is threading.current_thread()
+            if self.closing is not None and not session.ended and not cleaning:
+                raise ClientClosedError(
+                    "the client is being closed", op=request.op.name, path=request.path
+                )
+            session.submit(request, self.now())
+            self._collect()  # remove_watches may have ended watches here already
+            first = not session.usable and session.queued == 1
+        if first:
+            self.wake()  # it has a deadline, and those behind it have later ones
+        elif eager and (not session.in_flight or session.queued >= FLUSH_AT):
+            self.flush()
+        self._schedule_callbacks()
+
+    async def until(self, reply: Reply[T], deadline: float | None) -> T:
+        """The reply's result; OperationTimeoutError when the deadline passes first."""
+        return reply.result(None if deadline is None else max(0.0, deadline - self.now()))
 
     # --- waiting ----------------------------------------------------------------------------------
 

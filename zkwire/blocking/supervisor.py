@@ -8,13 +8,13 @@ from itertools import count
 from random import Random
 
 from zkwire.blocking.client import Client, ThreadNodeWatches
-from zkwire.blocking.leader import Sleeper
 from zkwire.blocking.sync import blocking, check_callback, run
 from zkwire.errors import ForkedError
 from zkwire.net.background import Callbacks
 from zkwire.net.lifetime import close_in_child
 from zkwire.net.listeners import warn
 from zkwire.net.timing import clock
+from zkwire.net.wakeup import Sleeper
 from zkwire.recipes._recipe import public, shield_from_interrupts
 from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import check_timeout

@@ -270,6 +270,15 @@ class PipelinedReply(Bound):
         return self._request.__await__()
 
 
+class RecipePipeline(Pipeline):
+    """The operations of recipes: a request leaves when its caller waits for the answer."""
+
+    def _submit(self, request: Any) -> Any:
+        request.driver = self._driver
+        self._driver.submit(request, eager=False)
+        return request
+
+
 class ReplyPipeline(Pipeline):
     """The operations of a blocking client, each returning its reply at once.
 

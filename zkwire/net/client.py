@@ -338,12 +338,12 @@ class WithoutChroot:
     """The same runtime, whose operations take the server's own paths."""
 
     def __init__(self, driver: Any) -> None:
-        from zkwire.net.pipeline import Pipeline
+        from zkwire.net.pipeline import LazyPipeline
 
         self._driver = driver
         own = driver.operations
-        self.operations: Pipeline = Pipeline(
-            driver, "", own._kind, acl=own._acl, send_limit=own._send_limit, eager=False
+        self.operations: LazyPipeline = LazyPipeline(
+            driver, "", own._kind, acl=own._acl, send_limit=own._send_limit
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -21,7 +21,7 @@ from zkwire.errors import ClientClosedError, OperationTimeoutError
 from zkwire.net.background import BackgroundTask, Deferred
 from zkwire.net.dial import resolve
 from zkwire.net.listeners import log_failure, warn
-from zkwire.net.pipeline import BackgroundReply, Pipeline
+from zkwire.net.pipeline import BackgroundReply, LazyPipeline, Pipeline
 from zkwire.net.timing import clock
 from zkwire.recipes._service import Background
 from zkwire.session.outcomes import CLOSING
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
-    from zkwire.session.waitable import Waitable
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waitable, Watch
     from zkwire.wire.model import Event
 
     T = TypeVar("T")
@@ -78,6 +77,7 @@ class Driver:
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     _kind: type[Request]  # the replies to a recipe's requests
+    _pipeline: type[Pipeline] = LazyPipeline  # and what submits these
     mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
     waiter: Callable[[], object]  # the same; in a simulation, too
@@ -114,9 +114,9 @@ class Driver:
         self.interrupted: dict[object, Cancellable] = {}  # by waiter
         self.pending_cleanups: set[str] = set()
         self.idle_tokens: list[Token] = []
-        make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
-        self.operations: Pipeline = make(self._kind, eager=False)
-        self.background: Pipeline = make(BackgroundReply)
+        common: Any = {"acl": acl, "send_limit": session.send_limit}
+        self.operations: Pipeline = self._pipeline(self, session.chroot, self._kind, **common)
+        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, **common)
         self.background_tasks: set[BackgroundTask] = set()
         self.services: dict[Service, BackgroundTask] = {}
         self._rng = rng

@@ -8,7 +8,7 @@ from zkwire.operations import Operations
 from zkwire.operations.multi import WRITES, Recorder
 from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
-from zkwire.session.watch import ClosedWatchError
+from zkwire.session.waitable import ClosedWatchError
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from zkwire.jute.records import ACL
-    from zkwire.session.watch import Watch, WatchOwner
+    from zkwire.session.waitable import Watch, WatchOwner
 
     class AnyDriver(WatchOwner, Protocol):
         """What a pipeline needs of a driver."""
@@ -94,18 +94,25 @@ class Pipeline(Submitter, Operations):
         *,
         acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
         send_limit: int = SEND_LIMIT,
-        eager: bool = True,
     ) -> None:
         self._driver = driver
         self._chroot = chroot
         self._acl = acl
         self._send_limit = send_limit
         self._kind = kind
-        self._eager = eager
 
     def _submit(self, request: Request) -> Any:
         request.driver = self._driver  # type: ignore[attr-defined]  # every kind of reply has one
-        self._driver.submit(request, eager=self._eager)
+        self._driver.submit(request, eager=True)
+        return request
+
+
+class LazyPipeline(Pipeline):
+    """The same for recipes: what is asked for together leaves in one write, when it is awaited."""
+
+    def _submit(self, request: Request) -> Any:
+        request.driver = self._driver  # type: ignore[attr-defined]
+        self._driver.submit(request, eager=False)
         return request
 
 

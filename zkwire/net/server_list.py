@@ -15,8 +15,7 @@ from contextlib import suppress
 
 from zkwire.errors import BUSY, ConnectionLossError, ZooKeeperError
 from zkwire.session.hosts import parse_config
-from zkwire.session.waitable import Awaited
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Awaited, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

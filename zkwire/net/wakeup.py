@@ -25,6 +25,7 @@ import os
 import select
 import selectors
 import socket
+import threading
 from contextlib import suppress
 
 from zkwire.net.dial import kernel_says
@@ -33,6 +34,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
+
+    from zkwire.session.waitable import Waitable
 
     Ready = list[tuple[selectors.SelectorKey, int]]
 
@@ -46,6 +49,12 @@ if TYPE_CHECKING:
         def wake(self) -> None: ...
         def epolls_for(self, sock: socket.socket, /) -> WakeupEpolls | None: ...
         def close(self) -> None: ...
+
+
+# A signal that comes between the interpreter's last check for one and the system call is not
+# noticed before that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on what
+# else wakes the thread.
+LONGEST_SLEEP = 1.0
 
 
 class EventFd:
@@ -115,6 +124,59 @@ class WakeupEpolls:
         """Close the descriptors, not the socket."""
         for epoll in (self.caller, self.listener):
             epoll.close()
+
+
+class Sleeper:
+    """Lets one thread sleep until any other has called it, now or before."""
+
+    __slots__ = ("_lock", "waitable")
+
+    def __init__(self, waitable: Waitable) -> None:
+        self.waitable: Waitable = waitable
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __call__(self) -> None:
+        """End the sleep.  Idempotent."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            return  # already awake
+
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
+
+        Whether it was woken.
+        """
+        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
+        return seconds > 0 and self._lock.acquire(timeout=seconds)
+
+
+class Listener(Sleeper):
+    """The same, until bytes have come that no reader waits for."""
+
+    __slots__ = ("_asleep", "_epolls")
+
+    def __init__(self, waitable: Waitable, epolls: WakeupEpolls) -> None:
+        self.waitable: Waitable = waitable
+        self._epolls = epolls
+        self._asleep = False
+
+    def __call__(self) -> None:
+        """End the sleep.  Idempotent."""
+        if self._asleep:  # it calls itself as well, with what it has read
+            self._epolls.wake_listener()
+
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
+
+        Whether bytes have come: the kernel has told no other thread of them.
+        """
+        seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
+        self._asleep = True
+        told = not self.waitable.ready and self._epolls.listen(max(0.0, seconds))
+        self._asleep = False
+        return told
 
 
 _WOKEN = selectors.SelectorKey(None, -1, selectors.EVENT_READ, None)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkwire.operations.nodes import AnyWatch, Reply
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Watch
 
 
 _PERSISTENT, _RECURSIVE = 0, 1

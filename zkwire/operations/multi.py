@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from zkwire.jute.multi import MultiResponse
     from zkwire.jute.records import ACL
     from zkwire.operations.nodes import Reply
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Watch
     from zkwire.wire.ops import Op
 
     _P = ParamSpec("_P")

@@ -12,8 +12,7 @@ from __future__ import annotations
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.session.request import Request
-from zkwire.session.waitable import Bound
-from zkwire.session.watch import CallbackWatch, Watch
+from zkwire.session.waitable import Bound, CallbackWatch, Watch
 from zkwire.wire import ops
 from zkwire.wire.model import (
     OPEN_ACL_UNSAFE,

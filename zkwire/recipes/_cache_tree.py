@@ -28,7 +28,7 @@ from itertools import islice
 
 from zkwire import errors
 from zkwire.recipes.runtime import WINDOW
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_path, parent
 

@@ -63,8 +63,7 @@ from zkwire.recipes._recipe import (
 )
 from zkwire.recipes.runtime import in_time, within
 from zkwire.session.liveness import LAPSED
-from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import ClosedWatchError
+from zkwire.session.waitable import ClosedWatchError, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

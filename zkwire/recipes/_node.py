@@ -55,7 +55,7 @@ from zkwire.operations.multi import Create, SetData
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
 from zkwire.recipes.runtime import ensure_path, retry, unwrap_multi_error
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.paths import check_below_root
 

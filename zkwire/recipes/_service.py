@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations, Reply
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
-    from zkwire.session.waitable import Waker
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waker, Watch
     from zkwire.wire.model import Event
 
     OnProblem = Callable[[Exception | None], object]

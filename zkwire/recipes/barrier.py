@@ -48,7 +48,7 @@ from zkwire.recipes.runtime import (
     unwrap_multi_error,
     within,
 )
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_below_root
 

@@ -24,8 +24,7 @@ from zkwire.errors import ClientClosedError, UnimplementedError
 from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_function, check_limit
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, Service, ServiceView, sessions_of, until_closed
-from zkwire.session.waitable import Bound
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Bound, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -65,8 +65,7 @@ from zkwire.recipes._recipe import (
 )
 from zkwire.recipes.runtime import newest, retry, runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

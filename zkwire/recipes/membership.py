@@ -45,8 +45,7 @@ from zkwire.recipes._service import (
 )
 from zkwire.recipes.persistent_node import ID_LIKE, AsyncPersistentNode
 from zkwire.recipes.runtime import SESSION_OVER, WINDOW
-from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_below_root, check_characters
 

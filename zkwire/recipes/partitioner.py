@@ -56,8 +56,7 @@ from zkwire.recipes.membership import check_name
 from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.session.waitable import Bound, check_timeout
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Bound, Watch, check_timeout
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False

@@ -48,8 +48,7 @@ from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, ObservableService, ServiceView, sessions_of
 from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest
-from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_below_root, parent
 
 TYPE_CHECKING = False

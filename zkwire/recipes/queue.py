@@ -63,8 +63,7 @@ from zkwire.recipes.runtime import (
     within,
 )
 from zkwire.recipes.sequential import SPARE_NUMBERS, OrderQueue, catch_up
-from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, check_below_root, sequence_number
 
 TYPE_CHECKING = False

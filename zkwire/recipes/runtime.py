@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
     from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Watch
     from zkwire.wire.model import Event
 
     T = TypeVar("T")

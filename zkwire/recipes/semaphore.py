@@ -46,7 +46,7 @@ from zkwire.recipes._node import is_permanent, permanent
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import retry, runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncQueueLock, OrderQueue, before, contenders, of_kazoo
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.paths import check_below_root, sequence_number
 
 TYPE_CHECKING = False

@@ -63,7 +63,7 @@ from zkwire.recipes._node import (
 )
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import answered, in_time, newest, retry, runtime_of, unwrap_multi_error
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
 

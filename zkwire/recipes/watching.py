@@ -31,8 +31,7 @@ from zkwire.recipes._service import (
     sessions_of,
     until_closed,
 )
-from zkwire.session.waitable import check_timeout
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_path
 
 TYPE_CHECKING = False

@@ -7,8 +7,7 @@ from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.session.states import StateWait
-from zkwire.session.waitable import Waitable
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Waitable, Watch
 from zkwire.wire.model import State
 
 __all__ = [

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from zkwire.errors import OperationTimeoutError
     from zkwire.jute.multi import MultiResponse
     from zkwire.session.liveness import Liveness
-    from zkwire.session.waitable import Waker
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waker, Watch
 
 
 class Answered:

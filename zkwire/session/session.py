@@ -42,6 +42,7 @@ from zkwire.errors import (
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import control_frames, outcomes
+from zkwire.session.liveness import LAPSED
 from zkwire.session.outcomes import UNKNOWN, says_unknown
 from zkwire.session.request import ANSWERED, STILL_THERE, Refused, Request, about_session
 from zkwire.session.states import TRANSITIONS
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
     from zkwire.session.handshake import Credential
     from zkwire.session.hosts import Address
     from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.waitable import Waker
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waker, Watch
 
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
@@ -71,6 +71,16 @@ class Session(SessionStatus):
     act_at: float
     last_failure: str
     control_frames: list[bytes]
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 before the first handshake."""
+        return self._identity.session_id
+
+    @property
+    def lease_deadline(self) -> float:
+        """When the session's lease ends: no server expires it before; 0 before any handshake."""
+        return 0.0 if self.ended else self._live.lease_deadline
 
     # --- for callers ------------------------------------------------------------------------------
 
@@ -517,6 +527,11 @@ class Session(SessionStatus):
         if self.alarms:
             due = min(due, self.alarms.next())
         return min(due, self.lease_deadline) if self._lease_holders.holders else due
+
+    def _lapse(self, now: float) -> None:
+        """What is held must not outlive the session's lease."""
+        if self._lease_holders.holders and now >= self.lease_deadline:
+            self._lease_holders.lose_all(LAPSED)
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""

@@ -19,7 +19,7 @@ from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter
 from zkwire.session import outcomes
 from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.hosts import ReadWriteSearch
-from zkwire.session.liveness import LAPSED, LeaseHolders, Liveness, Reported
+from zkwire.session.liveness import LeaseHolders, Liveness, Reported
 from zkwire.session.outcomes import UnknownOperations
 from zkwire.session.request import RequestQueue
 from zkwire.session.states import StateMachine
@@ -110,11 +110,6 @@ class SessionStatus:
         return self._machine.state
 
     @property
-    def session_id(self) -> int:
-        """The session's id; 0 before the first handshake."""
-        return self._identity.session_id
-
-    @property
     def credentials(self) -> Credentials:
         """What another client needs to continue the session."""
         return self._identity.credentials
@@ -133,11 +128,6 @@ class SessionStatus:
     def last_zxid(self) -> int:
         """The newest transaction that an answer has shown; a server behind it is refused."""
         return self._requests.last_zxid
-
-    @property
-    def lease_deadline(self) -> float:
-        """When the session's lease ends: no server expires it before; 0 before any handshake."""
-        return 0.0 if self.ended else self._live.lease_deadline
 
     @property
     def lease_holders(self) -> Collection[LeaseHolder]:
@@ -294,8 +284,3 @@ class SessionStatus:
             withdrawn = outcome is outcomes.WITHDRAWN
             self._watches.fail(request, request.watch, self.last_zxid, withdrawn=withdrawn)
         request.complete(outcome, self.callbacks)
-
-    def _lapse(self, now: float) -> None:
-        """What is held must not outlive the session's lease."""
-        if self._lease_holders.holders and now >= self.lease_deadline:
-            self._lease_holders.lose_all(LAPSED)

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
     from typing import Any
 
-    from zkwire.session.waitable import Waker
-    from zkwire.session.watch import Watch
+    from zkwire.session.waitable import Waker, Watch
 
     Place = tuple[WatchKind, str]
     Paths = dict[str, dict[Hashable, Watch]]

@@ -24,8 +24,7 @@ from zkwire.recipes._service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
-from zkwire.session.waitable import Waitable
-from zkwire.session.watch import Watch
+from zkwire.session.waitable import Waitable, Watch
 from zkwire.testing.server.sessions import Connection
 
 if TYPE_CHECKING:
