@@ -145,6 +145,8 @@ class Package:
         self.packages: set[str] = set()
         for file in sorted(root.rglob("*.py")):
             parts = file.relative_to(root).with_suffix("").parts
+            if parts[0] == "_pyinstaller":
+                continue  # a program of PyInstaller's, which nothing here imports
             if parts[-1] == "__init__":
                 parts = parts[:-1]
                 self.packages.add(".".join(parts) or self.name)
