@@ -368,7 +368,7 @@ upwards, behind a condition | jute.record:2: imports wire.ops, which stands abov
     try:
       import zkwire.wire.ops
     except ImportError: ...
-upwards, for types | wire.paths:3: imports session.watch, which stands above it
+upwards, for types | wire.paths:3: imports session.waitable, which stands above it
     TYPE_CHECKING = False
     if TYPE_CHECKING:
       from zkwire.session.waitable import Watch
@@ -380,7 +380,7 @@ from the package itself | session.session:1: imports zkwire, which stands above 
     from zkwire import Client
 itself | wire.ops:1: is in a circle: wire.ops
     import zkwire.wire.ops
-a circle | session.session:1: is in a circle: session.session, session.watch | session/waitable.py
+a circle | session.session:1: is in a circle: session.session, session.waitable | session/waitable.py
     import zkwire.session.session
 one shell in the other | aio.client:1: imports blocking.client; the shells do not know each other
     import zkwire.blocking.client

@@ -127,14 +127,10 @@ class ThreadDriver(LeaderFollower):
 
     def local(self, make: Callable[[], T]) -> Callable[[], T]:
         """A function that returns the value of the thread that calls it."""
-        from zkwire.blocking.driver import value_of_each_thread
-
         return value_of_each_thread(make)
 
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the calling thread has ended."""
-        from zkwire.blocking.driver import tell_at_the_end_of_this_thread
-
         tell_at_the_end_of_this_thread(lock)
 
     def start(self) -> None:
