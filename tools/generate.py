@@ -170,7 +170,7 @@ class Recipe:
             names.append("Sized")
         return names
 
-    def written(self, faces: set[str]) -> str:
+    def written(self, wrappers: set[str]) -> str:
         """The source of the class for threads."""
         bases = self.bases()
         doc = for_threads(inspect.cleandoc(self.kind.__doc__ or ""))
@@ -184,7 +184,7 @@ class Recipe:
             *self.constructor(),
         ]
         for name, member in self.members():
-            lines += [*self.method(name, member, faces), ""]
+            lines += [*self.method(name, member, wrappers), ""]
         return "\n".join(lines)
 
     def constructor(self) -> list[str]:
@@ -218,7 +218,7 @@ class Recipe:
             "",
         ]
 
-    def method(self, name: str, member: Any, faces: set[str]) -> list[str]:
+    def method(self, name: str, member: Any, wrappers: set[str]) -> list[str]:
         """One method or property, which runs that of the algorithm."""
         is_property = isinstance(member, property)
         function = member.fget if is_property else member
@@ -237,15 +237,15 @@ class Recipe:
             given = passed(node.args)
             call = f"complete(self._algorithm.{name}{', ' * bool(given)}{given})"
         each = re.fullmatch(r"AsyncGenerator\[(\w+), None\]", returns)
-        if each is not None and each[1] in faces:
+        if each is not None and each[1] in wrappers:
             self.imports["each_wrapped"] = "zkwire.blocking.sync"
             call = f"each_wrapped({for_threads(each[1])}, {call})"
         if returns.startswith("AbstractAsyncContextManager"):
             self.imports["Entered"] = "zkwire.blocking.sync"
             call = f"Entered({call}, self)"
-        elif (face := returns.removesuffix(" | None")) in faces:
+        elif (wrapper := returns.removesuffix(" | None")) in wrappers:
             self.imports["wrapped"] = "zkwire.blocking.sync"
-            call = f"wrapped({for_threads(face)}, {call})"
+            call = f"wrapped({for_threads(wrapper)}, {call})"
         doc = for_threads(inspect.getdoc(member) or "")
         body = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', " " * 8)
         return [
@@ -317,9 +317,9 @@ def aliases(found: list[Recipe]) -> dict[str, Recipe]:
 
 def blocking_module(group: str, everywhere: list[Recipe]) -> str:
     """The text of the module for threads of one group of recipes."""
-    faces = {recipe.name for recipe in everywhere}
+    wrappers = {recipe.name for recipe in everywhere}
     found = [recipe for recipe in everywhere if recipe.group == group]
-    classes = [recipe.written(faces) for recipe in found]
+    classes = [recipe.written(wrappers) for recipe in found]
     imports: dict[str, str] = {}
     typing: dict[str, str] = {}
     for recipe in found:

@@ -37,7 +37,7 @@ IMPURE = {
     *("time", "random", "secrets", "uuid"),
 }
 
-# What a recipe may know of the automaton: it runs in any shell, and in simulation.
+# What a recipe may know of the state machine: it runs in any shell, and in simulation.
 RECIPES_MAY_USE = {"session.waitable", "session.liveness"}
 
 # Too expensive to load for everybody who imports zkwire.
@@ -380,7 +380,7 @@ from the package itself | session.session:1: imports zkwire, which stands above 
     from zkwire import Client
 itself | wire.ops:1: is in a circle: wire.ops
     import zkwire.wire.ops
-a circle | session.session:1: is in a circle: session.session, session.waitable | session/waitable.py
+circle | session.session:1: is in a circle: session.session, session.waitable | session/waitable.py
     import zkwire.session.session
 one shell in the other | aio.client:1: imports blocking.client; the shells do not know each other
     import zkwire.blocking.client

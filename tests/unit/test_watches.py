@@ -292,7 +292,7 @@ def test_a_callback_gets_each_event_once(owner: Owner) -> None:
     for path in ("/a", "/b"):
         watch._arm()
         watch._deliver(event(path))
-        assert event(path) not in seen, "not in the automaton"
+        assert event(path) not in seen, "not in the state machine"
         dispatched(owner, watch)
     dispatched(owner, watch)
     assert seen == [event("/a"), event("/b")]

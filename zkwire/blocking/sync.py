@@ -133,11 +133,11 @@ def in_thread(
     return call
 
 
-def _by_public_name(error: TypeError, method: Any, face: object) -> None:
+def _by_public_name(error: TypeError, method: Any, wrapper: object) -> None:
     """Have Python's message about arguments name the class that the caller knows."""
     text, internal = str(error), f"{method.__qualname__}()"
     if internal in text:
-        error.args = (text.replace(internal, f"{type(face).__name__}.{method.__name__}()"),)
+        error.args = (text.replace(internal, f"{type(wrapper).__name__}.{method.__name__}()"),)
 
 
 def blocking(
@@ -150,12 +150,12 @@ def blocking(
     name = method.__name__
 
     @wraps(method)
-    def call(face: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Callable[P, Coroutine[Any, Any, T]] = getattr(face._algorithm, name)
+    def call(wrapper: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        work: Callable[P, Coroutine[Any, Any, T]] = getattr(wrapper._algorithm, name)
         try:
             return complete(work, *args, **kwargs)
         except TypeError as error:
-            _by_public_name(error, work, face)
+            _by_public_name(error, work, wrapper)
             raise
 
     return call
@@ -386,20 +386,20 @@ class With:
 
 
 class Entered(Bound):
-    """The same for what a method of the object ``face`` has returned: for one ``with``."""
+    """The same for what a method of the object ``wrapper`` has returned: for one ``with``."""
 
-    __slots__ = ("_algorithm", "_face")
+    __slots__ = ("_algorithm", "_wrapper")
     __exit__ = With.__exit__
 
-    def __init__(self, algorithm: Any, face: Any) -> None:
+    def __init__(self, algorithm: Any, wrapper: Any) -> None:
         self._algorithm = algorithm
-        self._face = face
+        self._wrapper = wrapper
 
     def __enter__(self) -> Any:
         entered = self._algorithm._owned
         try:
             value = complete(self._algorithm._enter_body)
-            return self._face if value is self._face._algorithm else value
+            return self._wrapper if value is self._wrapper._algorithm else value
         except LockInUseError:
             raise
         except BaseException:

@@ -188,8 +188,8 @@ class ReadWriteSearch:
     that double up to a minute (Java's ``ClientCnxn.pingRwServer``).  The I/O layer asks, with the
     four-letter word ``isro``.
 
-    ``asking`` is the server that the shell must ask now, ``at`` the time in seconds at which the
-    next one is asked; both are None outside a search.
+    ``asking`` is the server that the I/O layer must ask now, ``at`` the time in seconds at which
+    the next one is asked; both are None outside a search.
     """
 
     __slots__ = ("_hosts", "_pause", "asking", "at")

@@ -171,7 +171,7 @@ class Client:
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
         options.setdefault("timeout", sim.timeout)
         self.session: Session = Session(hosts, chroot=chroot, **options)
-        self.world: Shell = Shell(self)
+        self.world: SimulatedDriver = SimulatedDriver(self)
         self.link: Link | None = None
         self.ghosts: list[Link] = []  # connections that only the server still believes in
         self.paused_until: float | None = None
@@ -219,7 +219,7 @@ class Client:
         """Let others do something, as ``asyncio.sleep(0)``."""
         await Suspend(self.sim.now)
 
-    # --- the shell --------------------------------------------------------------------------------
+    # --- the I/O layer ----------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Put what the session wants to send on its way."""
@@ -234,13 +234,13 @@ class Client:
             link.up.append(frames)
 
     def call_due(self) -> None:
-        """Call what the automaton wants called."""
+        """Call what the state machine wants called."""
         while callbacks := self.session.take_callbacks():
             for function in callbacks:
                 function()
 
     def conclude(self) -> None:
-        """Do what is due, as a shell does after each thing that has happened."""
+        """Do what is due, as an I/O layer does after each thing that has happened."""
         session, now = self.session, self.sim.now
         for _ in range(_MANY):
             if self.link is not None and (session.broken or session.ended):
@@ -268,8 +268,8 @@ class Client:
                 self.ghosts.append(link)
 
 
-class Shell(Driver):
-    """What a recipe needs of a shell.  Everything leaves at the end of a step."""
+class SimulatedDriver(Driver):
+    """What a recipe needs of an I/O layer.  Everything leaves at the end of a step."""
 
     now: Callable[[], float]
 

@@ -1,10 +1,10 @@
 """Fingerprints of the states of a simulation: equal states have equal ones, however reached.
 
 A state has everything that can still have an effect: the server's tree, sessions and watches; of
-each client its automaton, its tasks (the position and the variables of each, or how it has ended)
-and its locks; the frames under way; the comparison keys of checks; and all times, as seconds from
-now.  Two objects are equal if everything that can be reached from them is equal and is shared in
-the same way.  Whatever may have an effect counts, so at worst equal states count as different.
+each client its state machine, its tasks (the position and the variables of each, or how it has
+ended) and its locks; the frames under way; the comparison keys of checks; and all times, as seconds
+from now.  Two objects are equal if everything that can be reached from them is equal and is shared
+in the same way.  Whatever may have an effect counts, so at worst equal states count as different.
 
 A state does not have: figures for reports, names of connections, and the times at which nodes were
 created and written, which no recipe reads.  Numbers from a server (zxids, sequence numbers) and
@@ -37,7 +37,7 @@ from typing import Any, Final
 from zkwire.net.pipeline import Pipeline
 from zkwire.session.session import Session
 from zkwire.testing.server.sessions import Connection
-from zkwire.testing.simulation.client import Client, Link, Shell, Task
+from zkwire.testing.simulation.client import Client, Link, SimulatedDriver, Task
 from zkwire.testing.simulation.simulation import Check, Simulation
 from zkwire.testing.simulation.stage import tree_fingerprint
 from zkwire.wire.ops import Op
@@ -46,7 +46,7 @@ _EARLIEST: Final = 99.0
 """Larger floats are moments, since a simulation starts at 100.0 and no duration is as long."""
 _PLAIN: Final = frozenset({str, bytes, bool, type(None)})
 _NAMED: Final = (
-    Shell, Pipeline, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
+    SimulatedDriver, Pipeline, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
 )  # fmt: skip
 """Objects that do not change, or whose changing parts are read elsewhere: the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
