@@ -23,7 +23,7 @@ def messages() -> Iterator[str]:
     root = Path(zkwire.__file__).parent
     for file in [root / "errors.py", *root.glob("session/*.py"), *root.glob("net/*.py")]:
         yield from texts(ast.parse(file.read_text()))
-    yield from texts(ast.parse((root / "operations" / "checks.py").read_text()))
+    yield from texts(ast.parse((root / "operations" / "nodes.py").read_text()))
 
 
 def texts(tree: ast.AST) -> Iterator[str]:

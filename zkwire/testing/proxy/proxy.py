@@ -7,8 +7,8 @@
         ...  # a client of proxy.hosts loses its first create: executed, but never answered
         proxy.wait_for(lambda frames: any(frame.op == "set_watches" for frame in frames))
 
-Decides which action a frame gets, and keeps the log; must not know sockets (`relay`), what an
-action does (`faults`), nor how bytes are split into frames (`conversation`).
+Decides which action a frame gets, and keeps the log; must not know sockets, how bytes are split
+into frames (both `relay`), nor what an action does (`faults`).
 
 Invariants: the action of a frame is chosen and the frame is logged in one step under one lock, so a
 rule counts exactly the frames that are logged after its creation.  A logged frame was received, and
