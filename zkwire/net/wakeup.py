@@ -14,6 +14,8 @@ A thread without a role may wake another while the connection is being closed; b
 an epoll can be another file's.  The kernel refuses that, or a thread of another client wakes and
 finds nothing to do.
 
+A thread that waits for no bytes sleeps on a lock of its own (`Sleeper`).
+
 It must not read: which thread has the read role is decided in :mod:`zkwire.blocking.leader`.
 Invariant: the epolls hear of the socket in the order caller, listener, I/O thread, so one thread is
 woken and no other beside it.
