@@ -9,6 +9,7 @@ what shows the frames: a page asks by :func:`answer`, in JSON.
 from __future__ import annotations
 
 import json
+import linecache
 import re
 import sys
 from argparse import ArgumentParser
@@ -234,6 +235,7 @@ def _edited(code: str) -> Lesson | Bug:
     """What this code makes."""
     module = ModuleType(_EDITED)
     sys.modules[_EDITED] = module  # where dataclasses look for the module of a class
+    linecache.cache[OWN_CODE] = len(code), None, code.splitlines(keepends=True), OWN_CODE
     exec(compile(code, OWN_CODE, "exec", dont_inherit=True), module.__dict__)
     lesson = getattr(module, "LESSON", None)
     if not isinstance(lesson, Lesson | Bug):

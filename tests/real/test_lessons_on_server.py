@@ -75,7 +75,7 @@ def on_virtual_clock(name: str, flags: Namespace) -> list[Event]:
 
 
 def on_server(name: str, flags: Namespace, server: ZooKeeperServer) -> list[Event]:
-    stage: Any = ServerStage(flags, lambda event: None, server.hosts)
+    stage: Any = ServerStage(flags, server.hosts)
     stage.run(find(name).run(stage))
     events: list[Event] = stage.events
     for event in events:

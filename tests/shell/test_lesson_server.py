@@ -51,7 +51,7 @@ def test_a_server_that_is_not_there_is_named(
 
 def test_a_server_that_is_lost_ends_the_lesson() -> None:
     with Server() as server:
-        stage: Any = ServerStage(Namespace(), lambda event: None, server.hosts)
+        stage: Any = ServerStage(Namespace(), server.hosts)
 
         async def lesson() -> None:
             client, watch = stage.client("A"), Watch()

@@ -175,7 +175,7 @@ def _demo(context: Context, asked: Namespace) -> int:
 
     It checks all that it shows, and removes what it creates.
     """
-    vars(asked).update(svg=None, bytes=False, fast=True, step=False)
+    vars(asked).update(svg=None, bytes=False, fast=True)
     stage = play(context, "demo", DEMO, Namespace())
     passed = stage.checks - len(stage.failures)
     if not context.output.json:

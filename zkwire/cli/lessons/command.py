@@ -6,26 +6,30 @@ A lesson checks what it says; the exit status is 1 if something in it was not as
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from zkwire.cli.command import Command, UsageError
 from zkwire.cli.context import Context
 from zkwire.cli.files import whole
-from zkwire.cli.lessons.events import Record
+from zkwire.cli.lessons.events import Event, Record
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
 from zkwire.cli.lessons.server_stage import ServerStage
-from zkwire.cli.lessons.show import Objects, Terminal
+from zkwire.cli.lessons.show import LeftError, legend, only_ascii, picture_of, shown_by
+from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.output import DONE, REFUSED
+from zkwire.cli.picture import svg
 from zkwire.errors import ZooKeeperError
+from zkwire.testing.simulation import ViolationError
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="the lesson; without it, the list")
     add("--all", action="store_true", help="all lessons, one after the other")
-    add("--step", action="store_true", help="wait for Enter after words")
+    add("--play", action="store_true", help="as a film: a terminal waits at no question")
     add("--fast", action="store_true", help="no time to read on a terminal")
+    add("--legend", action="store_true", help="what the signs and the numbers mean")
     add("--bytes", action="store_true", help="the bytes of each frame below it")
     add("--svg", metavar="FILE", help="draw the lesson into this file")
     add("--source", action="store_true", help="the Python of the lesson")
@@ -56,8 +60,12 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
     zkwire lesson lost-reply --op delete  # the same, with another outcome
 
     Each lesson runs zkwire's client against zkwire's server in this process, on a
-    virtual clock: no server is needed, and what it shows has happened.
+    virtual clock: no server is needed, and what it shows has happened.  A terminal
+    waits at each question, for your guess and Enter.
     """
+    if asked.legend:
+        context.output.text("\n".join(legend(ascii_only=only_ascii())))
+        return DONE
     if (asked.all or asked.name is None) and asked.svg:
         raise UsageError("one lesson makes a drawing: name it")
     if not asked.all and asked.name is None:
@@ -127,44 +135,37 @@ def _source(lesson: Lesson) -> str:
 
 def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Record:
     """Run a lesson, and show it as the options say; the record of what has happened."""
-    from zkwire.cli.lessons.show import shown_by
-    from zkwire.testing.simulation import ViolationError
-
-    stage: Any
-    if context.options.server is not None:
-        shown, stage = _run_on_server(context, name, lesson, flags)
-    else:
-        from zkwire.cli.lessons.stage import Stage
-
-        shown = shown_by(context, name, lesson)
-        stage = Stage(flags, shown.show, servers=lesson.servers)
-        try:
-            stage.run(lesson.run(stage))
-        except (ZooKeeperError, ViolationError) as error:
-            stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
-    shown.finish(stage.failures)
-    if context.options.svg:
-        from zkwire.cli.lessons.show import picture_of
-        from zkwire.cli.picture import svg
-
+    asked = context.options
+    stage: Any = None
+    with suppress(LeftError):
+        if asked.server is not None:
+            stage = ServerStage(flags, asked.server, connect_timeout=asked.connect_timeout)
+            _run_on_server(context, name, lesson, stage)
+        else:
+            shown = shown_by(context, name, lesson)
+            stage = Stage(flags, shown.show, servers=lesson.servers)
+            _run(lesson, stage)
+            shown.finish(stage.failures)
+    if asked.svg:
         title = f"zkwire lesson {name}: {lesson.title}"
         drawn = svg(picture_of(title, lesson.cast, stage.shown, lesson.servers))
-        context.options.svg.write(drawn.encode())
+        asked.svg.write(drawn.encode())
     record: Record = stage
     return record
 
 
-def _run_on_server(
-    context: Context, name: str, lesson: Lesson, flags: argparse.Namespace
-) -> tuple[Objects | Terminal, ServerStage]:
-    """Run it there, and show it afterwards: a server does not wait for a reader."""
-    from zkwire.cli.lessons.events import Event
-    from zkwire.cli.lessons.server_stage import ServerStage
-    from zkwire.cli.lessons.show import shown_by
+def _run(lesson: Lesson, stage: Stage) -> None:
+    try:
+        stage.run(lesson.run(stage))
+    except (ZooKeeperError, ViolationError) as error:
+        if isinstance(error.__cause__, LeftError):
+            raise error.__cause__ from None
+        stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
 
-    server, limit = context.options.server, context.options.connect_timeout
-    stage = ServerStage(flags, lambda event: None, server, connect_timeout=limit)
-    words = f"Played on {server}, below {stage.root}, which clients see as / here."
+
+def _run_on_server(context: Context, name: str, lesson: Lesson, stage: ServerStage) -> None:
+    """Run it there, and show it afterwards: a server does not wait for a reader."""
+    words = f"Played on {stage.server}, below {stage.root}, which clients see as / here."
     stage.shown.append(Event(0.0, "say", words))
     run: Any = lesson.run
     try:
@@ -173,7 +174,7 @@ def _run_on_server(
         shown = shown_by(context, name, lesson)
         for event in stage.shown:
             shown.show(event)
-    return shown, stage
+    shown.finish(stage.failures)
 
 
 COMMANDS = {

@@ -21,7 +21,7 @@ class Named(Protocol):
 
 # What happens on a stage, one event at a time, for whatever shows it or keeps it.
 
-PROSE = frozenset({"say", "ask", "expect", "table"})
+PROSE = frozenset({"say", "ask", "expect", "table", "code"})
 
 
 class Event(NamedTuple):
@@ -34,7 +34,7 @@ class Event(NamedTuple):
     ``note``: what a client does beside the wire, and whether that is well (``passed``).
     ``fold``: frames of these clients that are counted and not shown.  ``say``, ``ask``: words for
     the reader.  ``expect``: a condition that must hold, and whether it has (``passed``).
-    ``table``: ``rows``.
+    ``table``: ``rows``.  ``code``: lines as they are.
     """
 
     time: float
@@ -131,7 +131,14 @@ class Record:
         """Seconds since the beginning."""
         raise NotImplementedError
 
+    def _catch_up(self) -> None:
+        """Tell what has happened elsewhere by now."""
+
     def _tell(self, event: Event) -> None:
+        self._catch_up()
+        self._add(event)
+
+    def _add(self, event: Event) -> None:
         self.events.append(event)
         if event.kind in PROSE or event.kind == "fold" or not self._quiet:
             self.shown.append(event)
@@ -144,17 +151,14 @@ class Record:
 
         ``connect``, ``ping``, ``auth`` and ``notification`` are operations here.
         """
-        return [
-            event.frame
-            for event in self.events
-            if event.frame is not None
-            and event.actor == client.name
-            and op in {"", event.frame.op}
-            and direction in {"", event.frame.direction}
-        ]
+        self._catch_up()
+        mine = [e.frame for e in self.events if e.frame is not None and e.actor == client.name]
+        mine = [frame for frame in mine if op in {"", frame.op}]
+        return [frame for frame in mine if direction in {"", frame.direction}]
 
     def traffic(self, begin: float) -> list[Frame]:
         """All requests, replies and events of watches from that moment on."""
+        self._catch_up()
         kinds = {"request", "reply", "notification"}
         frames = [e.frame for e in self.events if e.frame is not None and e.time >= begin]
         return [frame for frame in frames if frame.kind in kinds]
@@ -162,10 +166,12 @@ class Record:
     @contextmanager
     def quiet(self, what: str) -> Generator[None]:
         """A context whose frames are counted and not shown; ``what`` they are about."""
+        self._catch_up()
         begin, self._quiet = len(self.events), True
         try:
             yield
         finally:
+            self._catch_up()
             self._quiet = False
             frames = [e.frame for e in self.events[begin:] if e.kind == "frame" and e.frame]
             size = sum(len(frame.raw) for frame in frames)
@@ -182,6 +188,10 @@ class Record:
     def ask(self, text: str) -> None:
         """A question, which the reader answers before the lesson goes on."""
         self._tell(Event(self.now, "ask", " ".join(text.split())))
+
+    def code(self, text: str) -> None:
+        """Lines that are shown as they are."""
+        self._tell(Event(self.now, "code", text))
 
     def note(self, name: str, text: str, *, well: bool = True) -> None:
         """A row for what the client of this name does beside the wire."""

@@ -33,7 +33,7 @@ class Lesson(NamedTuple):
 
     ``cast``: its clients and servers, in words.  ``run`` is the lesson, ``remember`` its one
     sentence, ``in_code`` what of zkwire takes care of it.  ``flags`` are its own, ``needs`` is that
-    of a flag.
+    of a flag.  ``bytes_of``: a client whose frames are explained byte by byte.
     """
 
     title: str
@@ -44,6 +44,7 @@ class Lesson(NamedTuple):
     flags: tuple[Flag, ...] = ()
     servers: int = 1
     needs: str = ""
+    bytes_of: str = ""
 
 
 # Its name, its minutes, and what it is about; its module has the same name.
@@ -54,7 +55,7 @@ TABLE: dict[str, tuple[int, str]] = {
     "lost-reply": (6, "did my create happen?"),
     "herd": (4, "why each waiter watches only the one in front"),
     "session-move": (5, "one session, two roads"),
-    "paused-holder": (6, "why a lock needs a token"),
+    "paused-holder": (6, "why a lock needs a fence"),
     "connected-is-not-ready": (3, "what a new connection does not know"),
     "bytes": (10, "a client in 40 lines"),
 }

@@ -12,14 +12,14 @@ import secrets
 import socket
 import time
 from argparse import Namespace
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import zkwire
 from zkwire import AsyncClient, ConnectionLossError, OperationTimeoutError, State, ZooKeeperError
 from zkwire.cli.interrupts import handled, interrupt
-from zkwire.cli.lessons.events import Event, Named, Record, described
+from zkwire.cli.lessons.events import Event, Record, described
 from zkwire.cli.spy.tap import Event as Passed
 from zkwire.cli.spy.tap import Faults, Tap
 from zkwire.jute.frames import frame as frame_of
@@ -56,19 +56,12 @@ class ServerStage(Record):
     ``connect_timeout``: seconds in which the server must be reached.
     """
 
-    def __init__(
-        self,
-        flags: Namespace,
-        tell: Callable[[Event], object],
-        server: str,
-        *,
-        connect_timeout: float = 10.0,
-    ) -> None:
-        super().__init__(tell)
+    def __init__(self, flags: Namespace, server: str, *, connect_timeout: float = 10.0) -> None:
+        super().__init__(lambda event: None)
         self.flags = flags
         self.tick = 0.0
         self.root: str = f"/zkwire-lesson-{secrets.token_hex(4)}"
-        self._server = server
+        self.server = server
         self._connect_timeout = connect_timeout
         self._start = time.monotonic()
         self._over = False
@@ -117,7 +110,7 @@ class ServerStage(Record):
                 self._start = time.monotonic()
                 await self._played(lesson)
             finally:
-                self._take()
+                self._catch_up()
                 self._over = True
                 away = asyncio.ensure_future(self._put_away())
                 try:
@@ -130,11 +123,11 @@ class ServerStage(Record):
 
     async def _shortest_timeout(self) -> float:
         def ask() -> float:
-            wire = ServerWire(self._server)
+            wire = ServerWire(self.server)
             answers = wire.send(frame_of(ConnectRequest(0, 0, 1, 0, bytes(16), False).encode()))
             wire.close()
             if not answers:
-                raise ConnectionLossError(f"{self._server} does not answer a greeting")
+                raise ConnectionLossError(f"{self.server} does not answer a greeting")
             return ConnectResponse.decode(answers[0][4:]).time_out / 1000
 
         return await asyncio.to_thread(ask)
@@ -150,7 +143,7 @@ class ServerStage(Record):
             await task
         elif lost.done():
             raise ConnectionLossError(
-                f"the connection to {self._server} is lost; {self.root} may be left on it"
+                f"the connection to {self.server} is lost; {self.root} may be left on it"
             )
         else:
             raise OperationTimeoutError(f"{LONGEST:g} s have passed without an end")
@@ -201,7 +194,7 @@ class ServerStage(Record):
         return self._wires[-1]
 
     def _lane(self, name: str) -> Lane:
-        lane = Lane(name, self._server)
+        lane = Lane(name, self.server)
         self._lanes.append(lane)
         return lane
 
@@ -231,7 +224,7 @@ class ServerStage(Record):
             await asyncio.sleep(_QUIET / 4)
 
     def _busy(self) -> bool:
-        self._take()
+        self._catch_up()
         lanes, now = self._lanes, time.monotonic()
         coming = any(client.state in _COMING for client in self._clients)
         return coming or any(lane.busy or now - lane.moved < _QUIET for lane in lanes)
@@ -265,7 +258,7 @@ class ServerStage(Record):
         """End the session of the client, by a connection that takes it over and closes it."""
         client.lane.tap.hold(True)
         async with AsyncClient(
-            self._server, resume=client.credentials, operation_timeout=_LIMIT
+            self.server, resume=client.credentials, operation_timeout=_LIMIT
         ) as other:
             await other.connect(self._connect_timeout)
         self._tell_of(client, "server", f"{client.name}'s session is ended")
@@ -278,35 +271,11 @@ class ServerStage(Record):
 
     # --- what has happened ------------------------------------------------------------------------
 
-    def frames(self, client: Named, op: str, direction: str = "") -> list[Frame]:
-        """As on a stage."""
-        self._take()
-        return super().frames(client, op, direction)
-
-    def traffic(self, begin: float) -> list[Frame]:
-        """As on a stage."""
-        self._take()
-        return super().traffic(begin)
-
-    @contextmanager
-    def quiet(self, what: str) -> Generator[None]:
-        """As on a stage."""
-        self._take()
-        with super().quiet(what):
-            try:
-                yield
-            finally:
-                self._take()
-
-    def _tell(self, event: Event) -> None:
-        self._take()
-        super()._tell(event)
-
     def _tell_of(self, client: StagedClient, kind: str, text: str) -> None:
         if not self._over:
             self._tell(Event(self.now, kind, text, client.name, "server"))
 
-    def _take(self) -> None:
+    def _catch_up(self) -> None:
         """Tell what has passed the proxies, in the order of time."""
         found: list[tuple[float, Lane, Passed]] = []
         for lane in self._lanes if not self._over else ():
@@ -318,7 +287,7 @@ class ServerStage(Record):
             for kind, words, detail, frame in lane.told(passed):
                 text = words.replace(f"{self.root}/", "/").replace(self.root, "/")  # as clients do
                 timed = frame._replace(time=now) if frame is not None else None
-                super()._tell(Event(now, kind, text, lane.name, "server", detail, timed))
+                self._add(Event(now, kind, text, lane.name, "server", detail, timed))
 
 
 class Lane:
