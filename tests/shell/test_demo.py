@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server_control import ZooKeeperServer
-from zkwire import AsyncSequentialLock, Client, Watch
+from zkwire import AsyncSequentialLock, Client
 from zkwire import __version__ as zkwire_version
 from zkwire import testing as zkwire_testing
 from zkwire.cli.command import TABLE
@@ -58,28 +57,6 @@ def test_a_demo_that_does_not_hold_what_it_claims_fails(
     assert "13 of 13" not in said
 
 
-@pytest.mark.since("3.5")
-@pytest.mark.real
-@pytest.mark.apache
-def test_demo_on_a_real_server(zookeeper: ZooKeeperServer) -> None:
-    assert_all_shown(zkwire("demo", "--server", zookeeper.hosts))
-    with Client(zookeeper.hosts) as client:
-        assert [n for n in client.get_children("/") if n.startswith("zkwire-lesson")] == []
-
-
-@pytest.mark.parametrize("words", [["lesson", "herd"], ["demo"]], ids=" ".join)
-def test_what_is_ended_removes_what_it_has_made(words: list[str]) -> None:
-    with zkwire_testing.Server() as server, Client(server.hosts) as client:
-        made = Watch()
-        client.get_children("/", watch=made)
-        command = [sys.executable, "-m", "zkwire", *words, "--server", server.hosts]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-            assert made.wait(60) is not None
-            process.terminate()
-        assert process.returncode == 143
-        assert client.get_children("/") == ["zookeeper"]
-
-
 def test_server_as_a_process() -> None:
     command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
@@ -97,16 +74,8 @@ def test_server_as_a_process() -> None:
         assert (process.returncode, errors) == (0, "")
 
 
-def test_a_server_that_is_not_there_ends_in_one_line() -> None:
-    done = zkwire("demo", "--server", "127.0.0.1:1")
-    assert done.returncode == 3
-    assert "Connection refused" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_wrong_arguments_are_said() -> None:
     assert zkwire("demo", "--nonsense").returncode == 2
-    assert zkwire("demo", "--server", "no:port:here").returncode == 2
     alone = zkwire()
     assert (alone.returncode, alone.stdout) == (2, "")
     assert set(TABLE) <= set(alone.stderr.split())

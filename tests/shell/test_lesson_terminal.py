@@ -46,6 +46,7 @@ def test_an_interrupt_at_a_question_ends_it() -> None:
     with lesson("handshake") as terminal:
         terminal.until(PROMPT)
         terminal.interrupt()
+        terminal.until("\n", terminal.interrupt)
         assert terminal.status() == 130
     assert "Traceback" not in terminal.seen
 

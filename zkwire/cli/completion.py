@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
+from pkgutil import get_data
 
 from zkwire.cli.command import (
     CONNECTION,
@@ -17,7 +18,7 @@ from zkwire.cli.command import (
     TABLE,
     Command,
     Parser,
-    add_options,
+    arg,
     defaults,
     find,
     parser_of,
@@ -28,56 +29,7 @@ from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.shell.terminal import SECONDS, children
 from zkwire.errors import ZooKeeperError
 
-SCRIPTS = {
-    # Words are taken from the line, since bash itself splits HOST:PORT into three.
-    "bash": r"""
-_zkwire() {
-    local line=${COMP_LINE:0:COMP_POINT} word= colon found each IFS=$' \t\n'
-    local -a typed
-    read -ra typed <<<"$line"
-    if [[ $line == *[![:space:]] ]]; then
-        word=${typed[${#typed[@]}-1]}; unset "typed[${#typed[@]}-1]"
-    fi
-    colon=${word%"${word##*:}"}
-    COMPREPLY=()
-    if found=$("$1" complete -- "${typed[@]:1}" "$word" 2>/dev/null </dev/null); then
-        while IFS=$'\t' read -r each _; do
-            [[ $each == /* ]] && compopt -o nospace 2>/dev/null
-            [[ $each ]] && COMPREPLY+=("$(printf %q "${each#"$colon"}")")
-        done <<<"$found"
-    else
-        compopt -o default 2>/dev/null
-    fi
-}
-complete -F _zkwire zkwire""",
-    "zsh": r"""
-_zkwire() {
-    local found word=${(Q)words[CURRENT]}
-    local -a lines
-    if found=$("${(Q)words[1]}" complete -- "${(@Q)words[2,CURRENT-1]}" "$word" 2>/dev/null); then
-        lines=(${(f)found})
-        if [[ ${lines[1]} == /* ]]; then
-            compadd -S '' -- $lines
-        elif [[ $word == -* ]]; then
-            lines=("${(@)lines/$'\t'/:}"); _describe -o option lines
-        else
-            lines=("${(@)lines/$'\t'/:}"); _describe command lines
-        fi
-    else
-        _files
-    fi
-}
-if [[ ${funcstack[1]} == _zkwire ]]; then _zkwire "$@"; else compdef _zkwire zkwire; fi""",
-    "fish": r"""
-function __zkwire_complete
-    set -l words (commandline -opc)
-    set -l program $words[1]
-    set -e words[1]
-    $program complete -- $words (commandline -ct) 2>/dev/null </dev/null
-    or __fish_complete_path (commandline -ct)
-end
-complete -c zkwire -f -a '(__zkwire_complete)'""",
-}
+SHELLS = ("bash", "zsh", "fish")  # each has its script beside this module
 
 
 def _completion(context: Context, asked: Namespace) -> None:
@@ -89,9 +41,8 @@ def _completion(context: Context, asked: Namespace) -> None:
     It completes commands, flags, and paths of nodes, of the server that the
     line or ZKWIRE_SERVER names.
     """
-    first = "#compdef zkwire\n" * (asked.shell == "zsh")
-    about = f"# Completion of zkwire, written by `zkwire completion {asked.shell}`."
-    context.output.text(first + about + SCRIPTS[asked.shell])
+    script = get_data("zkwire.cli", f"completion.{asked.shell}") or b""
+    context.output.text(script.decode().rstrip())
 
 
 def _complete(context: Context, asked: Namespace) -> int:
@@ -114,8 +65,7 @@ def _complete(context: Context, asked: Namespace) -> int:
 
 def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
     """What the word behind those typed may become, and what that does; None: a file."""
-    common = Parser(add_help=False)
-    add_options(common, "all", (*CONNECTION, *OUTPUT))
+    common = Parser(*CONNECTION, *OUTPUT, add_help=False)
     at = next((n for n in range(len(typed)) if _taken(common, typed[: n + 1])[1]), None)
     if at is None:
         if _wants_value(common, typed):
@@ -124,8 +74,7 @@ def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
     name, rest = typed[at], typed[at + 1 :]
     command = find(name)
     parser, behind = parser_of(name, command), Parser(add_help=False)
-    for each in (parser, behind):
-        each.add_again((*CONNECTION, *OUTPUT) if command.connects else OUTPUT)
+    behind.add_again((*CONNECTION, *OUTPUT) if command.connects else OUTPUT)
     waiting = _wants_value(parser, rest)
     if waiting is not None:
         return [(str(choice), "") for choice in waiting.choices] if waiting.choices else None
@@ -178,11 +127,8 @@ def _wants_value(parser: ArgumentParser, words: list[str]) -> Action | None:
     return None if action is None or action.nargs == 0 else action
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=tuple(SCRIPTS), help="whose completion to write")
-
-
+SHELL = arg("shell", choices=SHELLS, help="whose completion to write")
 COMMANDS = {
-    "completion": Command(_completion, _arguments, in_shell=False, connects=False),
+    "completion": Command(_completion, SHELL, in_shell=False, connects=False),
     "complete": Command(_complete, in_shell=False, connects=False, runs_program=True),
 }

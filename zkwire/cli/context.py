@@ -5,10 +5,10 @@ The client connects when it is first asked for; a command that needs no server h
 
 from __future__ import annotations
 
-import argparse
 import os
 import posixpath
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, BinaryIO, TextIO
@@ -18,10 +18,6 @@ from zkwire.cli.command import server_of
 from zkwire.cli.output import Output, one_line, tell
 from zkwire.errors import UnreachableError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
 
 class Context:
     """One run of the command, or of the shell.
@@ -30,7 +26,7 @@ class Context:
     clients connect, ``auth`` the credentials that the shell's user has added.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: Namespace) -> None:
         self.options = options
         self.server: str = server_of(options)
         self.auth: list[tuple[str, bytes]] = []
@@ -89,7 +85,7 @@ class Context:
         }
 
     @cached_property
-    def tls(self) -> SSLContext | None:
+    def tls(self) -> Any:
         """What ``--tls``, ``--cafile`` and ``--cert`` ask for; None without them."""
         return _tls(self.options)
 
@@ -140,7 +136,7 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
         raise OSError(words) from None
 
 
-def _tls(options: argparse.Namespace) -> SSLContext | None:
+def _tls(options: Namespace) -> Any:
     if options.key and not options.cert:
         raise ValueError("--key is the key of a --cert")
     if not (options.tls or options.cafile or options.cert):

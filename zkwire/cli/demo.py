@@ -1,7 +1,7 @@
 """``zkwire demo``: what the locks do when things go wrong, shown and checked.
 
-It is played as a lesson is: on a virtual clock, or on ``--server``, where it removes what it has
-made.  The exit status is 0 only if all checks have passed.
+It is played as a lesson is, on a virtual clock.  The exit status is 0 only if all checks
+have passed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ async def writers(stage: Stage, name: str) -> None:
     async def write(lock: Any, own: str) -> None:
         for _ in range(LINES):
             while lock is not None and not await lock.acquire():
-                await stage.work(0.002)  # a non-blocking lock does not wait
+                await stage.sleep(0.002)  # a non-blocking lock does not wait
             for piece in (str(lock.fence if lock else 0), *[own] * PIECES, ".\n"):
                 pieces.append(piece)
-                await stage.work(0.002)  # as a program that needs several system calls
+                await stage.sleep(0.002)  # as a program that needs several system calls
             if lock is not None:
                 await lock.release()
 
@@ -135,7 +135,7 @@ async def wake_ups(stage: Stage, name: str) -> None:
         await lock.acquire()
         woken += len(stage.frames(client, "notification"))
         order.append(number)
-        await stage.work(0.05)  # in which the others queue up again
+        await stage.sleep(0.05)  # in which the others queue up again
         await lock.release()
 
     with stage.quiet(f"{WAITERS} waiters, {name}"):
@@ -170,10 +170,10 @@ DEMO = Lesson(
 
 def _demo(context: Context, asked: Namespace) -> int:
     """
-    zkwire demo                          # on an in-memory server of its own
-    zkwire demo --server 127.0.0.1:2181  # on this one; it removes what it creates
+    zkwire demo         # on an in-memory server of its own
+    zkwire demo --json  # an object for each thing that happens
 
-    It checks all that it shows, and removes what it creates.
+    It checks all that it shows.
     """
     vars(asked).update(svg=None, bytes=False, fast=True)
     stage = play(context, "demo", DEMO, Namespace())
@@ -184,5 +184,5 @@ def _demo(context: Context, asked: Namespace) -> int:
 
 
 COMMANDS = {
-    "demo": Command(_demo, in_shell=False),
+    "demo": Command(_demo, in_shell=False, connects=False),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO, TypeVar
 
 import zkwire
@@ -183,6 +183,14 @@ class Output:
         _write(sys.stdout, _as_json(fields) + "\n")
         if flush:
             self.flush()
+
+    def result(self, fields: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
+        """A result: its fields for scripts, or its lines for people."""
+        if self.json:
+            self.record(fields)
+            return
+        for line in lines:
+            self.line(line)
 
     def bytes(self, data: bytes) -> None:
         """Exactly these bytes."""

@@ -47,7 +47,7 @@ MISTAKES = {"opcode": (8, 99), "length": (12, 1000)}
 
 def typed(stage: Stage, you: Wire, mistake: str) -> bool:
     """A create, perhaps with a mistake; whether the list can follow."""
-    asked = create(1, f"{stage.root}/typed")
+    asked = create(1, "/typed")
     if mistake == "short":
         asked = asked[:-1]
     elif mistake:
@@ -87,7 +87,7 @@ async def lesson(stage: Stage) -> None:
     stage.expect(unpack_from(">i", greeting)[0] == len(greeting) - 4, "a length is in front")
     if not typed(stage, you, stage.flags.mistake):
         return
-    names = get_children(2, stage.root or "/")
+    names = get_children(2, "/")
     (listed,) = you.send(names)
     stage.expect(b"typed" in listed, "the list has the new name")
     stage.ask("zkwire asks for the same. Are its bytes the same?")
@@ -95,7 +95,7 @@ async def lesson(stage: Stage) -> None:
     await a.create("/zkwire")
     await a.get_children("/")
     own = [stage.frames(a, op, "c2s")[0].raw for op in ("connect", "create", "get_children")]
-    by_hand = [greeting, create(1, f"{stage.root}/zkwire"), names]
+    by_hand = [greeting, create(1, "/zkwire"), names]
     stage.expect(own == by_hand, "zkwire sends the same bytes")
 
 

@@ -131,14 +131,7 @@ class Record:
         """Seconds since the beginning."""
         raise NotImplementedError
 
-    def _catch_up(self) -> None:
-        """Tell what has happened elsewhere by now."""
-
     def _tell(self, event: Event) -> None:
-        self._catch_up()
-        self._add(event)
-
-    def _add(self, event: Event) -> None:
         self.events.append(event)
         if event.kind in PROSE or event.kind == "fold" or not self._quiet:
             self.shown.append(event)
@@ -151,14 +144,12 @@ class Record:
 
         ``connect``, ``ping``, ``auth`` and ``notification`` are operations here.
         """
-        self._catch_up()
         mine = [e.frame for e in self.events if e.frame is not None and e.actor == client.name]
         mine = [frame for frame in mine if op in {"", frame.op}]
         return [frame for frame in mine if direction in {"", frame.direction}]
 
     def traffic(self, begin: float) -> list[Frame]:
         """All requests, replies and events of watches from that moment on."""
-        self._catch_up()
         kinds = {"request", "reply", "notification"}
         frames = [e.frame for e in self.events if e.frame is not None and e.time >= begin]
         return [frame for frame in frames if frame.kind in kinds]
@@ -166,12 +157,10 @@ class Record:
     @contextmanager
     def quiet(self, what: str) -> Generator[None]:
         """A context whose frames are counted and not shown; ``what`` they are about."""
-        self._catch_up()
         begin, self._quiet = len(self.events), True
         try:
             yield
         finally:
-            self._catch_up()
             self._quiet = False
             frames = [e.frame for e in self.events[begin:] if e.kind == "frame" and e.frame]
             size = sum(len(frame.raw) for frame in frames)

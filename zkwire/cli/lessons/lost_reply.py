@@ -10,7 +10,6 @@ from zkwire import OutcomeUnknownError as Unknown
 from zkwire.cli.lessons.lesson import Flag, Lesson, name_of
 from zkwire.cli.lessons.stage import Stage
 
-NO_PROXY = "no proxy sees what a client has not sent"
 ON_THE_WIRE = {
     "create": "create", "sequential-persistent": "create", "set": "set_data", "delete": "delete",
 }  # fmt: skip
@@ -102,7 +101,7 @@ LESSON = Lesson(
     in_code="NotSentError and OutcomeUnknownError; docs/connection-loss.md has each operation.",
     flags=(
         Flag("--op", "the request (create)", None, "create", tuple(ON_THE_WIRE)),
-        Flag("--before", "the connection breaks before the request is sent", needs=NO_PROXY),
+        Flag("--before", "the connection breaks before the request is sent"),
         Flag("--lost", "the connection breaks while the request is on its way"),
         Flag("--expire", "the session expires as well"),
     ),

@@ -86,7 +86,6 @@ LESSON = Lesson(
     run=lesson,
     remember="a lock says which process should write; only the resource can say which one may.",
     in_code="lock.fence for the storage; lock.guard([...]) lets the server check it for nodes.",
-    needs="it stops the process of the lock's holder, and nothing else",
     flags=(
         Flag("--no-fence", "the storage does not look at fences"),
         Flag("--pause", "how long A stops (7s)", duration, 7.0),

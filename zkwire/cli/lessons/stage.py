@@ -1,7 +1,6 @@
 """The stage of a lesson: clients, servers, the faults that it can have happen, and words.
 
-All of it is in one process and on a virtual clock, without a socket.  ``server_stage`` has the same
-for a server that is somewhere else.
+All of it is in one process and on a virtual clock, without a socket.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ class Stage(Record):
     """What a lesson is given.
 
     ``flags`` are the lesson's own flags, parsed.  ``tell`` gets each event.  ``tick`` is the
-    server's unit of time, in seconds.  ``root``: the node of the server that clients see as ``/``,
-    empty for ``/`` itself.
+    server's unit of time, in seconds.
     """
 
     def __init__(
@@ -51,7 +49,6 @@ class Stage(Record):
     ) -> None:
         super().__init__(tell)
         self.flags = flags
-        self.root = ""
         self.tick: float = getattr(flags, "tick", TICK)
         self._play = Play(self._tell, tick=self.tick, servers=servers)
 
@@ -94,10 +91,6 @@ class Stage(Record):
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""
         await Suspend(self._play.now + seconds)
-
-    async def work(self, seconds: float) -> None:
-        """Let time pass for the caller, whatever is on its way."""
-        await self.sleep(seconds)
 
     async def settle(self) -> None:
         """Let all that is on its way arrive, and what follows from it."""

@@ -7,7 +7,7 @@ import os
 import re
 import select
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from queue import Empty, Full, Queue
@@ -17,7 +17,7 @@ from typing import NoReturn, Self
 
 import zkwire
 from zkwire import SeenChildren
-from zkwire.cli.command import Command, duration, wrong_word
+from zkwire.cli.command import Command, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
 from zkwire.cli.output import (
     DONE,
@@ -45,28 +45,6 @@ KINDS: dict[int, str] = {
     EventType.NODE_DATA_CHANGED: "changed",
     EventType.NODE_CHILDREN_CHANGED: "children",
 }
-
-
-def _some(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise wrong_word(f"{text!r} is no number of changes, from 1 on")
-    return int(text)
-
-
-def _watch_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
-    kind = parser.add_mutually_exclusive_group()
-    does = "every change of the node and of all nodes below it"
-    kind.add_argument("-r", "--recursive", action="store_true", help=does)
-    does = "every change of the node, and of its list of children"
-    kind.add_argument("--persistent", action="store_true", help=does)
-    does = "the children that come and go, not the data"
-    kind.add_argument("--children", action="store_true", help=does)
-    parser.add_argument("--initial", action="store_true", help="what is there now, first")
-    does = "exit after so many changes"
-    parser.add_argument("-n", dest="count", type=_some, metavar="COUNT", help=does)
-    does = "exit after so long: with 0, or 124 if -n changes have not come"
-    parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
 
 
 def _watch(context: Context, asked: Namespace) -> int:
@@ -378,26 +356,7 @@ def _pattern(text: str) -> re.Pattern[bytes]:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise wrong_word(f"{text!r} is no regular expression: {error}") from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise wrong_word(f"{text!r} is no number of children")
-    return int(text)
-
-
-def _wait_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH")
-    until = parser.add_mutually_exclusive_group()
-    until.add_argument("--exists", action="store_true", help="until the node exists (the default)")
-    until.add_argument("--gone", action="store_true", help="until the node does not exist")
-    does = "until its data match: anywhere, or from ^ to $"
-    until.add_argument("--data", type=_pattern, metavar="REGEX", help=does)
-    does = "until it has so many children or more; 0: none"
-    until.add_argument("--children", type=_count, metavar="N", help=does)
-    does = "at most so long, then exit with 124; 0 looks once"
-    parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
+        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
 
 
 def _fits(asked: Namespace, seen: zkwire.SeenData | SeenChildren) -> bool:
@@ -443,13 +402,31 @@ def _wait(context: Context, asked: Namespace) -> int:
 
 
 def _tell(context: Context, path: str, seen: zkwire.SeenData | SeenChildren) -> None:
-    if context.output.json:
-        data = getattr(seen, "data", None)
-        shown = {"data": data_fields(data), "stat": stat_fields(seen.stat)} if seen.stat else {}
-        context.output.record({"path": path, "exists": seen.stat is not None, **shown})
+    data = data_fields(getattr(seen, "data", None))
+    shown = {"data": data, "stat": stat_fields(seen.stat)} if seen.stat else {}
+    context.output.result({"path": path, "exists": seen.stat is not None, **shown})
 
 
+# fmt: off
 COMMANDS = {
-    "watch": Command(_watch, _watch_arguments),
-    "wait": Command(_wait, _wait_arguments),
+    "watch": Command(_watch, arg("path", nargs="?", default=".", metavar="PATH"),
+        one_of(
+            flag("-r", "--recursive", "every change of the node and of all nodes below it"),
+            flag("--persistent", "every change of the node, and of its list of children"),
+            flag("--children", "the children that come and go, not the data")),
+        flag("--initial", "what is there now, first"),
+        arg("-n", dest="count", type=integer("number of changes, from 1 on", 1), metavar="COUNT",
+            help="exit after so many changes"),
+        arg("--timeout", type=duration, metavar="DUR",
+            help="exit after so long: with 0, or 124 if -n changes have not come")),
+    "wait": Command(_wait, arg("path", metavar="PATH"),
+        one_of(
+            flag("--exists", "until the node exists (the default)"),
+            flag("--gone", "until the node does not exist"),
+            arg("--data", type=_pattern, metavar="REGEX",
+                help="until its data match: anywhere, or from ^ to $"),
+            arg("--children", type=integer("number of children"), metavar="N",
+                help="until it has so many children or more; 0: none")),
+        arg("--timeout", type=duration, metavar="DUR",
+            help="at most so long, then exit with 124; 0 looks once")),
 }

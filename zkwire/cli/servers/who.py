@@ -6,11 +6,11 @@ import json
 import re
 import textwrap
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
 from typing import Any
 
-from zkwire.cli.command import Command, UsageError, wrong_word
+from zkwire.cli.command import Command, UsageError, arg, flag, integer
 from zkwire.cli.context import Context
 from zkwire.cli.output import REFUSED, Output, hex_id, host_port
 from zkwire.cli.servers.asking import NOT_ALLOWED, SETTING, all_at_once, ask, resolved
@@ -29,21 +29,6 @@ Answer = str | OSError | dict[str, Any]
 
 SESSION = re.compile(r"0x[0-9a-fA-F]{1,16}")
 WIDTH = 80
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    does = "the path of an ephemeral node, or a session's id such as 0x1000069eb9e0000"
-    parser.add_argument("what", metavar="PATH|SESSION", help=does)
-    does = "look at the stat of every node where no server tells what a session owns"
-    parser.add_argument("--search", action="store_true", help=does)
-    does = "where the admin server is, for what a server refuses to say (8080; 0: ask none)"
-    parser.add_argument("--admin-port", type=_port, default=ADMIN_PORT, metavar="PORT", help=does)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 65536):
-        raise wrong_word(f"{text!r} is no port")
-    return int(text)
 
 
 def _who(context: Context, asked: Namespace) -> int | None:
@@ -315,6 +300,14 @@ def _ask(
     return failure
 
 
+# fmt: off
 COMMANDS = {
-    "who": Command(_who, _arguments),
+    "who": Command(_who,
+        arg("what", metavar="PATH|SESSION",
+            help="the path of an ephemeral node, or a session's id such as 0x1000069eb9e0000"),
+        flag("--search",
+             "look at the stat of every node where no server tells what a session owns"),
+        arg("--admin-port", type=integer("port", 0, 65535), default=ADMIN_PORT, metavar="PORT",
+            help="where the admin server is, for what a server refuses to say (8080; 0: ask none)"),
+    ),
 }

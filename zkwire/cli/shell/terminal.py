@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +17,7 @@ from types import ModuleType
 
 import zkwire
 from zkwire import __version__
-from zkwire.cli.command import TABLE, Command
+from zkwire.cli.command import TABLE, Command, arg, flag
 from zkwire.cli.context import Context
 from zkwire.cli.files import whole
 from zkwire.cli.output import DONE, host_port, one_line, printable, tell
@@ -258,8 +258,6 @@ def children(client: zkwire.Client, path: str, start: str) -> list[str]:
 
 def flags(parser: ArgumentParser) -> list[str]:
     """The flags that a help shows: the long form where there is one."""
-    from argparse import SUPPRESS
-
     return [
         action.option_strings[-1]
         for action in parser._actions
@@ -277,13 +275,6 @@ def _names(shell: Interpreter) -> list[str]:
 #
 # From a file, a pipe or ``-c`` it stops at the first command that fails, with its exit status.  At
 # a terminal it goes on, and Ctrl-C ends a command and not the shell.
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    does = "run these commands instead of those of standard input"
-    parser.add_argument("-c", dest="script", metavar="COMMANDS", help=does)
-    does = "go on behind a command that fails; exit with the status of the first"
-    parser.add_argument("-k", "--keep-going", action="store_true", help=does)
 
 
 def _shell(context: Context, asked: Namespace) -> int:
@@ -331,6 +322,12 @@ def _script(interpreter: Interpreter, lines: Iterable[str], *, keep_going: bool)
     return first
 
 
+# fmt: off
 COMMANDS = {
-    "shell": Command(_shell, _arguments, in_shell=False),
+    "shell": Command(_shell,
+        arg("-c", dest="script", metavar="COMMANDS",
+            help="run these commands instead of those of standard input"),
+        flag("-k", "--keep-going",
+             "go on behind a command that fails; exit with the status of the first"),
+        in_shell=False),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 
-from zkwire.cli.command import Command
+from zkwire.cli.command import Command, arg, flag
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.spy.message import NAMES, MalformedError, Message, operations
@@ -18,17 +18,6 @@ from zkwire.wire.ops import OPS
 
 _DIGITS = frozenset("0123456789abcdefABCDEF")
 _BETWEEN = frozenset(" \t\r\n:,_-")
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    does = "hexadecimal digits, or a file with bytes or such digits (- is standard input)"
-    parser.add_argument("what", nargs="?", default="-", metavar="HEX|FILE|-", help=does)
-    does = "the sender: the client (c2s) or the server (s2c); else it is guessed"
-    parser.add_argument("--dir", choices=("c2s", "s2c"), help=does)
-    parser.add_argument("--op", metavar="OP", help="what a reply answers, which no reply says")
-    does = "a stream of frames with their lengths, perhaps cut off; else it is guessed"
-    parser.add_argument("--stream", action="store_true", help=does)
-    parser.add_argument("--show-secrets", action="store_true", help="passwords and tokens, too")
 
 
 def _decode(context: Context, asked: Namespace) -> int:
@@ -236,6 +225,16 @@ def _cost(message: Message) -> tuple[int, int]:
     return (wrong * 3 + unlikely, left)
 
 
+# fmt: off
 COMMANDS = {
-    "decode": Command(_decode, _arguments, connects=False),
+    "decode": Command(_decode,
+        arg("what", nargs="?", default="-", metavar="HEX|FILE|-",
+            help="hexadecimal digits, or a file with bytes or such digits (- is standard input)"),
+        arg("--dir", choices=("c2s", "s2c"),
+            help="the sender: the client (c2s) or the server (s2c); else it is guessed"),
+        arg("--op", metavar="OP", help="what a reply answers, which no reply says"),
+        flag("--stream",
+             "a stream of frames with their lengths, perhaps cut off; else it is guessed"),
+        flag("--show-secrets", "passwords and tokens, too"),
+        connects=False),
 }

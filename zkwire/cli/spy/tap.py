@@ -101,11 +101,6 @@ class Tap:
         for connection in sorted(set(self._connections.values()) - self._ended):
             self._put(connection, "close", "spy")
 
-    def cut_all(self) -> None:
-        """Cut all connections."""
-        for relay in self._relays:
-            relay.call(partial(relay.cut_all, reset=False))
-
     def freeze(self, fault: Timed, frozen: bool) -> None:
         """Begin a black hole, or end it."""
         self.hold(frozen)
@@ -319,10 +314,6 @@ class Faults:
                 self._add(spec)
             except (ValueError, ArgumentTypeError) as error:
                 raise ValueError(f"--fault {spec}: {error}") from None
-
-    def aim(self, kind: str, op: str) -> None:
-        """From now on, one more fault for the next request of this operation."""
-        self._aimed.append(_aimed(f"{kind}:{op}", kind, op))
 
     @property
     def end_sessions(self) -> bool:
