@@ -133,8 +133,8 @@ def test_a_user_without_a_home_has_no_history(
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
     aids = Readline(Mock(__doc__=""), interpreter_of(server))
-    aids.begin()
-    aids.end()
+    with aids:
+        pass
 
 
 def test_a_place_that_is_not_there_is_not_gone_to(

@@ -12,17 +12,7 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from pkgutil import get_data
 
-from zkwire.cli.command import (
-    CONNECTION,
-    OUTPUT,
-    TABLE,
-    Command,
-    Parser,
-    arg,
-    defaults,
-    find,
-    parser_of,
-)
+from zkwire.cli import command as commands
 from zkwire.cli.context import Context
 from zkwire.cli.lessons.lesson import TABLE as LESSONS
 from zkwire.cli.output import DONE, REFUSED
@@ -65,30 +55,36 @@ def _complete(context: Context, asked: Namespace) -> int:
 
 def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
     """What the word behind those typed may become, and what that does; None: a file."""
-    common = Parser(*CONNECTION, *OUTPUT, add_help=False)
+    common = commands.Parser(*commands.CONNECTION, *commands.OUTPUT, add_help=False)
     at = next((n for n in range(len(typed)) if _taken(common, typed[: n + 1])[1]), None)
     if at is None:
         if _wants_value(common, typed):
             return None
-        return _flags(common) if word.startswith("-") else ((n, d) for n, (_, d) in TABLE.items())
+        return (
+            _flags(common)
+            if word.startswith("-")
+            else ((n, d) for n, (_, d) in commands.TABLE.items())
+        )
     name, rest = typed[at], typed[at + 1 :]
-    command = find(name)
-    parser, behind = parser_of(name, command), Parser(add_help=False)
-    behind.add_again((*CONNECTION, *OUTPUT) if command.connects else OUTPUT)
+    command = commands.find(name)
+    parser, behind = commands.parser_of(name, command), commands.Parser(add_help=False)
+    behind.add_again(
+        (*commands.CONNECTION, *commands.OUTPUT) if command.connects else commands.OUTPUT
+    )
     waiting = _wants_value(parser, rest)
     if waiting is not None:
         return [(str(choice), "") for choice in waiting.choices] if waiting.choices else None
     if word.startswith("-"):
         return _flags(parser)
     others = [action for action in parser._actions if not action.option_strings]
-    named: dict[str, Iterable[str]] = {"help": TABLE, "lesson": LESSONS}
+    named: dict[str, Iterable[str]] = {"help": commands.TABLE, "lesson": LESSONS}
     first = named.get(name) or (others[0].choices if others else None)
     if first and not _taken(parser, rest)[1]:
         return [(str(choice), "") for choice in first]
     if not any("PATH" in str(action.metavar) for action in others):
         return None
     given = [*_taken(common, typed[:at])[0], *_taken(behind, rest)[0]]
-    options = common.parse_args(given, Namespace(**defaults()))
+    options = common.parse_args(given, Namespace(**commands.defaults()))
     options.connect_timeout = min(options.connect_timeout, SECONDS)
     return _paths(Context(options), word)
 
@@ -127,8 +123,8 @@ def _wants_value(parser: ArgumentParser, words: list[str]) -> Action | None:
     return None if action is None or action.nargs == 0 else action
 
 
-SHELL = arg("shell", choices=SHELLS, help="whose completion to write")
+SHELL = commands.arg("shell", choices=SHELLS, help="whose completion to write")
 COMMANDS = {
-    "completion": Command(_completion, SHELL, in_shell=False, connects=False),
-    "complete": Command(_complete, in_shell=False, connects=False, runs_program=True),
+    "completion": commands.Command(_completion, SHELL, in_shell=False, connects=False),
+    "complete": commands.Command(_complete, in_shell=False, connects=False, runs_program=True),
 }

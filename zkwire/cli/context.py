@@ -64,9 +64,9 @@ class Context:
             supervisor.client(seconds)
         except UnreachableError:
             newest = supervisor._algorithm._newest
-            if not newest._session.failures:
-                raise
-            raise newest._unreachable(seconds) from None
+            if newest._session.failures:
+                raise newest._unreachable(seconds) from None
+            raise
 
     def _client_options(self) -> dict[str, Any]:
         from zkwire.net.observe import be_silent_without_logging
@@ -100,16 +100,14 @@ class Context:
 
     def close(self) -> None:
         """End the session, if there is one."""
-        client: zkwire.Client | None = self.__dict__.pop("client", None)
-        if client is not None:
-            client.close()
+        if "client" in self.__dict__:
+            self.__dict__.pop("client").close()
 
     def end(self) -> None:
         """End the session and the trace."""
         self.close()
-        tracer: _Tracer | None = self.__dict__.pop("_tracer", None)
-        if tracer is not None:
-            tracer.close()
+        if self.__dict__.get("_tracer") is not None:
+            self.__dict__.pop("_tracer").close()
 
 
 def standard_input() -> TextIO:
@@ -162,30 +160,28 @@ class _Tracer:
 
     def __init__(self, target: str, note: Callable[[str], object]) -> None:
         self._file: BinaryIO | None = None
+        self._note = note
         if target != "-":
             from zkwire.cli.files import log
 
             self._file = log(target)
-        self._note = note
 
     def __call__(self, frame: zkwire.TraceFrame) -> None:
         xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
-        parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
-        if frame.zxid is not None and frame.zxid > 0:
-            parts.append(f"zxid {frame.zxid:#x}")
-        if frame.error:
-            parts.append(f"error {frame.error}")
-        line = one_line(" ".join([*filter(None, parts), f"({frame.size} bytes)"])) + "\n"
+        zxid = f"zxid {frame.zxid:#x}" if frame.zxid is not None and frame.zxid > 0 else ""
+        error = f"error {frame.error}" if frame.error else ""
+        words = ["->" if frame.sent else "<-", frame.op, xid, frame.path or "", zxid, error]
+        line = one_line(" ".join([*filter(None, words), f"({frame.size} bytes)"])) + "\n"
         if self._file is None:
             tell(line)
-        elif not self._file.closed:
-            try:
-                self._file.write(line.encode())
-            except ValueError:  # it is closed by now
-                pass
-            except OSError as error:
-                self._file.close()
-                self._note(f"the trace ends here: {error.strerror}")
+            return
+        try:
+            self._file.write(line.encode())
+        except ValueError:  # it is closed by now
+            pass
+        except OSError as problem:
+            self._file.close()
+            self._note(f"the trace ends here: {problem.strerror}")
 
     def close(self) -> None:
         """Write no more."""

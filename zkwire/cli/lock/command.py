@@ -14,15 +14,7 @@ from zkwire.cli.command import Command, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context
 from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
 from zkwire.cli.lock.signals import Interrupted, Signals
-from zkwire.cli.output import (
-    BY_SIGNAL,
-    FAILED,
-    LOCK_LOST,
-    NOT_EXECUTABLE,
-    NOT_FOUND,
-    TIMED_OUT,
-    with_status,
-)
+from zkwire.cli.output import BY_SIGNAL, FAILED, LOCK_LOST, TIMED_OUT, cannot_run, with_status
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.net.options import check_lease_margin
 from zkwire.session.liveness import LEAST_MARGINS
@@ -148,8 +140,7 @@ def _used(
     try:
         running = Running(context, asked, grant, signals, (margin, kill_after))
     except OSError as error:
-        status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-        raise with_status(OSError(f"{asked.command[0]}: {error.strerror}"), status) from None
+        raise cannot_run(asked.command[0], error) from None
     return running.wait(), running.loss
 
 

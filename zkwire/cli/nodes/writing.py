@@ -10,17 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 import zkwire
+from zkwire import errors
 from zkwire.cli.command import Arg, Command, Parser, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.output import entry_of, entry_text, stat_fields, stat_lines
-from zkwire.errors import (
-    BadVersionError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    ZooKeeperError,
-    error_for,
-)
 from zkwire.operations.checks import check_create_mode
 from zkwire.operations.sequence import behind, highest_number, next_number
 from zkwire.wire.paths import check_path, parent
@@ -119,23 +112,23 @@ def _create(context: Context, asked: Namespace) -> None:
 def _created(client: zkwire.Client, path: str, data: bytes, asked: Namespace) -> str:
     """The path of the new node.  Parents come last, so what can be refused leaves none."""
     kind: dict[str, Any] = kind_of(asked)
-    with suppress(NoNodeError):
+    with suppress(errors.NoNodeError):
         try:
             return client.create(path, data, **kind)
-        except NodeExistsError as error:
+        except errors.NodeExistsError as error:
             if asked.sequential:
                 _tell_counter(client, path, error)
             raise
     above = parent(path)
     if not asked.parents or above == "/":
-        raise error_for(NoNodeError.code, "create", path)
+        raise errors.error_for(errors.NoNodeError.code, "create", path)
     client.ensure_path(above)
     return client.create(path, data, **kind)
 
 
-def _tell_counter(client: zkwire.Client, path: str, error: NodeExistsError) -> None:
+def _tell_counter(client: zkwire.Client, path: str, error: errors.NodeExistsError) -> None:
     """Add to the error where the counter is whose next number is taken, if that can be read."""
-    with suppress(ZooKeeperError):
+    with suppress(errors.ZooKeeperError):
         above = parent(path)
         names, stat = client.get_children_with_stat(above)
         number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
@@ -167,9 +160,9 @@ def _set(context: Context, asked: Namespace) -> None:
 def _set_or_create(client: zkwire.Client, path: str, data: bytes) -> zkwire.Stat:
     """Another client may create or delete the node between the two requests: then once more."""
     while True:
-        with suppress(NoNodeError):
+        with suppress(errors.NoNodeError):
             return client.set_data(path, data)
-        with suppress(NodeExistsError):
+        with suppress(errors.NodeExistsError):
             return client.create_with_stat(path, data).stat
 
 
@@ -193,8 +186,8 @@ def _rm(context: Context, asked: Namespace) -> None:
             else:
                 _delete(context.client, path, asked)
                 deleted.append(path)
-        except ZooKeeperError as error:
-            if isinstance(error, NoNodeError) and asked.force:
+        except errors.ZooKeeperError as error:
+            if isinstance(error, errors.NoNodeError) and asked.force:
                 continue
             if deleted and not asked.dry_run:
                 error.add_note(f"deleted before: {', '.join(deleted)}")
@@ -209,11 +202,11 @@ def _would_delete(client: zkwire.Client, path: str, asked: Namespace) -> list[st
         return list(client.walk(path))[::-1]
     stat = client.exists(path)
     if stat is None:
-        raise error_for(NoNodeError.code, "delete", path)
+        raise errors.error_for(errors.NoNodeError.code, "delete", path)
     if asked.version not in (-1, stat.version):
-        raise error_for(BadVersionError.code, "delete", path)
+        raise errors.error_for(errors.BadVersionError.code, "delete", path)
     if stat.num_children:
-        raise error_for(NotEmptyError.code, "delete", path)
+        raise errors.error_for(errors.NotEmptyError.code, "delete", path)
     return [path]
 
 
@@ -221,7 +214,7 @@ def _delete(client: zkwire.Client, path: str, asked: Namespace) -> None:
     if not asked.recursive:
         client.delete(path, asked.version)
     elif client.exists(path) is None:
-        raise error_for(NoNodeError.code, "delete", path)
+        raise errors.error_for(errors.NoNodeError.code, "delete", path)
     else:
         client.delete_tree(path)
 
@@ -356,10 +349,10 @@ def _set_acl_of_all(context: Context, path: str, acl: Sequence[zkwire.ACL]) -> i
         try:
             context.client.set_acl(node, acl)
             count += 1
-        except NoNodeError:  # deleted meanwhile
+        except errors.NoNodeError:  # deleted meanwhile
             if node == path:
                 raise
-        except ZooKeeperError as error:
+        except errors.ZooKeeperError as error:
             if count:
                 error.add_note(f"nodes that have the list by then: {count}")
             raise

@@ -20,7 +20,7 @@ from time import monotonic
 from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context
 from zkwire.cli.interrupts import handled
-from zkwire.cli.output import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, host_port, with_status
+from zkwire.cli.output import BY_SIGNAL, FAILED, cannot_run, host_port, with_status
 from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
@@ -227,9 +227,7 @@ class _Program:
         try:
             self.process = subprocess.Popen(words)
         except OSError as error:
-            missing = isinstance(error, FileNotFoundError)
-            problem = OSError(f"cannot run {words[0]}: {error.strerror or error}")
-            raise with_status(problem, NOT_FOUND if missing else NOT_EXECUTABLE) from None
+            raise cannot_run(words[0], error) from None
         self._ended = ended
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
