@@ -337,12 +337,8 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         fields["code"] = error.code
     if isinstance(error, errors.ZooKeeperError) and error.path is not None:
         fields["path"] = error.path
-    fields |= {
-        "message": _short(_message(error)),
-        "outcome": outcome_of(error),
-        "exit": status_of(error),
-    }
-    return fields
+    outcome = {"outcome": outcome_of(error), "exit": status_of(error)}
+    return {**fields, "message": _short(_message(error)), **outcome}
 
 
 def _as_json(fields: Mapping[str, Any]) -> str:
@@ -382,8 +378,6 @@ def entry_of(text: str) -> zkwire.ACL:
     scheme, _, rest = text.partition(":")
     name, colon, letters = rest.rpartition(":")
     if not (scheme and colon and set(letters) <= set(LETTERS)):
-        raise ValueError(
-            f"{text!r} is no entry of an access list: SCHEME:ID:PERMS with PERMS of the letters "
-            "cdrwa"
-        )
+        form = "SCHEME:ID:PERMS with PERMS of the letters cdrwa"
+        raise ValueError(f"{text!r} is no entry of an access list: {form}")
     return zkwire.ACL(sum(LETTERS[letter] for letter in set(letters)), zkwire.Id(scheme, name))

@@ -21,7 +21,7 @@ from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, 
 from zkwire.cli.context import Context
 from zkwire.cli.interrupts import handled
 from zkwire.cli.output import BY_SIGNAL, FAILED, cannot_run, host_port, with_status
-from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
+from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats, replay
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
@@ -49,7 +49,6 @@ def _spy(context: Context, asked: Namespace) -> int:
     hosts, chroot = parse_hosts(asked.upstream) if asked.upstream is not None else ([], "")
     upstreams = [host_port(*host) for host in hosts]
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
-    stats = Stats(asked.by) if asked.stats else None
     tap: Tap | None = None
     try:
         outputs = Outputs(pairs, context.output, tables=asked.hex)
@@ -61,10 +60,8 @@ def _spy(context: Context, asked: Namespace) -> int:
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
     if tap is not None:
-        return _Run(context, asked, shown, outputs, stats, tap).run(faults, chroot)
-    from zkwire.cli.spy.outputs import replay
-
-    return replay(asked, shown, outputs, stats)
+        return _Run(context, asked, shown, outputs, tap).run(faults, chroot)
+    return replay(asked, shown, outputs, Stats(asked.by) if asked.stats else None)
 
 
 def _check(asked: Namespace) -> None:
@@ -89,20 +86,11 @@ class _Run:
     """One run: events from the proxy become records, until something ends it."""
 
     def __init__(
-        self,
-        context: Context,
-        asked: Namespace,
-        shown: Filter,
-        outputs: Outputs,
-        stats: Stats | None,
-        tap: Tap,
+        self, context: Context, asked: Namespace, shown: Filter, outputs: Outputs, tap: Tap
     ) -> None:
         self._note = context.output.note
-        self._asked = asked
-        self._filter = shown
-        self._outputs = outputs
-        self._stats = stats
-        self._tap = tap
+        self._asked, self._filter, self._outputs, self._tap = asked, shown, outputs, tap
+        self._stats = Stats(asked.by) if asked.stats else None
         self._program: _Program | None = None
         self._timers: list[tuple[float, Callable[[], object]]] = []
         privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)

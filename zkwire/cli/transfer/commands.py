@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO
 
 from zkwire.cli.command import Command, arg, flag
@@ -159,11 +159,8 @@ def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) 
     for path in left:
         output.note(f"{below(place.path, path)} has children by now and was not deleted")
     done = {**writer.done, "equal": plan.equal}
-    if output.json:
-        behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
-        output.record({"path": place.path, **done, **behind})
-    else:
-        output.line(_counts(done))
+    behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
+    output.result({"path": place.path, **done, **behind}, [_counts(done)])
     for words in list(numbers.left_behind.values())[:MOST_SHOWN]:
         output.note(words)
     if len(numbers.left_behind) > MOST_SHOWN:
@@ -177,32 +174,26 @@ def _counts(done: dict[str, int]) -> str:
 
 def _list(output: Output, dump: DumpFile, plan: Plan) -> None:
     """A line for each change that the plan has."""
-    changes = [("create", path, "") for path in (n.path for n in dump) if path in plan.missing]
+    changes = [("create", node.path, "") for node in dump if node.path in plan.missing]
     changes += [("change", path, str(how)) for path, how in plan.different.items()]
     changes += [("delete", path, "") for path in plan.extra]
     for change, path, how in changes:
         full = below(plan.place.path, path)
-        if output.json:
-            output.record({"change": change, "path": full, "differs": how or None})
-        else:
-            output.line(f"{change} {full}" + (f" ({how})" if how else ""))
+        fields = {"change": change, "path": full, "differs": how or None}
+        output.result(fields, [f"{change} {full}" + (f" ({how})" if how else "")])
 
 
 @contextmanager
 def _readable(name: str) -> Generator[IO[bytes]]:
     """A file that can be read again and again; what cannot, such as a pipe, is copied."""
-    if name != STDOUT:
-        with open(name, "rb") as file:
-            if file.seekable():
-                yield file
-                return
-            with tempfile.TemporaryFile() as copy:
-                shutil.copyfileobj(file, copy)
-                yield copy
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(standard_input().buffer, copy)
-        yield copy
+    with ExitStack() as files:
+        file: IO[bytes]
+        file = standard_input().buffer if name == STDOUT else files.enter_context(open(name, "rb"))
+        if name == STDOUT or not file.seekable():
+            copy = files.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(file, copy)
+            file = copy
+        yield file
 
 
 MOST_SHOWN = 10  # nodes whose counter is behind

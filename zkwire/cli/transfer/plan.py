@@ -74,13 +74,8 @@ class Plan:
                 raise answer
         (data, stat), (acl, acl_stat) = answers
         kept = self._acls == "creator" or list(acl) == list(self.acl(node))
-        return Difference(
-            data != node.data,
-            not kept,
-            stat.ephemeral_owner != 0,
-            stat.version,
-            acl_stat.aversion,
-        )
+        versions = stat.version, acl_stat.aversion
+        return Difference(data != node.data, not kept, stat.ephemeral_owner != 0, *versions)
 
     def look(self, nodes: Iterable[tree.Node]) -> None:
         """Compare the nodes with what is at the place.  ValueError for one that cannot be there."""
@@ -120,14 +115,9 @@ class Plan:
             return
         path, difference = stands[0]
         count = "1 node differs" if len(stands) == 1 else f"{len(stands)} nodes differ"
-        cure = (
-            "--force overwrites, --dry-run lists" if not force else "--force does not change that"
-        )
-        raise NodeExistsError(
-            f"{count}, this one in its {difference}; nothing was changed ({cure})",
-            op="load",
-            path=tree.below(self.place.path, path),
-        )
+        cure = "--force does not change that" if force else "--force overwrites, --dry-run lists"
+        words = f"{count}, this one in its {difference}; nothing was changed ({cure})"
+        raise NodeExistsError(words, op="load", path=tree.below(self.place.path, path))
 
     def _is_there(self) -> bool:
         """Whether there is anything at the place."""
