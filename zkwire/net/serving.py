@@ -10,9 +10,8 @@ from functools import partial
 
 from zkwire.net.background import BackgroundTask
 from zkwire.net.driver import Driver, Seeing
-from zkwire.recipes.services.service import Background
-from zkwire.session.alarms import Alarm
-from zkwire.session.waitable import Awaited, Either
+from zkwire.recipes._service import Background
+from zkwire.session.waitable import Alarm, Awaited, Either
 from zkwire.wire.model import State
 
 TYPE_CHECKING = False
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.net.pipeline import Pipeline
-    from zkwire.recipes.services.service import Service
+    from zkwire.recipes._service import Service
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable
 
