@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
 from fcntl import ioctl
@@ -42,6 +43,7 @@ class Terminal:
             stdin=below, stdout=below, stderr=below, start_new_session=True,
         )  # fmt: skip
         os.close(below)
+        self._decoder = getincrementaldecoder("utf-8")("replace")
         self.seen = self._new = self._part = ""
 
     def __enter__(self) -> Self:
@@ -89,7 +91,7 @@ class Terminal:
             assert again is not None, (text, self.seen)
             again()
             return
-        came = os.read(self._above, 65536).decode(errors="replace")
+        came = self._decoder.decode(os.read(self._above, 65536))
         self.seen += came
         came = self._part + came
         self._part = _PARTIAL.search(came)[0]  # type: ignore[index]
