@@ -62,21 +62,18 @@ def test_each_flag_of_a_command_is_a_candidate(name: str) -> None:
     assert {found for found, _ in candidates([name], "-") or ()} == flags
 
 
-@pytest.mark.parametrize(
-    ("typed", "word", "found"),
-    [
-        ([], "wai", ["wait"]),
-        ([], "--sess", ["--session-timeout"]),
-        (["--json", "-s", "zk:1"], "wai", ["wait"]),
-        (["lesson"], "hea", ["heartbeat"]),
-        (["completion"], "f", ["fish"]),
-        (["spy", "--data"], "h", ["hex"]),
-        (["acl", "-s"], "s", ["set"]),
-        (["--trace-file"], "x", None),
-        (["server", "--certificate"], "x", None),
-        (["server"], "x", None),
-    ],
-)
+@pytest.mark.parametrize(("typed", "word", "found"), [
+    ([], "wai", ["wait"]),
+    ([], "--sess", ["--session-timeout"]),
+    (["--json", "-s", "zk:1"], "wai", ["wait"]),
+    (["lesson"], "hea", ["heartbeat"]),
+    (["completion"], "f", ["fish"]),
+    (["spy", "--data"], "h", ["hex"]),
+    (["acl", "-s"], "s", ["set"]),
+    (["--trace-file"], "x", None),
+    (["server", "--certificate"], "x", None),
+    (["server"], "x", None),
+])  # fmt: skip
 def test_candidates_fit_the_place_of_the_word(
     typed: list[str], word: str, found: list[str] | None
 ) -> None:

@@ -201,21 +201,12 @@ def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None
     assert ran.err == "the trace ends here: No space left on device\n"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "get /there -o {}/x",
-        "set /there --data-file {}",
-        "load {}",
-        "reconfig --file {}",
-        "--auth digest:{} ls /",
-        "--tls --cafile {} ls /",
-        "server --listen 127.0.0.1:0 --certificate {}",
-        "spy --read {}",
-        "spy 127.0.0.1:1 -f text -o {}/x",
-        "lesson handshake --svg {}/x",
-    ],
-)
+@pytest.mark.parametrize("words", [
+    "get /there -o {}/x", "set /there --data-file {}", "load {}", "reconfig --file {}",
+    "--auth digest:{} ls /", "--tls --cafile {} ls /",
+    "server --listen 127.0.0.1:0 --certificate {}", "spy --read {}",
+    "spy 127.0.0.1:1 -f text -o {}/x", "lesson handshake --svg {}/x",
+])  # fmt: skip
 def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
     server: Server, tmp_path: Path, words: str
 ) -> None:
@@ -227,49 +218,43 @@ def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("acl get", "PATH is missing (see zkwire acl --help)"),
-        ("lock", "PATH is missing ("),
-        ("acl", "action, PATH are missing ("),
-        ("lsd /", "there is no command 'lsd'; did you mean `ls`?"),
-        ("getAcl /", "there is no command 'getAcl'; did you mean `acl get`?"),
-        ("nothing-like-it", "there is no command 'nothing-like-it'; `zkwire help` lists them"),
-        ("help delete", "there is no command 'delete'; did you mean `rm`?"),
-        ("ls --cuont=1 /", "there is no flag --cuont=1; did you mean --count? ("),
-        ("ls -Z /", "there is no flag -Z (see zkwire ls --help)"),
-        ("--sever x ls", "there is no flag --sever; did you mean --server? (see zkwire --help)"),
-        ("ls --session-timeot 5", "; did you mean --session-timeout?"),
-        ("watch -n", "-n takes a value ("),
-        ("get --raw=x /", "--raw takes no value ("),
-        ("watch -r --children /", "--children and -r/--recursive exclude each other ("),
-        ("tree -L x /", "-L: 'x' is no number from 1 on ("),
-        ("ls --color red", "--color: 'red' is none of auto, always, never ("),
-        ("set -v x /a", ": -v: 'x' is no version, a number from 0 on ("),
-        ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
-        ("ls / x\ny", "'x\\ny' is one word too many ("),
-        ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    ("acl get", "PATH is missing (see zkwire acl --help)"),
+    ("lock", "PATH is missing ("),
+    ("acl", "action, PATH are missing ("),
+    ("lsd /", "there is no command 'lsd'; did you mean `ls`?"),
+    ("getAcl /", "there is no command 'getAcl'; did you mean `acl get`?"),
+    ("nothing-like-it", "there is no command 'nothing-like-it'; `zkwire help` lists them"),
+    ("help delete", "there is no command 'delete'; did you mean `rm`?"),
+    ("ls --cuont=1 /", "there is no flag --cuont=1; did you mean --count? ("),
+    ("ls -Z /", "there is no flag -Z (see zkwire ls --help)"),
+    ("--sever x ls", "there is no flag --sever; did you mean --server? (see zkwire --help)"),
+    ("ls --session-timeot 5", "; did you mean --session-timeout?"),
+    ("watch -n", "-n takes a value ("),
+    ("get --raw=x /", "--raw takes no value ("),
+    ("watch -r --children /", "--children and -r/--recursive exclude each other ("),
+    ("tree -L x /", "-L: 'x' is no number from 1 on ("),
+    ("ls --color red", "--color: 'red' is none of auto, always, never ("),
+    ("set -v x /a", ": -v: 'x' is no version, a number from 0 on ("),
+    ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
+    ("ls / x\ny", "'x\\ny' is one word too many ("),
+    ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+])  # fmt: skip
 def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
     ran = run("127.0.0.1:1", *words.split(" "))
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
     assert says in ran.err
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
-        ("-s {}/no create /a", "`create -p` with a --server without it creates it"),
-        ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
-        ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
-        ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
-        ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
-        ("create --ttl 0 /a", "--ttl must be 0.001 to "),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
+    ("-s {}/no create /a", "`create -p` with a --server without it creates it"),
+    ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
+    ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
+    ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
+    ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
+    ("create --ttl 0 /a", "--ttl must be 0.001 to "),
+])  # fmt: skip
 def test_advice_is_in_the_words_of_the_command(server: Server, words: str, says: str) -> None:
     with Client(server.hosts, auth=[digest_auth("me", "secret")]) as client:
         client.create("/mine", acl=CREATOR_ALL_ACL)

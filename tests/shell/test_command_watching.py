@@ -109,24 +109,20 @@ def test_a_persistent_watch_tells_of_data_and_of_the_list_of_children(server: Se
         assert command.rest() == ["created /a", "children /a", "changed /a"]
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (["watch", "/", "--timeout", "100ms"], 0),
-        (["watch", "-r", "/", "-n", "1", "--timeout", "100ms"], 124),
-        (["watch", "-n", "0", "/"], 2),
-        (["watch", "-r", "--children", "/"], 2),
-        (["wait", "/none", "--timeout", "100ms", "--connect-timeout", "1h"], 124),
-        (["wait", "/none", "--timeout", "0"], 124),
-        (["wait", "/zookeeper", "--timeout", "0"], 0),
-        (["wait", "/zookeeper", "--gone", "--timeout", "0"], 124),
-        (["wait", "/none", "--data", "("], 2),
-        (["wait", "/secret"], 1),
-        (["watch", "/secret"], 1),
-        (["watch", "//"], 0),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("words", "status"), [
+    (["watch", "/", "--timeout", "100ms"], 0),
+    (["watch", "-r", "/", "-n", "1", "--timeout", "100ms"], 124),
+    (["watch", "-n", "0", "/"], 2),
+    (["watch", "-r", "--children", "/"], 2),
+    (["wait", "/none", "--timeout", "100ms", "--connect-timeout", "1h"], 124),
+    (["wait", "/none", "--timeout", "0"], 124),
+    (["wait", "/zookeeper", "--timeout", "0"], 0),
+    (["wait", "/zookeeper", "--gone", "--timeout", "0"], 124),
+    (["wait", "/none", "--data", "("], 2),
+    (["wait", "/secret"], 1),
+    (["watch", "/secret"], 1),
+    (["watch", "//"], 0),
+], ids=str)  # fmt: skip
 def test_the_exit_status(
     server: Server, capsys: pytest.CaptureFixture[str], words: list[str], status: int
 ) -> None:

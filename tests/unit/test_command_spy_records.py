@@ -254,20 +254,17 @@ def test_a_wrong_fault_is_refused(spec: str, capsys: pytest.CaptureFixture[str])
     assert shown.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["127.0.0.1:1", "--read", "x"],
-        ["127.0.0.1:1", "-o", "x.unknown"],
-        ["127.0.0.1:1", "-f", "text", "-f", "svg"],
-        ["127.0.0.1:1", "-n", "0"],
-        ["127.0.0.1:1", "--op", "nonsense"],
-        ["127.0.0.1:1", "--session", "nonsense"],
-        ["127.0.0.1:1", "--listen", "nonsense"],
-        ["127.0.0.1:x"],
-    ],
-)
+@pytest.mark.parametrize("words", [
+    [],
+    ["127.0.0.1:1", "--read", "x"],
+    ["127.0.0.1:1", "-o", "x.unknown"],
+    ["127.0.0.1:1", "-f", "text", "-f", "svg"],
+    ["127.0.0.1:1", "-n", "0"],
+    ["127.0.0.1:1", "--op", "nonsense"],
+    ["127.0.0.1:1", "--session", "nonsense"],
+    ["127.0.0.1:1", "--listen", "nonsense"],
+    ["127.0.0.1:x"],
+])  # fmt: skip
 def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spy", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -170,16 +170,13 @@ def test_the_lesson_of_bytes_shows_its_lines_and_why_49_bytes_are_45(
     assert "sent 49 bytes, and the row says 45 B" in shown
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
-        (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
-        (["--all", "--svg", "x.svg"], "one lesson makes a drawing: name it"),
-        (["--svg", "x.svg"], "one lesson makes a drawing: name it"),
-        (["watch-gap", "--writes", "many"], "--writes: 'many' is no number"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
+    (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
+    (["--all", "--svg", "x.svg"], "one lesson makes a drawing: name it"),
+    (["--svg", "x.svg"], "one lesson makes a drawing: name it"),
+    (["watch-gap", "--writes", "many"], "--writes: 'many' is no number"),
+])  # fmt: skip
 def test_a_wrong_word_is_an_error_of_usage(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
