@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.shell.test_demo import ROOT
-from tests.support.command import run
+from tests.support.command import ended, process, run
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
@@ -112,23 +109,11 @@ def test_what_is_typed_by_mistake_is_refused(server: str, words: str, status: in
     assert "haste" not in ran.err
 
 
-def process(*words: str, stdout: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
-    """The command as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "zkwire", *words],
-        cwd=ROOT,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_a_traceback_is_for_debug_alone(server: Server) -> None:
-    with process("--debug", "-s", server.hosts, "get", "/missing") as debugged:
-        out, err = debugged.communicate(timeout=100)
-        assert out == ""
-        assert err.startswith("Traceback")
-        assert "NoNodeError" in err
+    ran = ended("--debug", "-s", server.hosts, "get", "/missing")
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("Traceback")
+    assert "NoNodeError" in ran.stderr
 
 
 def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> None:
@@ -141,13 +126,9 @@ def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> 
 
 
 def test_a_help_that_cannot_be_written_is_status_1() -> None:
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of it
+    buffered = {"PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of it
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "zkwire", "ls", "--help"]
-        ran = subprocess.run(
-            command, env=buffered, cwd=ROOT, stdout=full, timeout=100, check=False
-        )  # fmt: skip
-    assert ran.returncode == 1
+        assert ended("ls", "--help", env=buffered, stdout=full).returncode == 1
 
 
 def test_a_character_that_the_output_cannot_show_is_written_as_its_number(
@@ -156,19 +137,15 @@ def test_a_character_that_the_output_cannot_show_is_written_as_its_number(
     with Client(server.hosts) as client:
         client.create("/\u00e9")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    with process("-s", server.hosts, "ls") as ran:
-        assert ran.communicate(timeout=100) == ("zookeeper\n\\xe9\n", "")
-        assert ran.returncode == 0
+    ran = ended("-s", server.hosts, "ls")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "zookeeper\n\\xe9\n", "")
 
 
 def test_an_output_that_is_full_is_said(server: Server) -> None:
-    with (
-        open("/dev/full", "w") as full,
-        process("-s", server.hosts, "ls", stdout=full.fileno()) as ran,
-    ):
-        assert ran.stderr is not None
-        assert ran.stderr.read() == "zkwire: [Errno 28] No space left on device\n"
-        assert ran.wait(100) == 1
+    with open("/dev/full", "w") as full:
+        ran = ended("-s", server.hosts, "ls", stdout=full)
+    said = "zkwire: [Errno 28] No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (1, said)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +163,9 @@ def test_a_standard_input_that_is_closed_is_said(
     ("words", "status"), [("create -e /new", 0), ("get", 2), ("--trace ls", 0)]
 )
 def test_what_cannot_be_said_changes_no_status(server: Server, words: str, status: int) -> None:
-    command = [sys.executable, "-m", "zkwire", "-s", server.hosts, *words.split()]
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    buffered = {"PYTHONUNBUFFERED": ""}
     with open("/dev/full", "w") as full:
-        ran = subprocess.run(
-            command, env=buffered, cwd=ROOT, stderr=full, timeout=100, check=False
-        )  # fmt: skip
+        ran = ended("-s", server.hosts, *words.split(), env=buffered, stderr=full)
     assert ran.returncode == status
 
 

@@ -1,35 +1,16 @@
 """The command line: the demo holds what it claims, and what cannot be run says why."""
 
-import os
 import re
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.command import ended, process
 from zkwire import AsyncSequentialLock, Client
 from zkwire import __version__ as zkwire_version
-from zkwire import testing as zkwire_testing
 from zkwire.cli.command import TABLE
 from zkwire.cli.main import main
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def zkwire(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    """Run ``python -m zkwire`` into a pipe, and from one."""
-    return subprocess.run(
-        [sys.executable, "-m", "zkwire", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
 
 
 def assert_all_shown(done: subprocess.CompletedProcess[str]) -> None:
@@ -41,7 +22,7 @@ def assert_all_shown(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_demo_that_needs_nothing() -> None:
-    assert_all_shown(zkwire("demo"))
+    assert_all_shown(ended("demo"))
 
 
 def test_a_demo_that_does_not_hold_what_it_claims_fails(
@@ -58,42 +39,25 @@ def test_a_demo_that_does_not_hold_what_it_claims_fails(
 
 
 def test_server_as_a_process() -> None:
-    command = [sys.executable, "-m", "zkwire", "server", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline() + process.stdout.readline()
+    with process("server", "--listen", "127.0.0.1:0") as server:
+        assert server.stdout is not None
+        said = server.stdout.readline() + server.stdout.readline()
         assert "Never for production" in said
         found = re.search(r"127\.0\.0\.1:\d+", said)
         assert found, said
         with Client(found[0]) as client:
             assert client.create("/a", b"x") == "/a"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert (process.returncode, errors) == (0, "")
+        server.send_signal(signal.SIGINT)
+        _, errors = server.communicate(timeout=60)
+        assert (server.returncode, errors) == (0, "")
 
 
 def test_wrong_arguments_are_said() -> None:
-    assert zkwire("demo", "--nonsense").returncode == 2
-    alone = zkwire()
+    assert ended("demo", "--nonsense").returncode == 2
+    alone = ended()
     assert (alone.returncode, alone.stdout) == (2, "")
     assert set(TABLE) <= set(alone.stderr.split())
 
 
-def test_who_has_seen_enough_ends_it_silently() -> None:
-    with zkwire_testing.Server() as server:
-        command = [sys.executable, "-m", "zkwire", "--server", server.hosts, "ls", "/"]
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-        assert process.wait(100) == 141
-        process.stderr.close()
-
-
 def test_version() -> None:
-    assert zkwire("--version").stdout == f"zkwire {zkwire_version}\n"
+    assert ended("--version").stdout == f"zkwire {zkwire_version}\n"
