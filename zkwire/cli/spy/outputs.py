@@ -1,4 +1,4 @@
-"""What is shown of a run, and where: a filter, formats, statistics.
+"""What is shown of a run, and where: a filter, and formats.
 
 Text and jsonl are written as records come; a drawing is made at the end, of the first ``MOST``
 records, and says how many are left out.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shutil
 import sys
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
@@ -27,7 +25,6 @@ from zkwire.cli.spy.records import (
     WIDEST,
     Record,
     as_svg,
-    cut_path,
     failed,
     in_ascii,
     line,
@@ -40,11 +37,6 @@ HAPPENINGS = frozenset({"open", "close", "fault"})
 FORMATS = ("text", "jsonl", "svg", "none")
 ENDINGS = {"txt": "text", "log": "text", "jsonl": "jsonl", "svg": "svg"}
 MOST = 300
-GROUPS = ("op", "path", "client")
-PERCENTILES = (50, 95, 99)
-MOST_LINES = 100
-_STEP = math.log(1.01)
-_LEAST = 0.001  # milliseconds
 
 
 class Filter:
@@ -107,7 +99,6 @@ class Outputs:
         pairs = [pair for pair in pairs if pair[0] != "none"]
         if sum(file is None for _, file in pairs) > 1:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
-        self._output = output
         self._writers: list[_Text | _Lines | _Drawing] = []
         self.count: int = 0
         with ExitStack() as files:
@@ -131,15 +122,12 @@ class Outputs:
         """Close the files, without drawings."""
         self._files.__exit__(type(error), error, error.__traceback__)
 
-    def finish(self, stats: Stats | None) -> None:
-        """Make the drawings, write the statistics, close the files."""
+    def finish(self) -> None:
+        """Make the drawings, close the files."""
         with self._files:
             for writer in self._writers:
-                writer.finish(stats)
-            if stats is not None and all(isinstance(each, _Drawing) for each in self._writers):
-                drawn = any(each.file is None for each in self._writers)
-                for row in stats.lines(terminal(None)[0]):
-                    (self._output.note if drawn else self._output.line)(row)
+                if isinstance(writer, _Drawing):
+                    writer.finish()
 
 
 class _Text:
@@ -158,10 +146,6 @@ class _Text:
         self._write(line(record, self._width), colour)
         for row in table(record, self._width) if self._tables else ():
             self._write(row, "dim")
-
-    def finish(self, stats: Stats | None) -> None:
-        for row in ["", *stats.lines(self._width)] if stats is not None else []:
-            self._write(row, "")
 
     def _write(self, text: str, colour: str) -> None:
         text = in_ascii(text) if self._plain else text
@@ -183,10 +167,6 @@ class _Lines:
             self.file.write(json.dumps(record) + "\n")
             self.file.flush()
 
-    def finish(self, stats: Stats | None) -> None:
-        for record in stats.records() if stats is not None else ():
-            self.show(record)
-
 
 class _Drawing:
     """An SVG, made at the end."""
@@ -202,7 +182,7 @@ class _Drawing:
         else:
             self._left += 1
 
-    def finish(self, _: Stats | None) -> None:
+    def finish(self) -> None:
         drawn = as_svg(self._records, self._left).encode()
         (self._output.bytes if self.file is None else self.file.write)(drawn)
 
@@ -217,75 +197,6 @@ def terminal(file: object) -> tuple[int, bool]:
     return max(40, min(WIDEST, shutil.get_terminal_size((80, 24)).columns)), plain
 
 
-# --- statistics -----------------------------------------------------------------------------------
-
-
-class Group:
-    """What is counted for one group."""
-
-    def __init__(self) -> None:
-        self.count = self.errors = self.bytes = 0
-        self._times: Counter[int] = Counter()
-
-    def add(self, record: Record) -> None:
-        """Count one record."""
-        self.count += record["dir"] == "c2s" or record["op"] == "watch"
-        self.errors += failed(record)
-        self.bytes += record["bytes"]
-        if "rtt_ms" in record:
-            self._times[round(math.log(max(record["rtt_ms"], _LEAST)) / _STEP)] += 1
-
-    def percentile(self, percent: int) -> float | None:
-        """Milliseconds, within which so many per cent of the answers came; None without any."""
-        left = math.ceil(self._times.total() * percent / 100)
-        for step in sorted(self._times):
-            left -= self._times[step]
-            if left <= 0:
-                return round(math.exp(step * _STEP), 3)
-        return None
-
-
-class Stats:
-    """How many requests (and watch events), how many bytes, how long until the answer.
-
-    ``by`` is one of ``GROUPS``.  Times are kept as counts in steps of one per cent, so a run may
-    last for days; a percentile is exact to that step.
-    """
-
-    def __init__(self, by: str) -> None:
-        self.by = by
-        self.groups: dict[str, Group] = {}
-
-    def add(self, record: Record) -> None:
-        """Count a message."""
-        if "dir" in record:
-            client = record.get("session") or f"c{record['conn']}"
-            names = {"path": next(iter(paths_of(record)), "-"), "client": str(client)}
-            name = names.get(self.by, str(record["op"]))
-            self.groups.setdefault(name, Group()).add(record)
-
-    def records(self) -> Iterator[Record]:
-        """One object for each group, the largest count first."""
-        for name, group in sorted(self.groups.items(), key=lambda item: (-item[1].count, item[0])):
-            times = {f"p{percent}_ms": group.percentile(percent) for percent in PERCENTILES}
-            counts = {"count": group.count, "errors": group.errors, "bytes": group.bytes}
-            yield {"v": 1, "stats": self.by, "group": name, **counts, **times}
-
-    def lines(self, width: int) -> Iterator[str]:
-        """A table for people."""
-        room = width - 53
-        numbers = "".join(f"{name:>9}" for name in ("p50 ms", "p95 ms", "p99 ms"))
-        yield f"{self.by:{room}} {'count':>8} {'errors':>6} {'bytes':>9}{numbers}"
-        for index, row in enumerate(self.records()):
-            if index == MOST_LINES:
-                yield f"... and {len(self.groups) - MOST_LINES} more"
-                return
-            times = [row[f"p{percent}_ms"] for percent in PERCENTILES]
-            shown = "".join(f"{'-' if time is None else f'{time:.1f}':>9}" for time in times)
-            counts = f"{row['count']:8} {row['errors']:6} {row['bytes']:9}"
-            yield f"{cut_path(row['group'], room):{room}} {counts}{shown}"
-
-
 # --- reading --------------------------------------------------------------------------------------
 # Recordings: records from a file, as ``spy -f jsonl`` has written them, shown again.
 #
@@ -296,7 +207,7 @@ _LARGEST = 1 << 63
 _FIELDS = frozenset({"passwd", "auth", "token"})
 
 
-def replay(asked: Namespace, shown: Filter, outputs: Outputs, stats: Stats | None) -> int:
+def replay(asked: Namespace, shown: Filter, outputs: Outputs) -> int:
     """Show the records of a file; ValueError if it is no recording."""
     try:
         with ExitStack() as stack:
@@ -306,18 +217,16 @@ def replay(asked: Namespace, shown: Filter, outputs: Outputs, stats: Stats | Non
                 file, source = stack.enter_context(open(asked.read, "rb")), asked.read
             lines = (line.decode("utf-8", "replace") for line in file)
             for record in filter(shown.shows, records_of(lines, source)):
-                if stats is not None:
-                    stats.add(record)
                 outputs.show(record if asked.show_secrets else _without_secrets(record))
                 if outputs.count == asked.count:
                     break
     finally:
-        outputs.finish(stats)
+        outputs.finish()
     return 0
 
 
 def records_of(lines: Iterable[str], source: str) -> Iterator[Record]:
-    """The records of these lines; those of the statistics are left out."""
+    """The records of these lines."""
     for number, text in enumerate(lines, 1):
         record: Record = {}
         with suppress(ValueError, RecursionError):
@@ -325,16 +234,13 @@ def records_of(lines: Iterable[str], source: str) -> Iterator[Record]:
         wrong = _wrong(record)
         if wrong:
             raise ValueError(f"{source}, line {number}: {wrong}")
-        if "stats" not in record:
-            yield record
+        yield record
 
 
 def _wrong(record: Record) -> str:
     """What is wrong with it: each form of it is made once; "" for a record."""
     if record.get("v") != 1:
         return "this is no record of `zkwire spy -f jsonl`"
-    if "stats" in record:
-        return ""
     message = "dir" in record
     numbers = ["n", "t", "conn", *["bytes"] * message, *["rtt_ms"] * ("rtt_ms" in record)]
     try:

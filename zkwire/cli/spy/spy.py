@@ -1,7 +1,7 @@
 """``zkwire spy``: a proxy between clients and servers that shows, keeps and breaks what passes.
 
 In a run, signals, the end of the program and times all arrive at one place, the queue of events, so
-the end is always the same: what has passed is written, then the drawings, then the statistics.
+the end is always the same: what has passed is written, then the drawings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, 
 from zkwire.cli.context import Context
 from zkwire.cli.interrupts import handled
 from zkwire.cli.output import BY_SIGNAL, FAILED, cannot_run, host_port, with_status
-from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats, replay
+from zkwire.cli.spy.outputs import FORMATS, Filter, Outputs, Pair, replay
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
@@ -35,12 +35,11 @@ def _spy(context: Context, asked: Namespace) -> int:
     zkwire spy 127.0.0.1:2181                 # then point a client at its address
     zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it
     zkwire spy --fault cut-after:create HOST:PORT -- myclient {}
-    zkwire spy -f none --stats --by path HOST:PORT --for 1m
     zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg
 
     The words behind -- are a program that is run with {} replaced by the address of
     the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.
-    Ctrl-C ends it, and drawings and statistics are written.  For `create`,
+    Ctrl-C ends it, and drawings are written.  For `create`,
     `getChildren` and `setWatches` all kinds of them count.
     """
     faults, shown = Faults(asked.fault), Filter(asked)
@@ -61,7 +60,7 @@ def _spy(context: Context, asked: Namespace) -> int:
         raise with_status(error, FAILED) if asked.program else error from None
     if tap is not None:
         return _Run(context, asked, shown, outputs, tap).run(faults, chroot)
-    return replay(asked, shown, outputs, Stats(asked.by) if asked.stats else None)
+    return replay(asked, shown, outputs)
 
 
 def _check(asked: Namespace) -> None:
@@ -90,7 +89,6 @@ class _Run:
     ) -> None:
         self._note = context.output.note
         self._asked, self._filter, self._outputs, self._tap = asked, shown, outputs, tap
-        self._stats = Stats(asked.by) if asked.stats else None
         self._program: _Program | None = None
         self._timers: list[tuple[float, Callable[[], object]]] = []
         privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)
@@ -117,7 +115,7 @@ class _Run:
                     if event.what in ("frame", "open", "close", "fault"):
                         self._show(event)
             finally:  # the reader of the text may have ended, and there are files
-                self._outputs.finish(self._stats)
+                self._outputs.finish()
         if self._program is None and ended in (signal.SIGTERM, signal.SIGHUP):
             return BY_SIGNAL + ended
         return status
@@ -174,8 +172,6 @@ class _Run:
         record = self._recorder.record(event)
         if self._enough or not self._filter.shows(record):
             return
-        if self._stats is not None:
-            self._stats.add(record)
         self._outputs.show(record)
 
     def _put(self, what: str, detail: str = "") -> None:
@@ -266,8 +262,6 @@ HOW = (
         help="text (default), jsonl, svg, or none; several with -o"),
     arg("-o", "--output", dest="pairs", action=Pair, metavar="FILE",
         help="write the format before it to a file; without -f its ending says the format"),
-    flag("--stats", "at the end: counts, bytes and times of answers"),
-    arg("--by", choices=GROUPS, default="op", help="what --stats groups by (op)"),
 )
 COMMANDS = {
     "spy": Command(_spy,
