@@ -51,9 +51,9 @@ def process(*words: str, **options: Any) -> subprocess.Popen[str]:
 
     ``env`` is added to the environment.
     """
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    streams["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
-    return subprocess.Popen([*ZKWIRE, *words], cwd=ROOT, **streams)
+    given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    given["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
+    return subprocess.Popen([*ZKWIRE, *words], cwd=ROOT, text=True, **given)
 
 
 def ended(*words: str, typed: str = "", **options: Any) -> subprocess.CompletedProcess[str]:

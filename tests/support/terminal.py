@@ -44,7 +44,7 @@ class Terminal:
         )  # fmt: skip
         os.close(below)
         self._decoder = getincrementaldecoder("utf-8")("replace")
-        self.seen = self._new = self._part = ""
+        self.seen, self._new, self._part = "", "", ""
 
     def __enter__(self) -> Self:
         return self
@@ -94,5 +94,6 @@ class Terminal:
         came = self._decoder.decode(os.read(self._above, 65536))
         self.seen += came
         came = self._part + came
-        self._part = _PARTIAL.search(came)[0]  # type: ignore[index]
+        found = _PARTIAL.search(came)
+        self._part = found[0] if found else ""
         self._new += SEQUENCE.sub("", _INSERTED.sub("", came[: len(came) - len(self._part)]))

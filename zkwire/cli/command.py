@@ -255,7 +255,8 @@ class Parser(ArgumentParser):
     """
 
     def __init__(self, *args: Arg | Group, examples: tuple[str, ...] = (), **options: Any) -> None:
-        super().__init__(**{"formatter_class": FORMATTER, "allow_abbrev": False, **options})
+        own: dict[str, Any] = {"formatter_class": FORMATTER, "allow_abbrev": False}
+        super().__init__(**(own | options))
         self.examples = examples
         for each in args:
             if isinstance(each, Arg):
@@ -277,7 +278,8 @@ class Parser(ArgumentParser):
     def add_again(self, options: Sequence[Arg]) -> None:
         """Add these options of all commands, in their long form; no help shows them."""
         for each in options:
-            self.add_argument(each.names[-1], **{**each.kind, "help": argparse.SUPPRESS})
+            kind: dict[str, Any] = {**each.kind, "help": argparse.SUPPRESS}
+            self.add_argument(each.names[-1], **kind)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str], namespace: Namespace | None = None

@@ -267,7 +267,7 @@ class Watchdog:
         self._told = ""
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         # It is in the command's group, so from the first on it must not get the command's signals.
         former = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         words, null = [sys.executable, "-I", "-S", *_program()], subprocess.DEVNULL
