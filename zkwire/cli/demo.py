@@ -136,7 +136,7 @@ def _demo(context: Context, asked: Namespace) -> int:
 
     It checks all that it shows.
     """
-    vars(asked).update(svg=None, bytes=False, fast=True)
+    vars(asked).update(bytes=False, fast=True)
     stage = play(context, "demo", DEMO, Namespace())
     passed = stage.checks - len(stage.failures)
     if not context.output.json:

@@ -47,31 +47,36 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         raise UsageError("one lesson makes a drawing: name it")
     if not asked.all and asked.name is None:
         return _list(context)
+    names = list(TABLE) if asked.all else [asked.name]
+    if names[0] not in TABLE:
+        raise UsageError(f"there is no lesson {asked.name!r}; there are {', '.join(TABLE)}")
     status = DONE
-    for name in TABLE if asked.all else [asked.name]:
-        if name not in TABLE:
-            raise UsageError(f"there is no lesson {name!r}; there are {', '.join(TABLE)}")
-        lesson = find(name)
-        flags = _flags(name, lesson, asked)
-        if asked.source:
-            context.output.text(_source(lesson))
-            continue
-        with ExitStack() as files:  # a bad name is an error before the lesson
-            if asked.svg:
-                file = whole(asked.svg, private=False)
-                setattr(asked, "svg", files.enter_context(file))  # noqa: B010
-            if play(context, name, lesson, flags).failures:
-                status = REFUSED
+    with suppress(LeftError):
+        for name in names:
+            status = _one(context, name, asked) or status
     return status
 
 
+def _one(context: Context, name: str, asked: argparse.Namespace) -> int:
+    lesson = find(name)
+    flags = _flags(name, lesson, asked)
+    if asked.source:
+        context.output.text(_source(lesson))
+        return DONE
+    with ExitStack() as files:  # a bad name is an error before the lesson
+        file = files.enter_context(whole(asked.svg, private=False)) if asked.svg else None
+        stage = play(context, name, lesson, flags)
+        if file is not None:
+            title = f"zkwire lesson {name}: {lesson.title}"
+            drawn = svg(picture_of(title, lesson.cast, stage.shown, lesson.servers))
+            file.write(drawn.encode())
+    return REFUSED if stage.failures else DONE
+
+
 def _list(context: Context) -> int:
-    out = context.output
     for name, (minutes, about) in TABLE.items():
-        if out.json:
-            out.record({"lesson": name, "minutes": minutes, "about": about})
-        else:
-            out.line(f"{name:24} {minutes:2} min  {about}")
+        fields = {"lesson": name, "minutes": minutes, "about": about}
+        context.output.result(fields, [f"{name:24} {minutes:2} min  {about}"])
     return DONE
 
 
@@ -97,21 +102,16 @@ def _source(lesson: Lesson) -> str:
 
 
 def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Record:
-    """Run a lesson, and show it as the options say; the record of what has happened."""
+    """Run a lesson, and show it as the options say; LeftError if its reader leaves."""
     shown = shown_by(context, name, lesson)
     stage = Stage(flags, shown.show, servers=lesson.servers)
-    with suppress(LeftError):
-        try:
-            stage.run(lesson.run(stage))
-        except (ZooKeeperError, ViolationError) as error:
-            if isinstance(error.__cause__, LeftError):
-                raise error.__cause__ from None
-            stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
-        shown.finish(stage.failures)
-    if context.options.svg:
-        title = f"zkwire lesson {name}: {lesson.title}"
-        drawn = svg(picture_of(title, lesson.cast, stage.shown, lesson.servers))
-        context.options.svg.write(drawn.encode())
+    try:
+        stage.run(lesson.run(stage))
+    except (ZooKeeperError, ViolationError) as error:
+        if isinstance(error.__cause__, LeftError):
+            raise error.__cause__ from None
+        stage.expect(False, f"no error ends the lesson, but {type(error).__name__}: {error}")
+    shown.finish(stage.failures)
     return stage
 
 
