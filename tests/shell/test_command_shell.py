@@ -91,7 +91,8 @@ def test_redo_of_a_line_with_redo_is_refused(
 ) -> None:
     shell = interpreter_of(server)
     shell.history += ["pwd", "pwd; redo"]
-    assert [shell.run_line(line) for line in ("redo", "redo 2", "redo 1")] == [2, 2, 0]
+    lines = ("redo", "redo 2", "redo 9", "redo x", "redo 1")
+    assert [shell.run_line(line) for line in lines] == [2, 2, 2, 2, 0]
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[-1]) == ("/\n", "pwd")
 
