@@ -47,7 +47,7 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         raise UsageError("one lesson makes a drawing: name it")
     if not asked.all and asked.name is None:
         return _list(context)
-    names = list(TABLE) if asked.all else [asked.name]
+    names = list(TABLE) if asked.all else [str(asked.name)]
     if names[0] not in TABLE:
         raise UsageError(f"there is no lesson {asked.name!r}; there are {', '.join(TABLE)}")
     status = DONE

@@ -120,7 +120,7 @@ def _created(client: zkwire.Client, path: str, data: bytes, asked: Namespace) ->
                 _tell_counter(client, path, error)
             raise
     above = parent(path)
-    if not asked.parents or above == "/":
+    if not asked.parents:
         raise errors.error_for(errors.NoNodeError.code, "create", path)
     client.ensure_path(above)
     return client.create(path, data, **kind)
