@@ -128,6 +128,7 @@
       table.append(...frame.rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell)))));
       return [table];
     }
+    if (frame.kind === "code") return [make("pre", {}, frame.text)];
     const sign = frame.kind === "expect" ? (frame.passed ? "✓ " : "✗ ") : (SIGNS[frame.kind] ?? "");
     const detail = frame.detail ? [make("span", { class: "play-small" }, `  ${frame.detail}`)] : [];
     const name = frame.kind === "frame" ? `${frame.client}: ` : "";

@@ -73,13 +73,13 @@ class Resource:
         """What takes half a second before a write."""
         await Suspend(self._sim.now + 0.5)
 
-    def write(self, client: SimulatedClient, token: int, *, checked: bool) -> bool:
-        """Write; whether it was taken.  If ``checked`` it refuses a token below the largest."""
-        if token < self._largest:
+    def write(self, client: SimulatedClient, fence: int, *, checked: bool) -> bool:
+        """Write; whether it was taken.  If ``checked`` it refuses a fence below the largest."""
+        if fence < self._largest:
             if checked:
                 return False
             self._wrong = ("FENCE", f"{client.name} has written over what a later holder wrote")
-        self._largest = max(self._largest, token)
+        self._largest = max(self._largest, fence)
         return True
 
     def step(self, sim: Simulation) -> None:

@@ -134,7 +134,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     ),
     "herd-plot": _plot,
     "holder-with-fence": lambda: lesson_drawn("paused-holder"),
-    "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-token"),
+    "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-fence"),
     "states": states,
     "rooms": rooms,
     "speed-plot": speed_plot,
