@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         """What makes an attempt."""
 
         _busy: bool
+        _waiting: Any
 
         @property
         def _runtime(self) -> Runtime: ...
@@ -100,6 +101,7 @@ async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, 
         return await attempt()
     finally:
         if mine:
+            taker._waiting = None  # else a lock of one task would keep that task alive
             taker._busy = False  # interrupt-safe: last, a lock may be held
 
 
@@ -108,9 +110,8 @@ class Cancellable:
 
     _busy = False
     _cancelled = False  # the attempt that is being made
-    _waiting: tuple[Callable[[object, Any], None], object] | None = (
-        None  # how to wake what makes it
-    )
+    # How to wake what makes it.
+    _waiting: tuple[Callable[[object, Any], None], object] | None = None
 
     if TYPE_CHECKING:
 
