@@ -1,0 +1,1 @@
+"""Other clients beside zkwire."""

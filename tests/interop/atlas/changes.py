@@ -1,0 +1,224 @@
+"""Situations 1 and 2: a change that the connection breaks under, and a thousand at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+
+from tests.interop.atlas.cells import (
+    DOUBT,
+    HUNG,
+    LESS,
+    NOT_DONE,
+    NO_ANSWER,
+    OK,
+    REFUSED,
+    TRUTH,
+    WRONG,
+    Point,
+    Seen,
+    Situation,
+    meaning,
+)
+from tests.interop.atlas.driver import Answer
+from tests.interop.atlas.stage import LIMIT, SOON, TIMEOUT, Trial
+from zkwire.testing.proxy import cut_after, cut_before
+
+OPERATIONS = {
+    "create": "create",
+    "set": "set with a version",
+    "delete": "delete with a version",
+    "sequential": "sequential create",
+    "multi": "multi of a create and a set",
+    "retried": "create, repeated by the library's helper",
+    "protected": "sequential create, protected by the library",
+}
+WAYS = {
+    "before": "cut before the server has it",
+    "after": "executed, the answer lost",
+    "refused": "refused, the answer lost",
+    "down": "asked while there is no connection, which is back after 2.5 s",
+}
+FLOOD = 1000
+LONG = 10.0
+"""The session timeout where none is to expire, in seconds."""
+
+
+class Change:
+    """One operation, and how often the server has executed it."""
+
+    def __init__(self, trial: Trial, operation: str, *, refused: bool) -> None:
+        self.operation = operation
+        self.trial = trial
+        self.path = trial.path
+        self.node = f"{trial.path}/n"
+        if refused and operation in ("sequential", "protected"):
+            self.node = f"{trial.path}/none/n"  # no parent
+        trial.make(self.path)
+        if operation in ("set", "delete") or (refused and operation in ("create", "retried")):
+            trial.make(self.node, b"other")
+        if refused and operation in ("set", "delete"):
+            trial.observer.set_data(self.node, b"other")
+        if refused and operation == "multi":
+            trial.observer.set_data(self.path, b"other")
+        self.refused = refused
+
+    def words(self) -> tuple[object, ...]:
+        """The call."""
+        match self.operation:
+            case "set":
+                return "set", self.node, "mine", 0
+            case "delete":
+                return "delete", self.node, 0
+            case "multi":
+                return "multi", self.node, self.path, 0
+            case name:
+                return name, self.node, "mine"
+
+    def times(self) -> int:
+        """How often it was executed."""
+        if self.refused:
+            return 0
+        stat = self.trial.stat(self.node)
+        match self.operation:
+            case "set":
+                return stat.version if stat else 0
+            case "delete":
+                return int(stat is None)
+            case "sequential" | "protected":
+                return len(self.trial.children(self.path))
+            case _:
+                return int(stat is not None)
+
+
+def change(operation: str, way: str, trial: Trial) -> Seen:
+    """What the caller is told of one change, against what is true."""
+    trial.connect(timeout=LONG)
+    made = Change(trial, operation, refused=way == "refused")
+    if way == "down":
+        trial.away()
+        time.sleep(SOON)
+        call = trial.start(*made.words())
+        time.sleep(2.5)
+        trial.proxy.refuse(False)
+        answer = call.wait(LIMIT)
+    else:
+        trial.at_change(cut_before if way == "before" else cut_after)
+        answer = trial.ask(*made.words())
+    if answer.lacks:
+        return trial.missing(made.words()[0])
+    time.sleep(SOON)  # for what a client repeats by itself
+    return judged(answer, way, made.times(), trial.sent())
+
+
+def judged(answer: Answer, way: str, times: int, sent: int) -> Seen:
+    """The same for all clients: the truth is what can be known at the client's end."""
+    said = meaning(answer.words)
+    words = "no answer" if answer.words is None else said if said == OK else answer.words
+    repeated = f"; sent {sent} times" if sent > 1 else ""
+    many = f"; done {times} times" if times > 1 else ""
+    if said == NO_ANSWER:
+        kind = HUNG
+    elif said == OK:
+        kind = TRUTH if times == 1 else WRONG
+    elif said == REFUSED:
+        kind = TRUTH if way == "refused" else WRONG
+    elif said == NOT_DONE:
+        kind = WRONG if times else TRUTH
+    elif times > 1:
+        kind = WRONG
+    else:  # in doubt; before it was ever sent that is less than can be known
+        kind = TRUTH if said == DOUBT and way != "down" else LESS
+    return Seen(kind, f"{words}{repeated}{many}", answer.seconds)
+
+
+def points() -> list[Point]:
+    found = []
+    for operation, title in OPERATIONS.items():
+        for way, where in WAYS.items():
+            if operation in ("retried", "protected") and way in ("refused", "down"):
+                continue
+            trial = partial(change, operation, way)
+            found.append(Point(f"{operation}-{way}", f"{title}: {where}", trial, 20))
+    return found
+
+
+# --- a thousand at once ---------------------------------------------------------------------------
+
+
+def flood(way: str, trial: Trial) -> Seen:
+    """A thousand sets in flight; the answers are told in groups of equal words."""
+    trial.connect()
+    trial.make(trial.path)
+    if way == "hole":
+        trial.at_change(swallow(trial), nth=FLOOD // 2)
+    else:
+        trial.at_change(cut_before if way == "before" else cut_after, nth=FLOOD // 2)
+    call = trial.start("flood", trial.path, FLOOD)
+    if way == "hole":
+        time.sleep(2 * TIMEOUT)
+        trial.proxy.black_hole(False)
+    answer = call.wait(2 * LIMIT)
+    if answer.lacks:
+        return trial.missing("flood")
+    stat = trial.stat(trial.path)
+    return flood_judged(answer, stat.version if stat else 0)
+
+
+def swallow(trial: Trial) -> Callable[..., tuple[()]]:
+    def act(frame: object) -> tuple[()]:
+        trial.proxy.black_hole()
+        return ()
+
+    return act
+
+
+def flood_judged(answer: Answer, executed: int) -> Seen:
+    """Told apart are those that were certainly not executed and those in doubt."""
+    if answer.words is None:
+        return Seen(HUNG, "no answer", answer.seconds)
+    groups = [part.partition("*")[::2] for part in answer.text.split(", ")]
+    counts = {words: int(number) for number, words in groups}
+    good = counts.get("ok", 0)
+    names = ", ".join(sorted(re.sub(r"^ok$", "ok", words) for words in counts))
+    meanings = {meaning(words) for words in counts}
+    if counts.get("no answer"):
+        kind = HUNG
+    elif good > executed or executed > FLOOD:
+        kind = WRONG
+    elif {DOUBT, NOT_DONE} <= meanings or good == FLOOD:
+        kind = TRUTH
+    else:
+        kind = LESS
+    more = "; more executed than asked for" if executed > FLOOD else ""
+    return Seen(kind, f"{names}{more}", answer.seconds)
+
+
+SITUATIONS = (
+    Situation(
+        1,
+        "A change, and the connection breaks",
+        "What is the caller told, and what is true on the server? *sent 2 times*: the client has"
+        " repeated it by itself. The seconds are from the call to its end.",
+        points(),
+    ),
+    Situation(
+        2,
+        "A thousand sets in flight",
+        "The connection breaks at the 500th of 1,000 requests that were made without waiting. *Told"
+        " the truth*: those that the server certainly does not execute are told apart from those in"
+        " doubt, or all have succeeded.",
+        [
+            Point("flood-before", "cut before request 500", partial(flood, "before"), 20),
+            Point("flood-after", "cut before the answer to request 500", partial(flood, "after"), 20),
+            Point(
+                "flood-hole",
+                "from request 500 on the network is silent for two session timeouts",
+                partial(flood, "hole"),
+                5,
+            ),
+        ],
+    ),
+)

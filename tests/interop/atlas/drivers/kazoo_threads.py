@@ -1,0 +1,111 @@
+"""kazoo, as docs/basic_usage.rst and docs/api/recipe/lock.rst use it: kazoo_threads.py [MODULE].
+
+The module is `kazoo` or another with the names of `kazoo.client` and `kazoo.recipe`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from typing import Any
+
+import lines
+
+MODULE = sys.argv[1] if len(sys.argv) > 1 else "kazoo"
+CLIENT = importlib.import_module(f"{MODULE}.client")
+STATES = importlib.import_module(f"{MODULE}.protocol.states")
+VERSION = importlib.import_module(f"{MODULE}.version").__version__
+
+
+class Session(lines.Session):
+    def connect(self, hosts: str, milliseconds: str) -> None:
+        self.client = CLIENT.KazooClient(hosts, timeout=int(milliseconds) / 1000)
+        self.client.add_listener(self.state)
+        self.locks: dict[str, Any] = {}
+        self.client.start(60)
+
+    def create(self, path: str, data: str) -> Any:
+        return self.client.create(path, data.encode())
+
+    def retried(self, path: str, data: str) -> Any:
+        return self.client.retry(self.client.create, path, data.encode())
+
+    def sequential(self, path: str, data: str) -> Any:
+        return self.client.create(path, data.encode(), sequence=True)
+
+    def ephemeral(self, path: str, data: str) -> Any:
+        return self.client.create(path, data.encode(), ephemeral=True)
+
+    def set(self, path: str, data: str, version: str) -> None:
+        self.client.set(path, data.encode(), int(version))
+
+    def delete(self, path: str, version: str) -> None:
+        self.client.delete(path, int(version))
+
+    def multi(self, path: str, other: str, version: str) -> None:
+        transaction = self.client.transaction()
+        transaction.create(path, b"")
+        transaction.set_data(other, b"x", int(version))
+        for result in transaction.commit():
+            if isinstance(result, Exception):
+                raise result
+
+    def get(self, path: str) -> str:
+        return str(self.client.get(path)[0].decode())
+
+    def flood(self, path: str, count: str, close: str = "") -> str:
+        replies = [self.client.set_async(path, b"x") for _ in range(int(count))]
+        if close:
+            self.client.stop()
+            self.client.close()
+        ends = []
+        for reply in replies:
+            try:
+                reply.get(timeout=20)
+                ends.append("ok")
+            except Exception as error:  # noqa: BLE001
+                ends.append(lines.name_of(error))
+        return lines.outcomes(ends)
+
+    def watch(self, kind: str, path: str) -> None:
+        if kind == "data":
+            self.client.get(path, watch=self._told)
+        elif kind == "children":
+            self.client.get_children(path, watch=self._told)
+        else:
+            mode = STATES.AddWatchMode
+            chosen = mode.PERSISTENT_RECURSIVE if kind == "recursive" else mode.PERSISTENT
+            self.client.add_watch(path, self._told, chosen)
+
+    def _told(self, event: Any) -> None:
+        self.event(event.type, event.path)
+
+    def lock(self, path: str, milliseconds: str) -> str:
+        lock = self.locks[path] = self.client.Lock(path, self.name)
+        try:
+            return "held" if lock.acquire(timeout=int(milliseconds) / 1000) else "not held"
+        except importlib.import_module(f"{MODULE}.exceptions").LockTimeout:
+            return "not held"
+
+    def held(self, path: str) -> str:
+        return "yes" if self.locks[path].is_acquired else "no"
+
+    def work(self, path: str, target: str, data: str) -> str:
+        """Write while the lock says that it is acquired."""
+        written, pause = 0, threading.Event()
+        while self.locks[path].is_acquired:
+            self.client.set(target, data.encode())
+            written += 1
+            pause.wait(0.01)
+        return f"{written} writes"
+
+    def unlock(self, path: str) -> None:
+        self.locks[path].release()
+
+    def close(self) -> None:
+        self.client.stop()
+        self.client.close()
+
+
+lines.serve(Session, VERSION)

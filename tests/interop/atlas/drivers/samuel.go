@@ -1,0 +1,201 @@
+// github.com/samuel/go-zookeeper, as the documentation of its package zk uses it, and its Lock.
+// The lines are those of lines.py.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/samuel/go-zookeeper/zk"
+)
+
+var (
+	mutex sync.Mutex
+	acl   = zk.WorldACL(zk.PermAll)
+)
+
+type session struct {
+	name  string
+	conn  *zk.Conn
+	locks map[string]*zk.Lock
+}
+
+func say(words ...interface{}) {
+	mutex.Lock()
+	defer mutex.Unlock()
+	fmt.Println(words...)
+}
+
+func number(text string) int32 {
+	n, _ := strconv.Atoi(text)
+	return int32(n)
+}
+
+func (s *session) connect(hosts string, milliseconds int32) error {
+	conn, events, err := zk.Connect(strings.Split(hosts, ","), time.Duration(milliseconds)*time.Millisecond,
+		zk.WithLogInfo(false))
+	if err != nil {
+		return err
+	}
+	s.conn = conn
+	connected := make(chan bool, 1000)
+	go func() {
+		for event := range events {
+			if event.Type == zk.EventSession {
+				say("*", s.name, "state", event.State)
+				if event.State == zk.StateHasSession {
+					connected <- true
+				}
+			}
+		}
+	}()
+	<-connected
+	return nil
+}
+
+func (s *session) flood(path string, count int, closing bool) string {
+	ends := make(chan string, count)
+	for i := 0; i < count; i++ {
+		go func() {
+			_, err := s.conn.Set(path, []byte("x"), -1)
+			if err == nil {
+				ends <- "ok"
+			} else {
+				ends <- err.Error()
+			}
+		}()
+	}
+	if closing {
+		time.Sleep(20 * time.Millisecond) // until the goroutines have begun
+		s.conn.Close()
+	}
+	counts, order := map[string]int{}, []string{}
+	limit := time.After(20 * time.Second)
+	for i := 0; i < count; i++ {
+		end := "no answer"
+		select {
+		case end = <-ends:
+		case <-limit:
+			limit = time.After(0)
+		}
+		if counts[end]++; counts[end] == 1 {
+			order = append(order, end)
+		}
+	}
+	for i, end := range order {
+		order[i] = fmt.Sprintf("%d*%s", counts[end], end)
+	}
+	return strings.Join(order, ", ")
+}
+
+func (s *session) watch(kind, path string) (err error) {
+	var events <-chan zk.Event
+	if kind == "data" {
+		_, _, events, err = s.conn.GetW(path)
+	} else {
+		_, _, events, err = s.conn.ChildrenW(path)
+	}
+	if err == nil {
+		go func() {
+			event := <-events
+			say("*", s.name, "event", event.Type, event.Path)
+		}()
+	}
+	return err
+}
+
+// It has no time limit of its own, and no way to give up.
+func (s *session) lock(path string) (string, error) {
+	lock := zk.NewLock(s.conn, path, acl)
+	mutex.Lock()
+	s.locks[path] = lock
+	mutex.Unlock()
+	return "held", lock.Lock()
+}
+
+func (s *session) work(target, data string) (string, error) {
+	for written := 0; ; written++ { // it has no method that says whether it is held
+		if _, err := s.conn.Set(target, []byte(data), -1); err != nil {
+			return fmt.Sprint(written, " writes"), err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (s *session) call(command string, w []string) (result string, err error) {
+	switch command {
+	case "connect":
+		err = s.connect(w[0], number(w[1]))
+	case "create":
+		result, err = s.conn.Create(w[0], []byte(w[1]), 0, acl)
+	case "sequential":
+		result, err = s.conn.Create(w[0], []byte(w[1]), zk.FlagSequence, acl)
+	case "protected":
+		result, err = s.conn.CreateProtectedEphemeralSequential(w[0], []byte(w[1]), acl)
+	case "ephemeral":
+		result, err = s.conn.Create(w[0], []byte(w[1]), zk.FlagEphemeral, acl)
+	case "set":
+		_, err = s.conn.Set(w[0], []byte(w[1]), number(w[2]))
+	case "delete":
+		err = s.conn.Delete(w[0], number(w[1]))
+	case "multi":
+		_, err = s.conn.Multi(&zk.CreateRequest{Path: w[0], Acl: acl},
+			&zk.SetDataRequest{Path: w[1], Data: []byte("x"), Version: number(w[2])})
+	case "get":
+		var data []byte
+		data, _, err = s.conn.Get(w[0])
+		result = string(data)
+	case "flood":
+		result = s.flood(w[0], int(number(w[1])), len(w) > 2)
+	case "watch":
+		if w[0] != "data" && w[0] != "children" {
+			return "", errLacks
+		}
+		err = s.watch(w[0], w[1])
+	case "lock":
+		result, err = s.lock(w[0])
+	case "work":
+		result, err = s.work(w[1], w[2])
+	case "unlock":
+		err = s.locks[w[0]].Unlock()
+	case "close":
+		s.conn.Close()
+	default:
+		err = errLacks
+	}
+	return result, err
+}
+
+var errLacks = fmt.Errorf("lacks")
+
+func main() {
+	sessions := map[string]*session{}
+	say("ready")
+	input := bufio.NewScanner(os.Stdin)
+	for input.Scan() {
+		words := strings.Fields(input.Text())
+		if words[2] == "exit" {
+			return
+		}
+		if sessions[words[1]] == nil {
+			sessions[words[1]] = &session{name: words[1], locks: map[string]*zk.Lock{}}
+		}
+		s := sessions[words[1]]
+		go func() {
+			result, err := s.call(words[2], words[3:])
+			switch err {
+			case nil:
+				say(words[0], "ok", result)
+			case errLacks:
+				say(words[0], "lacks")
+			default:
+				say(words[0], "error", err.Error())
+			}
+		}()
+	}
+}
