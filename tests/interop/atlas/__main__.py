@@ -19,12 +19,18 @@ def main() -> int:
     parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
     parser.add_argument("--write", action="store_true", help="put what is found into the page")
     parser.add_argument("--only", default="", help="the points whose keys begin so, separated by commas")
+    parser.add_argument("--times", type=int, default=100, help="of each trial at most")
     options = parser.parse_args()
     if unknown := set(options.clients) - {client.name for client in CLIENTS}:
         parser.error(f"no such client: {', '.join(sorted(unknown))}")
     logging.disable()
     begun = tuple(options.only.split(","))
-    points = [p for s in SITUATIONS for p in s.points if p.key.startswith(begun)]
+    points = [
+        p._replace(times=min(p.times, options.times))
+        for s in SITUATIONS
+        for p in s.points
+        if p.key.startswith(begun)
+    ]
     chosen = [c for c in CLIENTS if not options.clients or c.name in options.clients]
     started = time.monotonic()
     clients, missing = ready(chosen)

@@ -51,7 +51,6 @@ class Point(NamedTuple):
     trial: Callable[[Trial], Seen]
     times: int = 3
     alone: bool = False  # in a process of its own
-    column: Callable[[Sequence[float]], str] | None = None  # shows seconds otherwise
 
 
 class Situation(NamedTuple):

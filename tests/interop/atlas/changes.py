@@ -23,7 +23,7 @@ from tests.interop.atlas.cells import (
     meaning,
 )
 from tests.interop.atlas.driver import Answer
-from tests.interop.atlas.stage import LIMIT, SOON, TIMEOUT, Trial
+from tests.interop.atlas.stage import LIMIT, LONG, SOON, TIMEOUT, Trial
 from zkwire.testing.proxy import cut_after, cut_before
 
 OPERATIONS = {
@@ -42,8 +42,6 @@ WAYS = {
     "down": "asked while there is no connection, which is back after 2.5 s",
 }
 FLOOD = 1000
-LONG = 10.0
-"""The session timeout where none is to expire, in seconds."""
 
 
 class Change:

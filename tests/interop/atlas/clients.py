@@ -122,7 +122,7 @@ def provide_node() -> list[str]:
 def provide_native() -> list[str]:
     """The binding is built by the machine's own npm, for its own Node."""
     found, npm = shutil.which("node"), shutil.which("npm")
-    folder = FOLDER / NATIVE.replace("@", "==")
+    folder = FOLDER / NATIVE.replace("@", "-")  # make cannot have "=" in a path
     if not (folder / "complete").exists():
         if found is None or npm is None:
             raise NoClientError("no `node` and `npm` on the path")

@@ -17,7 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.check.environment import ROOT
 from tests.support.installed_servers import _leash
+
+LOGS = ROOT / ".check" / "atlas"
 
 
 class Told(NamedTuple):
@@ -97,7 +100,7 @@ class Driver:
         with self._changed:
             self._calls[number] = call
             assert self.process.stdin is not None
-            with suppress(BrokenPipeError):
+            with suppress(BrokenPipeError, ValueError):  # the process has ended
                 self.process.stdin.write(" ".join(map(str, (number, session, *words))) + "\n")
                 self.process.stdin.flush()
         return call

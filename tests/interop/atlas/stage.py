@@ -13,16 +13,19 @@ from tests.interop.atlas.clients import Client
 from tests.interop.atlas.driver import Answer, Call, Driver, Told
 from tests.support.server_control import Ensemble, ZooKeeperServer
 from zkwire import Client as Observer
-from zkwire import NodeExistsError, Stat, ZooKeeperError
+from zkwire import Credentials, Event, EventType, NodeExistsError, Stat, Watch, ZooKeeperError
 from zkwire.testing import FaultProxy
 from zkwire.testing.proxy import Frame
 from zkwire.testing.proxy.faults import Action
 
 TIMEOUT = 3.0
 """The session timeout of all trials, in seconds."""
+LONG = 10.0
+"""The session timeout where none is to expire, in seconds."""
 LIMIT = 15.0
 """A call without an answer after so long counts as hung; the connection is back long before."""
 SOON = 0.3
+WATCHING = frozenset({"get_data", "get_children", "get_children2", "exists", "add_watch"})
 CHANGES = frozenset({"create", "create2", "set_data", "delete", "multi"})
 
 _numbers = itertools.count()
@@ -33,14 +36,21 @@ class Missing(Exception):
 
 
 class Stage:
-    """The servers, shared by all trials; those of `restarting` and `ensemble` one at a time."""
+    """The servers, shared by all trials; `empty` stays behind all others."""
 
     def __init__(
-        self, server: ZooKeeperServer, restarting: ZooKeeperServer, ensemble: Ensemble
+        self,
+        server: ZooKeeperServer,
+        restarting: ZooKeeperServer,
+        ensemble: Ensemble,
+        read_only: ZooKeeperServer,
+        empty: ZooKeeperServer,
     ) -> None:
         self.server = server
         self.restarting = restarting
         self.ensemble = ensemble
+        self.read_only = read_only
+        self.empty = empty
         self.restarts = Restarts(restarting)
         self.observer = Observer(server.hosts, session_timeout=30.0)
 
@@ -101,9 +111,19 @@ class Trial:
         self.server = server or stage.server
         self.proxy = FaultProxy(self.server.hosts)
         self.observer = stage.observer
+        self._own: list[Observer] = []
+
+    def move_to(self, server: ZooKeeperServer) -> None:
+        """Use another server than that of most trials."""
+        self.server = server
+        self.proxy.upstream = server.hosts
+        self.observer = Observer(server.hosts, session_timeout=30.0, operation_timeout=20.0)
+        self._own.append(self.observer)
 
     def close(self) -> None:
         """End the session, if it can be ended, and the proxy."""
+        for own in self._own:
+            own.close()
         if self.driver.ended_at is None:
             self.driver.start(self.session, "close").wait(0.5)
         self.proxy.close()
@@ -126,6 +146,24 @@ class Trial:
         if answer.lacks:
             raise Missing(str(words[0]))
         return answer
+
+    def direct(self, name: str, command: str) -> None:
+        """A second session of the same process, without the proxy."""
+        words = (self.server.hosts, round(LONG * 1000))
+        self.driver.ask(f"{self.session}-{name}", command, *words, limit=30.0)
+
+    def back(self, limit: float) -> bool:
+        """Wait until its requests are answered again."""
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            if (self.ask("get", self.path, limit=5.0).words or "").startswith("ok"):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def set_watches(self) -> bool:
+        """Whether the client has set a watch: one that it refuses to set it has not."""
+        return any(f.direction == "s2c" and f.op in WATCHING for f in self.proxy.frames())
 
     def missing(self, word: object) -> Seen:
         """The result where the client has no such operation."""
@@ -178,10 +216,22 @@ class Trial:
         self.proxy.refuse(True)
         self.proxy.cut_all()
 
-    def session_id(self) -> int:
-        """Of the latest session that a server has given."""
+    def session_ids(self) -> list[int]:
+        """Of the sessions that the server has given, one for each connection."""
         replies = [f for f in self.proxy.frames() if f.direction == "s2c" and f.op == "connect"]
-        return int.from_bytes(replies[-1].body[8:16], "big", signed=True)
+        return [int.from_bytes(reply.body[8:16], "big", signed=True) for reply in replies]
+
+    def session_id(self) -> int:
+        """The latest one."""
+        return self.session_ids()[-1]
+
+    def end_session(self) -> None:
+        """Close the client's session from another connection."""
+        reply = [f for f in self.proxy.frames() if f.direction == "s2c" and f.op == "connect"][-1]
+        size = int.from_bytes(reply.body[16:20], "big")
+        password = bytes(reply.body[20 : 20 + size])
+        resumed = Credentials(self.session_id(), password)
+        Observer(self.server.hosts, resume=resumed, session_timeout=TIMEOUT).close()
 
     # --- the server ---
 
@@ -194,6 +244,18 @@ class Trial:
 
     def children(self, path: str) -> list[str]:
         return list(self.observer.get_children(path))
+
+
+class Gone:
+    """When an ephemeral node has gone; `at` is None as long as it is there."""
+
+    def __init__(self, trial: Trial, path: str) -> None:
+        self.at: float | None = None
+        trial.observer.exists(path, watch=Watch(self._told))
+
+    def _told(self, event: Event) -> None:
+        if event.type is EventType.NODE_DELETED:
+            self.at = time.monotonic()
 
 
 def run(

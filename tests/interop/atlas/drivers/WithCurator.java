@@ -80,6 +80,7 @@ public class WithCurator {
                 case "watch":
                     return watch(w[0], w[1]);
                 case "lock":
+                case "trylock":
                     return lock(w[0], Long.parseLong(w[1]));
                 case "held":
                     return locks.get(w[0]).isAcquiredInThisProcess() ? "yes" : "no";

@@ -20,7 +20,7 @@ class Session(lines.Session):
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
-        if not asyncio.iscoroutinefunction(found):
+        if name.startswith("_") or not asyncio.iscoroutinefunction(found):
             return found
         return lambda *words: asyncio.run_coroutine_threadsafe(found(*words), LOOP).result()
 
@@ -106,6 +106,8 @@ class Session(lines.Session):
         except exc.TimeoutError:
             return "not held"
         return "held" if lock.locked() else "not held"
+
+    trylock = lock
 
     async def held(self, path: str) -> str:
         return "yes" if self.locks[path].locked() else "no"

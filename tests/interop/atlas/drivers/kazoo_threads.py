@@ -88,6 +88,8 @@ class Session(lines.Session):
         except importlib.import_module(f"{MODULE}.exceptions").LockTimeout:
             return "not held"
 
+    trylock = lock
+
     def held(self, path: str) -> str:
         return "yes" if self.locks[path].is_acquired else "no"
 

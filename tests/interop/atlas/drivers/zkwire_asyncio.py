@@ -20,7 +20,7 @@ class Session(lines.Session):
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
-        if not asyncio.iscoroutinefunction(found):
+        if name.startswith("_") or not asyncio.iscoroutinefunction(found):
             return found
         return lambda *words: asyncio.run_coroutine_threadsafe(found(*words), LOOP).result()
 
@@ -80,6 +80,8 @@ class Session(lines.Session):
         lock = self.locks[path] = AsyncSequentialLock(self.client, path)
         lock.lost.add_callback(lambda lost: self.state(f"lost:{lost.reason}".replace(" ", "_")))
         return "held" if await lock.acquire(timeout=int(milliseconds) / 1000) else "not held"
+
+    trylock = lock
 
     async def held(self, path: str) -> str:
         return "yes" if self.locks[path].held else "no"

@@ -68,6 +68,8 @@ class Session(lines.Session):
         lock.lost.add_callback(lambda lost: self.state(f"lost:{lost.reason}".replace(" ", "_")))
         return "held" if lock.acquire(timeout=int(milliseconds) / 1000) else "not held"
 
+    trylock = lock
+
     def held(self, path: str) -> str:
         return "yes" if self.locks[path].held else "no"
 
