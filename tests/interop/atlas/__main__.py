@@ -18,7 +18,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tests.interop.atlas", description=__doc__)
     parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
     parser.add_argument("--write", action="store_true", help="put what is found into the page")
-    parser.add_argument("--only", default="", help="the points whose keys begin so, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="the points whose keys begin so, separated by commas"
+    )
     parser.add_argument("--times", type=int, default=100, help="of each trial at most")
     options = parser.parse_args()
     if unknown := set(options.clients) - {client.name for client in CLIENTS}:

@@ -93,7 +93,9 @@ def provide_java(release: str) -> Callable[[], list[str]]:
 
 def provide_curator() -> list[str]:
     homes = os.environ.get("CURATOR_HOME", "").split(os.pathsep)
-    if not any(jar for home in homes if home for jar in Path(home).glob("curator-recipes-5.9*.jar")):
+    if not any(
+        jar for home in homes if home for jar in Path(home).glob("curator-recipes-5.9*.jar")
+    ):
         raise NoClientError("no curator-recipes-5.9*.jar in CURATOR_HOME")
     return compiled("WithCurator", ":".join(f"{home}/*" for home in homes))
 

@@ -10,8 +10,8 @@ from functools import partial
 from tests.interop.atlas.cells import (
     HUNG,
     LESS,
-    NOTHING,
     NO_ANSWER,
+    NOTHING,
     TRUTH,
     WRONG,
     Point,
@@ -19,7 +19,7 @@ from tests.interop.atlas.cells import (
     Situation,
     meaning,
 )
-from tests.interop.atlas.changes import FLOOD, flood_judged
+from tests.interop.atlas.changes import FLOOD, SIZE, flood_judged
 from tests.interop.atlas.sessions import begun
 from tests.interop.atlas.stage import LIMIT, LONG, TIMEOUT, Trial
 
@@ -30,7 +30,7 @@ def close_in_flight(trial: Trial) -> Seen:
     """A thousand sets, and `close` at once."""
     trial.connect(timeout=LONG)
     trial.make(trial.path)
-    answer = trial.ask("flood", trial.path, FLOOD, "close", limit=2 * LIMIT)
+    answer = trial.ask("flood", trial.path, FLOOD, SIZE, "close", limit=2 * LIMIT)
     time.sleep(1.0)
     stat = trial.stat(trial.path)
     return flood_judged(answer, stat.version if stat else 0)

@@ -7,7 +7,18 @@ import struct
 import time
 from collections.abc import Callable
 
-from tests.interop.atlas.cells import HUNG, LESS, NOTHING, TRUTH, WRONG, Point, Seen, Situation
+from tests.interop.atlas.cells import (
+    ENDED,
+    HUNG,
+    LESS,
+    NOTHING,
+    TRUTH,
+    WRONG,
+    Point,
+    Seen,
+    Situation,
+    meaning,
+)
 from tests.interop.atlas.driver import Answer
 from tests.interop.atlas.stage import LONG, Trial
 from zkwire.testing.proxy import duplicate, rewrite, truncate
@@ -16,6 +27,7 @@ from zkwire.testing.proxy.frames import Frame
 
 DATA = "right"
 RECOVERY = 10.0
+OTHER_SESSION = 0x7EADBEEF
 
 
 def other_xid(raw: bytes) -> bytes:
@@ -33,7 +45,7 @@ def length(number: int) -> Action:
 
 def other_session(raw: bytes) -> bytes:
     """The answer to a connect, with the id of a session of nobody."""
-    return raw[:12] + struct.pack(">q", 0x7EADBEEF) + raw[20:]
+    return raw[:12] + struct.pack(">q", OTHER_SESSION) + raw[20:]
 
 
 def reply(action: Action) -> Callable[[Trial], Seen]:
@@ -60,7 +72,19 @@ def reconnected(trial: Trial) -> Seen:
     trial.proxy.rule(rule)
     trial.proxy.cut_all()
     time.sleep(2.0)
-    return judged(trial, trial.ask("get", trial.path, limit=8.0))
+    first = trial.ask("get", trial.path, limit=8.0)
+    if meaning(first.words) == ENDED:
+        return Seen(TRUTH, f"takes it as the end of its session: {first.words}")
+    trial.proxy.cut_all()
+    trial.back(RECOVERY)
+    requests = [f for f in trial.proxy.frames() if f.direction == "c2s" and f.op == "connect"]
+    shown = int.from_bytes(requests[-1].body[16:24], "big", signed=True)
+    said = "ok" if (first.words or "").startswith("ok") else first.words or "no answer"
+    if shown == OTHER_SESSION:
+        return Seen(NOTHING, f"call: {said}; goes on under the other id")
+    if first.words is None:
+        return Seen(HUNG, f"call: {said}")
+    return Seen(TRUTH, f"call: {said}; goes on under its own id or with a new session")
 
 
 def begin(trial: Trial) -> None:

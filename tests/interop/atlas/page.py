@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 from tests.check.environment import ROOT
-from tests.interop.atlas.cells import told
-from tests.interop.atlas.situations import SITUATIONS
 
 DATA = ROOT / "docs" / "atlas.json"
 PATH = ROOT / "docs" / "atlas.md"

@@ -52,7 +52,7 @@ def once(stage: Stage, processes: Processes, client: Client, point: Point) -> Se
                 return run(point.trial, stage, client, processes.of(client))
             with client.drive(LOGS) as driver:
                 return run(point.trial, stage, client, driver)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             print(f"{client.name} {point.key}, try {number}: {error!r}", file=sys.stderr)
             if number == TRIES:
                 raise
@@ -73,7 +73,8 @@ def everything(
             for done, future in enumerate(as_completed(futures), 1):
                 point, client = futures[future]
                 with suppress(Exception):  # it is printed
-                    found[point.key, client.name].append(future.result())
+                    seen = future.result()
+                    found[point.key, client.name].append(seen)
                 if time.monotonic() - told > 30:
                     told = time.monotonic()
                     print(f"{done} of {len(work)} trials, {told - started:.0f} s", flush=True)
@@ -117,4 +118,3 @@ def play(clients: Sequence[Client], points: Sequence[Point]) -> dict[str, dict[s
         stack.callback(over.set)
         restarter.start()
         return everything(clients, points, stage)
-

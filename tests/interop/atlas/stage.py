@@ -152,14 +152,15 @@ class Trial:
         words = (self.server.hosts, round(LONG * 1000))
         self.driver.ask(f"{self.session}-{name}", command, *words, limit=30.0)
 
-    def back(self, limit: float) -> bool:
-        """Wait until its requests are answered again."""
-        until = time.monotonic() + limit
+    def back(self, limit: float) -> str:
+        """Wait until its requests are answered again: "ok ...", or the last words before the limit."""
+        until, words = time.monotonic() + limit, None
         while time.monotonic() < until:
-            if (self.ask("get", self.path, limit=5.0).words or "").startswith("ok"):
-                return True
+            words = self.ask("get", self.path, limit=5.0).words
+            if (words or "").startswith("ok"):
+                break
             time.sleep(0.1)
-        return False
+        return words or "no answer"
 
     def set_watches(self) -> bool:
         """Whether the client has set a watch: one that it refuses to set it has not."""
@@ -226,12 +227,15 @@ class Trial:
         return self.session_ids()[-1]
 
     def end_session(self) -> None:
-        """Close the client's session from another connection."""
+        """Close the client's session from another connection; the client waits for that."""
         reply = [f for f in self.proxy.frames() if f.direction == "s2c" and f.op == "connect"][-1]
         size = int.from_bytes(reply.body[16:20], "big")
         password = bytes(reply.body[20 : 20 + size])
         resumed = Credentials(self.session_id(), password)
-        Observer(self.server.hosts, resume=resumed, session_timeout=TIMEOUT).close()
+        self.proxy.refuse(True)
+        with Observer(self.server.hosts, resume=resumed, session_timeout=TIMEOUT) as other:
+            other.exists("/")
+        self.proxy.refuse(False)
 
     # --- the server ---
 
@@ -258,9 +262,7 @@ class Gone:
             self.at = time.monotonic()
 
 
-def run(
-    trial_of: Callable[[Trial], Seen], stage: Stage, client: Client, driver: Driver
-) -> Seen:
+def run(trial_of: Callable[[Trial], Seen], stage: Stage, client: Client, driver: Driver) -> Seen:
     """One trial; what the client has none of is said so."""
     trial = Trial(stage, client, driver)
     try:

@@ -14,6 +14,7 @@ KINDS = {
     "children": "one-shot, of children",
     "persistent": "persistent",
     "recursive": "persistent, recursive",
+    "follow": "the library's helper that follows data",
 }
 WAYS = {
     "away": "the node changes while the client is away",
@@ -42,7 +43,6 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
             time.sleep(SOON)
             change(kind, trial, 1)
             time.sleep(SOON)
-            since = time.monotonic()
             trial.proxy.refuse(False)
         case "lost":
             trial.proxy.on("notification", action=cut_before)
@@ -70,16 +70,19 @@ def change(kind: str, trial: Trial, number: int) -> None:
 
 def judged(kind: str, trial: Trial, since: float) -> Seen:
     """Whether the watch has told; if not, whether it tells of the next change."""
-    event = trial.wait_event(EVENT_SECONDS, since - SOON)
+    event = trial.wait_event(EVENT_SECONDS, since)
     if event is not None:
-        return Seen(TRUTH, f"event {event.words.split(' ')[0]}", max(0.0, event.at - since))
+        return Seen(TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
     trial.back(BACK_SECONDS)
     again = time.monotonic()
     change(kind, trial, 2)
     later = trial.wait_event(EVENT_SECONDS / 2, again)
-    states = ", ".join(dict.fromkeys(state for state in trial.states(since - 2)))
+    states = [one.words for one in trial.told("state", since - BACK_SECONDS)]
+    watch_told = [state for state in states if state.startswith("watch:")]
+    down = [state for state in states if state in trial.client.down | trial.client.lost]
+    told = (watch_told or down)[:1]
     then = "the next change is told" if later else "nor of the next change"
-    return Seen(LESS if states else NOTHING, f"no event, {then}; states: {states or 'none'}")
+    return Seen(LESS if told else NOTHING, f"no event, {then}; {''.join(told) or 'no state'}")
 
 
 SITUATIONS = (
@@ -87,8 +90,9 @@ SITUATIONS = (
         3,
         "A watch",
         "Is the application told of the change? *Told less*: it is told that the connection was lost"
-        " and not that something has changed. The seconds are from the change, or from the return of"
-        " the network, to the event.",
+        " and not that something has changed. The seconds are from the break, or in the last two"
+        " groups from the change, to the event. The helpers: `DataWatch` (zkwire, kazoo),"
+        " `DataWatcher` (aiozk), `CuratorCache` (Curator).",
         [
             Point(f"watch-{kind}-{way}", f"{title}: {where}", partial(watch, kind, way), 3)
             for way, where in WAYS.items()

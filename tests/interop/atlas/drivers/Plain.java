@@ -4,7 +4,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.Arrays;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -12,6 +11,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.apache.zookeeper.AddWatchMode;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
@@ -75,7 +75,7 @@ public class Plain {
                 case "get":
                     return new String(zk.getData(w[0], false, null));
                 case "flood":
-                    return flood(w[0], Integer.parseInt(w[1]), w.length > 2);
+                    return flood(w[0], Integer.parseInt(w[1]), Integer.parseInt(w[2]), w.length > 3);
                 case "watch":
                     return watch(w[0], w[1]);
                 case "lock":
@@ -84,7 +84,7 @@ public class Plain {
                 case "held":
                     return locks.get(w[0]).isOwner() ? "yes" : "no";
                 case "work":
-                    return work(locks.get(w[0]), w[1], w[2]);
+                    return work(locks.get(w[0]), w[0]);
                 case "unlock":
                     locks.get(w[0]).unlock();
                     return "";
@@ -100,12 +100,14 @@ public class Plain {
             return zk.create(w[0], w[1].getBytes(), ZooDefs.Ids.OPEN_ACL_UNSAFE, mode);
         }
 
-        String flood(String path, int count, boolean close) throws Exception {
-            List<String> ends = new java.util.Vector<>();
+        String flood(String path, int count, int size, boolean close) throws Exception {
+            AtomicReferenceArray<String> ends = new AtomicReferenceArray<>(count);
+            byte[] data = "x".repeat(size).getBytes();
             CountDownLatch all = new CountDownLatch(count);
             for (int i = 0; i < count; i++) {
-                zk.setData(path, new byte[] {'x'}, -1, (code, p, context, stat) -> {
-                    ends.add(code == 0 ? "ok" : KeeperException.Code.get(code).toString());
+                int index = i;
+                zk.setData(path, data, -1, (code, p, context, stat) -> {
+                    ends.set(index, code == 0 ? "ok" : KeeperException.Code.get(code).toString());
                     all.countDown();
                 }, null);
             }
@@ -113,13 +115,14 @@ public class Plain {
                 zk.close();
             }
             all.await(20, TimeUnit.SECONDS);
-            return outcomes(ends, count);
+            return outcomes(ends);
         }
 
         String watch(String kind, String path) throws Exception {
             switch (kind) {
                 case "data": zk.getData(path, this::told, null); break;
                 case "children": zk.getChildren(path, this::told); break;
+                case "follow": return null;
                 case "persistent": zk.addWatch(path, this::told, AddWatchMode.PERSISTENT); break;
                 default: zk.addWatch(path, this::told, AddWatchMode.PERSISTENT_RECURSIVE);
             }
@@ -146,14 +149,13 @@ public class Plain {
             return "not held";
         }
 
-        String work(WriteLock lock, String target, String data) throws Exception {
-            int written = 0;
+        // Write elsewhere while the lock says that it is held.
+        String work(WriteLock lock, String path) throws Exception {
             while (lock.isOwner()) {
-                zk.setData(target, data.getBytes(), -1);
-                written++;
+                say("* " + name + " event wrote " + path);
                 Thread.sleep(10);
             }
-            return written + " writes";
+            return "";
         }
     }
 
@@ -162,17 +164,17 @@ public class Plain {
         System.out.flush();
     }
 
-    static String outcomes(List<String> ends, int count) {
-        Map<String, Integer> counts = new LinkedHashMap<>();
-        for (String end : List.copyOf(ends)) {
-            counts.merge(end, 1, Integer::sum);
-        }
-        int missing = count - counts.values().stream().mapToInt(Integer::intValue).sum();
-        if (missing > 0) {
-            counts.put("no answer", missing);
-        }
+    // How many in a row have the same end.
+    static String outcomes(AtomicReferenceArray<String> ends) {
         StringBuilder text = new StringBuilder();
-        counts.forEach((end, n) -> text.append(text.length() > 0 ? ", " : "").append(n).append("*").append(end));
+        for (int i = 0, next; i < ends.length(); i = next) {
+            String end = ends.get(i) == null ? "no answer" : ends.get(i);
+            next = i;
+            while (next < ends.length() && end.equals(ends.get(next) == null ? "no answer" : ends.get(next))) {
+                next++;
+            }
+            text.append(i > 0 ? ", " : "").append(next - i).append("*").append(end);
+        }
         return text.toString();
     }
 

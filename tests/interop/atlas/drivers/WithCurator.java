@@ -4,16 +4,17 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.Arrays;
-import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.cache.CuratorCache;
+import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.zookeeper.AddWatchMode;
@@ -76,7 +77,7 @@ public class WithCurator {
                 case "get":
                     return new String(client.getData().forPath(w[0]));
                 case "flood":
-                    return flood(w[0], Integer.parseInt(w[1]), w.length > 2);
+                    return flood(w[0], Integer.parseInt(w[1]), Integer.parseInt(w[2]), w.length > 3);
                 case "watch":
                     return watch(w[0], w[1]);
                 case "lock":
@@ -85,7 +86,7 @@ public class WithCurator {
                 case "held":
                     return locks.get(w[0]).isAcquiredInThisProcess() ? "yes" : "no";
                 case "work":
-                    return work(locks.get(w[0]), w[1], w[2]);
+                    return work(locks.get(w[0]), w[0]);
                 case "unlock":
                     return holders.get(w[0]).submit(() -> {
                         locks.get(w[0]).release();
@@ -99,21 +100,23 @@ public class WithCurator {
             }
         }
 
-        String flood(String path, int count, boolean close) throws Exception {
-            List<String> ends = new java.util.Vector<>();
+        String flood(String path, int count, int size, boolean close) throws Exception {
+            AtomicReferenceArray<String> ends = new AtomicReferenceArray<>(count);
+            byte[] data = "x".repeat(size).getBytes();
             CountDownLatch all = new CountDownLatch(count);
             for (int i = 0; i < count; i++) {
+                int index = i;
                 client.setData().inBackground((c, event) -> {
                     int code = event.getResultCode();
-                    ends.add(code == 0 ? "ok" : KeeperException.Code.get(code).toString());
+                    ends.set(index, code == 0 ? "ok" : KeeperException.Code.get(code).toString());
                     all.countDown();
-                }).forPath(path, new byte[] {'x'});
+                }).forPath(path, data);
             }
             if (close) {
                 client.close();
             }
             all.await(20, TimeUnit.SECONDS);
-            return outcomes(ends, count);
+            return outcomes(ends);
         }
 
         String watch(String kind, String path) throws Exception {
@@ -121,6 +124,9 @@ public class WithCurator {
             switch (kind) {
                 case "data": client.getData().usingWatcher(watcher).forPath(path); break;
                 case "children": client.getChildren().usingWatcher(watcher).forPath(path); break;
+                case "follow":
+                    follow(path);
+                    break;
                 case "persistent":
                     client.watchers().add().withMode(AddWatchMode.PERSISTENT).usingWatcher(watcher).forPath(path);
                     break;
@@ -128,6 +134,16 @@ public class WithCurator {
                     client.watchers().add().withMode(AddWatchMode.PERSISTENT_RECURSIVE).usingWatcher(watcher).forPath(path);
             }
             return "";
+        }
+
+        void follow(String path) throws Exception {
+            CuratorCache cache = CuratorCache.build(client, path, CuratorCache.Options.SINGLE_NODE_CACHE);
+            CountDownLatch initialized = new CountDownLatch(1);
+            cache.listenable().addListener(CuratorCacheListener.builder()
+                    .forChanges((before, after) -> say("* " + name + " event data -"))
+                    .forInitialized(initialized::countDown).build());
+            cache.start();
+            initialized.await();
         }
 
         String lock(String path, long milliseconds) throws Exception {
@@ -143,14 +159,13 @@ public class WithCurator {
             }
         }
 
-        String work(InterProcessMutex lock, String target, String data) throws Exception {
-            int written = 0;
+        // Write elsewhere while the lock says that it is held.
+        String work(InterProcessMutex lock, String path) throws Exception {
             while (lock.isAcquiredInThisProcess()) {
-                client.setData().forPath(target, data.getBytes());
-                written++;
+                say("* " + name + " event wrote " + path);
                 Thread.sleep(10);
             }
-            return written + " writes";
+            return "";
         }
     }
 
@@ -159,17 +174,17 @@ public class WithCurator {
         System.out.flush();
     }
 
-    static String outcomes(List<String> ends, int count) {
-        Map<String, Integer> counts = new LinkedHashMap<>();
-        for (String end : List.copyOf(ends)) {
-            counts.merge(end, 1, Integer::sum);
-        }
-        int missing = count - counts.values().stream().mapToInt(Integer::intValue).sum();
-        if (missing > 0) {
-            counts.put("no answer", missing);
-        }
+    // How many in a row have the same end.
+    static String outcomes(AtomicReferenceArray<String> ends) {
         StringBuilder text = new StringBuilder();
-        counts.forEach((end, n) -> text.append(text.length() > 0 ? ", " : "").append(n).append("*").append(end));
+        for (int i = 0, next; i < ends.length(); i = next) {
+            String end = ends.get(i) == null ? "no answer" : ends.get(i);
+            next = i;
+            while (next < ends.length() && end.equals(ends.get(next) == null ? "no answer" : ends.get(next))) {
+                next++;
+            }
+            text.append(i > 0 ? ", " : "").append(next - i).append("*").append(end);
+        }
         return text.toString();
     }
 

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import lines
-from aiozk import ZKClient, exc
+from aiozk import WatchEvent, ZKClient, exc
 from aiozk.states import States
 
 LOOP = asyncio.new_event_loop()
@@ -67,8 +67,13 @@ class Session(lines.Session):
     async def get(self, path: str) -> str:
         return str((await self.client.get_data(path)).decode())
 
-    async def flood(self, path: str, count: str, close: str = "") -> str:
-        calls = [self.client.set(path, b"x", -1) for _ in range(int(count))]
+    def get_in_child(self, path: str) -> str:
+        """In a loop of the child's: the thread of the parent's is not there."""
+        get = object.__getattribute__(self, "get")
+        return str(asyncio.new_event_loop().run_until_complete(get(path)))
+
+    async def flood(self, path: str, count: str, size: str, close: str = "") -> str:
+        calls = [self.client.set(path, b"x" * int(size), -1) for _ in range(int(count))]
         replies = [asyncio.ensure_future(call) for call in calls]
         if close:
             await asyncio.sleep(0)  # so that they are sent
@@ -85,19 +90,20 @@ class Session(lines.Session):
         return lines.outcomes(ends)
 
     async def watch(self, kind: str, path: str) -> None:
+        if kind == "follow":
+            self.watcher = self.client.recipes.DataWatcher()
+            self.watcher.add_callback(path, lambda data: data and self.event("data", "-"))
+            await asyncio.sleep(1.0)  # it does not say when it has begun
+            return
         if kind not in ("data", "children"):
-            raise NotImplementedError
-        recipes = self.client.recipes
-        watcher = recipes.DataWatcher() if kind == "data" else recipes.ChildrenWatcher()
-        first = asyncio.Event()
-
-        def told(result: object) -> None:
-            if first.is_set():
-                self.event("changed", path)
-            first.set()
-
-        watcher.add_callback(path, told)
-        await first.wait()
+            raise lines.Lacks
+        types = [WatchEvent.DATA_CHANGED if kind == "data" else WatchEvent.CHILDREN_CHANGED]
+        event = self.client.wait_for_events(types, path)
+        event.add_done_callback(lambda _: self.event("changed", path))
+        if kind == "data":
+            await self.client.get(path, watch=True)
+        else:
+            await self.client.get_children(path, watch=True)
 
     async def lock(self, path: str, milliseconds: str) -> str:
         lock = self.locks[path] = self.client.recipes.Lock(path)
@@ -112,14 +118,11 @@ class Session(lines.Session):
     async def held(self, path: str) -> str:
         return "yes" if self.locks[path].locked() else "no"
 
-    async def work(self, path: str, target: str, data: str) -> str:
-        """Write while the lock says that it is locked."""
-        written = 0
+    async def work(self, path: str) -> None:
+        """Write elsewhere while the lock says that it is locked."""
         while self.locks[path].locked():
-            await self.client.set(target, data.encode(), -1)
-            written += 1
+            self.event("wrote", path)
             await asyncio.sleep(0.01)
-        return f"{written} writes"
 
     async def unlock(self, path: str) -> None:
         await self.locks[path].release()

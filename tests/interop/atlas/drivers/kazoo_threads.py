@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
+import time
 from typing import Any
 
 import lines
 
 MODULE = sys.argv[1] if len(sys.argv) > 1 else "kazoo"
 CLIENT = importlib.import_module(f"{MODULE}.client")
-STATES = importlib.import_module(f"{MODULE}.protocol.states")
 VERSION = importlib.import_module(f"{MODULE}.version").__version__
 
 
@@ -54,8 +53,8 @@ class Session(lines.Session):
     def get(self, path: str) -> str:
         return str(self.client.get(path)[0].decode())
 
-    def flood(self, path: str, count: str, close: str = "") -> str:
-        replies = [self.client.set_async(path, b"x") for _ in range(int(count))]
+    def flood(self, path: str, count: str, size: str, close: str = "") -> str:
+        replies = [self.client.set_async(path, b"x" * int(size)) for _ in range(int(count))]
         if close:
             self.client.stop()
             self.client.close()
@@ -64,7 +63,7 @@ class Session(lines.Session):
             try:
                 reply.get(timeout=20)
                 ends.append("ok")
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 ends.append(lines.name_of(error))
         return lines.outcomes(ends)
 
@@ -73,13 +72,20 @@ class Session(lines.Session):
             self.client.get(path, watch=self._told)
         elif kind == "children":
             self.client.get_children(path, watch=self._told)
+        elif kind == "follow":
+            self.client.DataWatch(path, self._followed)
         else:
-            mode = STATES.AddWatchMode
-            chosen = mode.PERSISTENT_RECURSIVE if kind == "recursive" else mode.PERSISTENT
-            self.client.add_watch(path, self._told, chosen)
+            raise lines.Lacks
 
     def _told(self, event: Any) -> None:
-        self.event(event.type, event.path)
+        if event.type == "NONE":
+            self.state(f"watch:{event.state}")
+        else:
+            self.event(event.type, event.path)
+
+    def _followed(self, data: bytes | None, _: object) -> None:
+        if data:
+            self.event("data", "-")
 
     def lock(self, path: str, milliseconds: str) -> str:
         lock = self.locks[path] = self.client.Lock(path, self.name)
@@ -93,14 +99,11 @@ class Session(lines.Session):
     def held(self, path: str) -> str:
         return "yes" if self.locks[path].is_acquired else "no"
 
-    def work(self, path: str, target: str, data: str) -> str:
-        """Write while the lock says that it is acquired."""
-        written, pause = 0, threading.Event()
+    def work(self, path: str) -> None:
+        """Write elsewhere while the lock says that it is acquired."""
         while self.locks[path].is_acquired:
-            self.client.set(target, data.encode())
-            written += 1
-            pause.wait(0.01)
-        return f"{written} writes"
+            self.event("wrote", path)
+            time.sleep(0.01)
 
     def unlock(self, path: str) -> None:
         self.locks[path].release()

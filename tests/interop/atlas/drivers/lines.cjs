@@ -8,29 +8,34 @@ function say(...words) {
     process.stdout.write(`${words.join(' ').replaceAll('\n', ' ')}\n`);
 }
 
-// Ends of many calls: how many of each, in the order of their first.
-function outcomes(ends, count) {
-    const counts = new Map();
+const LACKS = Symbol('the library has no such thing');
+
+// Ends of many calls, in the order of the calls: how many in a row have the same.
+function outcomes(ends) {
+    const groups = [];
     for (const end of ends) {
-        counts.set(end, (counts.get(end) || 0) + 1);
+        if (groups.length && groups[groups.length - 1][1] === end) {
+            groups[groups.length - 1][0] += 1;
+        } else {
+            groups.push([1, end]);
+        }
     }
-    if (ends.length < count) {
-        counts.set('no answer', count - ends.length);
-    }
-    return [...counts].map(([end, number]) => `${number}*${end}`).join(', ');
+    return groups.map(([count, end]) => `${count}*${end}`).join(', ');
 }
 
 // `call(done)` for `count` requests, of which each ends by done(NAME); `close` follows them.
 function flood(count, call, close) {
     return new Promise((resolve) => {
-        const ends = [];
-        const limit = setTimeout(() => resolve(outcomes(ends, count)), 20000);
+        const ends = new Array(count).fill('no answer');
+        const limit = setTimeout(() => resolve(outcomes(ends)), 20000);
+        let left = count;
         for (let i = 0; i < count; i++) {
             call((end) => {
-                ends.push(end);
-                if (ends.length === count) {
+                ends[i] = end;
+                left -= 1;
+                if (left === 0) {
                     clearTimeout(limit);
-                    resolve(outcomes(ends, count));
+                    resolve(outcomes(ends));
                 }
             });
         }
@@ -61,7 +66,7 @@ function serve(make, version, name) {
         }
         try {
             const result = await commands[command](...words);
-            say(number, result === null ? 'lacks' : `ok ${result === undefined ? '' : result}`);
+            say(number, result === LACKS ? 'lacks' : `ok ${result ?? ''}`);
         } catch (error) {
             say(number, 'error', name(error));
         }
@@ -69,4 +74,4 @@ function serve(make, version, name) {
     input.on('close', () => process.kill(process.pid, 'SIGKILL'));
 }
 
-module.exports = {serve, flood};
+module.exports = {serve, flood, LACKS};

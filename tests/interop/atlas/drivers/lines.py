@@ -8,6 +8,7 @@ object.  The command ``exit`` ends the program as its end would, with nothing cl
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
@@ -32,15 +33,19 @@ def name_of(error: BaseException) -> str:
     """An exception's class, and what zkwire's says of the outcome."""
     applied = getattr(error, "maybe_applied", None)
     told = "" if applied is None else f" maybe_applied={applied}"
-    return f"{type(error).__name__}{told}"
+    kind = type(error)
+    name = kind.__name__ if kind.__name__[0].isupper() else f"{kind.__module__}.{kind.__name__}"
+    return f"{name}{told}"
 
 
 def outcomes(ends: list[str]) -> str:
-    """Ends of many calls: how many of each, in the order of their first."""
-    counts: dict[str, int] = {}
-    for end in ends:
-        counts[end] = counts.get(end, 0) + 1
-    return ", ".join(f"{count}*{end}" for end, count in counts.items())
+    """Ends of many calls, in the order of the calls: how many in a row have the same."""
+    groups = ((end, len(list(group))) for end, group in itertools.groupby(ends))
+    return ", ".join(f"{count}*{end}" for end, count in groups)
+
+
+class Lacks(Exception):
+    """The library has no such thing."""
 
 
 class Session:
@@ -61,8 +66,8 @@ class Session:
         child = os.fork()
         if child == 0:
             try:
-                text = f"ok {self.get(path)}"
-            except BaseException as error:  # noqa: BLE001
+                text = f"ok {self.get_in_child(path)}"
+            except BaseException as error:
                 text = name_of(error)
             os.write(writer, text.encode())
             os._exit(0)
@@ -71,10 +76,13 @@ class Session:
         reading = threading.Thread(target=lambda: found.append(os.read(reader, 1000)), daemon=True)
         reading.start()
         reading.join(5.0)
-        if not found:
-            os.kill(child, 9)
+        said = found[0].decode() if found else "no answer in 5 s"
+        os.kill(child, 9)
         os.waitpid(child, 0)
-        return found[0].decode() if found else "no answer in 5 s"
+        return said
+
+    def get_in_child(self, path: str) -> str:
+        return self.get(path)
 
     def get(self, path: str) -> str:
         raise NotImplementedError
@@ -85,7 +93,9 @@ def answer(number: str, function: Callable[..., Any], words: list[str]) -> None:
     try:
         result = function(*words)
         say(number, "ok", "" if result is None else result)
-    except BaseException as error:  # noqa: BLE001
+    except Lacks:
+        say(number, "lacks")
+    except BaseException as error:
         print(f"{time.monotonic():.3f} {words}: {error!r}", file=sys.stderr)
         say(number, "error", name_of(error))
 

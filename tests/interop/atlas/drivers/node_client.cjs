@@ -3,7 +3,7 @@
 'use strict';
 
 const {createRequire} = require('module');
-const {serve, flood} = require('./lines.cjs');
+const {serve, flood, LACKS} = require('./lines.cjs');
 
 const load = createRequire(`${process.argv[2]}/`);
 const zookeeper = load('node-zookeeper-client');
@@ -34,12 +34,12 @@ function make(tell) {
                 .commit((error) => error ? reject(error) : resolve(''));
         }),
         get: async (path) => (await ask('getData', path))[0],
-        flood: (path, count, close) => flood(
+        flood: (path, count, size, close) => flood(
             Number(count),
-            (done) => client.setData(path, Buffer.from('x'), (error) => done(error ? error.getName() : 'ok')),
+            (done) => client.setData(path, Buffer.alloc(Number(size), 'x'), (error) => done(error ? error.getName() : 'ok')),
             () => close && client.close()),
         watch: (kind, path) => kind === 'data' ? ask('getData', path, told).then(() => '')
-            : kind === 'children' ? ask('getChildren', path, told).then(() => '') : null,
+            : kind === 'children' ? ask('getChildren', path, told).then(() => '') : LACKS,
         close: () => new Promise((resolve) => {
             client.once('disconnected', () => resolve());
             client.close();

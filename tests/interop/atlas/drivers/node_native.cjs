@@ -4,7 +4,7 @@
 'use strict';
 
 const {createRequire} = require('module');
-const {serve, flood} = require('./lines.cjs');
+const {serve, flood, LACKS} = require('./lines.cjs');
 
 const load = createRequire(`${process.argv[2]}/`);
 const ZooKeeper = load('zookeeper');
@@ -53,17 +53,17 @@ function make(tell) {
         set: (path, data, number) => ask('a_set', path, data, Number(number)).then(() => ''),
         delete: (path, number) => ask('a_delete_', path, Number(number)).then(() => ''),
         get: async (path) => (await ask('a_get', path, false))[1],
-        flood: (path, count, close) => flood(
+        flood: (path, count, size, close) => flood(
             Number(count),
             (done) => {
-                const code = client.a_set(path, 'x', -1, (rc) => done(rc ? nameOf(rc) : 'ok'));
+                const code = client.a_set(path, 'x'.repeat(Number(size)), -1, (rc) => done(rc ? nameOf(rc) : 'ok'));
                 if (typeof code === 'number' && code !== 0) {
                     done(nameOf(code));
                 }
             },
             () => close && client.close()),
         watch: (kind, path) => kind === 'data' ? ask('aw_get', path, told).then(() => '')
-            : kind === 'children' ? ask('aw_get_children', path, told).then(() => '') : null,
+            : kind === 'children' ? ask('aw_get_children', path, told).then(() => '') : LACKS,
         close: async () => {
             client.close();
         },

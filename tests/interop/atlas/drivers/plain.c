@@ -28,8 +28,16 @@ struct call {
     struct session *session;
 };
 
-struct flood { /* how many calls have ended with which code, in the order of the first of each */
-    int codes[16], counts[16], kinds, left;
+#define FLOOD 1000
+#define NO_ANSWER 1 /* no code of ZooKeeper's */
+
+struct flood { /* the code of each call */
+    int codes[FLOOD], left;
+};
+
+struct one {
+    struct flood *flood;
+    int index;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -127,33 +135,33 @@ static int multi(struct session *session, char **w) {
 }
 
 static void flood_ended(int code, const struct Stat *stat, const void *context) {
-    struct flood *flood = (struct flood *)context;
+    const struct one *one = context;
     pthread_mutex_lock(&mutex);
-    int n = 0;
-    while (n < flood->kinds && flood->codes[n] != code) {
-        n++;
-    }
-    if (n == flood->kinds && n < 16) {
-        flood->codes[flood->kinds++] = code;
-    }
-    flood->counts[n]++;
-    flood->left--;
+    one->flood->codes[one->index] = code;
+    one->flood->left--;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mutex);
 }
 
 static int do_flood(struct session *session, char **w, char *result) {
     struct flood *flood = calloc(1, sizeof *flood); /* for answers that come late */
+    struct one *ones = calloc(FLOOD, sizeof *ones);
     struct timespec limit;
-    int count = atoi(w[1]);
-    flood->left = count;
-    for (int i = 0; i < count; i++) {
-        int code = zoo_aset(session->zh, w[0], "x", 1, -1, flood_ended, flood);
+    int size = atoi(w[2]);
+    char *data = malloc(size);
+    memset(data, 'x', size);
+    flood->left = FLOOD;
+    for (int i = 0; i < FLOOD; i++) {
+        flood->codes[i] = NO_ANSWER;
+        ones[i] = (struct one){flood, i};
+    }
+    for (int i = 0; i < FLOOD; i++) {
+        int code = zoo_aset(session->zh, w[0], data, size, -1, flood_ended, &ones[i]);
         if (code != ZOK) {
-            flood_ended(code, NULL, flood);
+            flood_ended(code, NULL, &ones[i]);
         }
     }
-    if (w[2]) {
+    if (w[3]) {
         zookeeper_close(session->zh);
     }
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -162,12 +170,13 @@ static int do_flood(struct session *session, char **w, char *result) {
     while (flood->left > 0 && pthread_cond_timedwait(&changed, &mutex, &limit) == 0) {
     }
     *result = '\0';
-    for (int n = 0; n < flood->kinds; n++) {
-        sprintf(result + strlen(result), "%s%d*%s", n ? ", " : "", flood->counts[n],
-                code_name(flood->codes[n]));
-    }
-    if (flood->left > 0) {
-        sprintf(result + strlen(result), "%s%d*no answer", *result ? ", " : "", flood->left);
+    for (int i = 0, next; i < FLOOD; i = next) { /* how many in a row have the same end */
+        for (next = i; next < FLOOD && flood->codes[next] == flood->codes[i]; next++) {
+        }
+        if (strlen(result) < LINE - 100) {
+            const char *name = flood->codes[i] == NO_ANSWER ? "no answer" : code_name(flood->codes[i]);
+            sprintf(result + strlen(result), "%s%d*%s", i ? ", " : "", next - i, name);
+        }
     }
     pthread_mutex_unlock(&mutex);
     return ZOK;
@@ -238,7 +247,7 @@ static void *follow(void *argument) {
         code = get(session, w[0], result);
     } else if (strcmp(command, "flood") == 0) {
         code = do_flood(session, w, result);
-    } else if (strcmp(command, "watch") == 0 && w[0][0] != 'p' && w[0][0] != 'r') {
+    } else if (strcmp(command, "watch") == 0 && strchr("dc", w[0][0])) {
         code = watch(session, w);
     } else if (strcmp(command, "fork") == 0) {
         code = fork_and_get(session, w[0], result);

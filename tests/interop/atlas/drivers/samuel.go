@@ -58,39 +58,50 @@ func (s *session) connect(hosts string, milliseconds int32) error {
 	return nil
 }
 
-func (s *session) flood(path string, count int, closing bool) string {
-	ends := make(chan string, count)
+func (s *session) flood(path string, count, size int, closing bool) string {
+	type end struct {
+		index int
+		words string
+	}
+	came := make(chan end, count)
+	data := []byte(strings.Repeat("x", size))
 	for i := 0; i < count; i++ {
-		go func() {
-			_, err := s.conn.Set(path, []byte("x"), -1)
+		go func(index int) {
+			_, err := s.conn.Set(path, data, -1)
 			if err == nil {
-				ends <- "ok"
+				came <- end{index, "ok"}
 			} else {
-				ends <- err.Error()
+				came <- end{index, err.Error()}
 			}
-		}()
+		}(i)
 	}
 	if closing {
 		time.Sleep(20 * time.Millisecond) // until the goroutines have begun
 		s.conn.Close()
 	}
-	counts, order := map[string]int{}, []string{}
+	ends := make([]string, count)
 	limit := time.After(20 * time.Second)
-	for i := 0; i < count; i++ {
-		end := "no answer"
+	for i, open := 0, true; i < count && open; i++ {
 		select {
-		case end = <-ends:
+		case one := <-came:
+			ends[one.index] = one.words
 		case <-limit:
-			limit = time.After(0)
-		}
-		if counts[end]++; counts[end] == 1 {
-			order = append(order, end)
+			open = false
 		}
 	}
-	for i, end := range order {
-		order[i] = fmt.Sprintf("%d*%s", counts[end], end)
+	var groups []string // how many in a row have the same end
+	for i := 0; i < count; {
+		first := i
+		for i < count && ends[i] == ends[first] {
+			i++
+		}
+		words := ends[first]
+		if words == "" {
+			words = "no answer"
+		}
+		groups = append(groups, fmt.Sprintf("%d*%s", i-first, words))
 	}
-	return strings.Join(order, ", ")
+	return strings.Join(groups, ", ")
 }
 
 func (s *session) watch(kind, path string) (err error) {
@@ -118,11 +129,10 @@ func (s *session) lock(path string) (string, error) {
 	return "held", lock.Lock()
 }
 
-func (s *session) work(target, data string) (string, error) {
-	for written := 0; ; written++ { // it has no method that says whether it is held
-		if _, err := s.conn.Set(target, []byte(data), -1); err != nil {
-			return fmt.Sprint(written, " writes"), err
-		}
+// Write elsewhere as long as the program believes in its lock: no method says whether it is held.
+func (s *session) work(path string) {
+	for {
+		say("*", s.name, "event", "wrote", path)
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -151,7 +161,7 @@ func (s *session) call(command string, w []string) (result string, err error) {
 		data, _, err = s.conn.Get(w[0])
 		result = string(data)
 	case "flood":
-		result = s.flood(w[0], int(number(w[1])), len(w) > 2)
+		result = s.flood(w[0], int(number(w[1])), int(number(w[2])), len(w) > 3)
 	case "watch":
 		if w[0] != "data" && w[0] != "children" {
 			return "", errLacks
@@ -160,7 +170,7 @@ func (s *session) call(command string, w []string) (result string, err error) {
 	case "lock":
 		result, err = s.lock(w[0])
 	case "work":
-		result, err = s.work(w[1], w[2])
+		s.work(w[0])
 	case "unlock":
 		err = s.locks[w[0]].Unlock()
 	case "close":

@@ -10,7 +10,16 @@ from typing import Any
 import lines
 
 import zkwire
-from zkwire import AsyncClient, AsyncSequentialLock, Create, Event, LockLostError, SetData, Watch
+from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
+    Create,
+    Event,
+    LockLostError,
+    SeenData,
+    SetData,
+    Watch,
+)
 
 LOOP = asyncio.new_event_loop()
 
@@ -51,8 +60,13 @@ class Session(lines.Session):
     async def get(self, path: str) -> str:
         return (await self.client.get_data(path)).data.decode()
 
-    async def flood(self, path: str, count: str, close: str = "") -> str:
-        replies = [self.client.set_data(path, b"x") for _ in range(int(count))]
+    def get_in_child(self, path: str) -> str:
+        """In a loop of the child's: the thread of the parent's is not there."""
+        get = object.__getattribute__(self, "get")
+        return str(asyncio.new_event_loop().run_until_complete(get(path)))
+
+    async def flood(self, path: str, count: str, size: str, close: str = "") -> str:
+        replies = [self.client.set_data(path, b"x" * int(size)) for _ in range(int(count))]
         if close:
             await self.client.close()
         ends = []
@@ -60,7 +74,7 @@ class Session(lines.Session):
             try:
                 await reply
                 ends.append("ok")
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 ends.append(lines.name_of(error))
         return lines.outcomes(ends)
 
@@ -70,11 +84,17 @@ class Session(lines.Session):
             await self.client.get_data(path, watch=watch)
         elif kind == "children":
             await self.client.get_children(path, watch=watch)
+        elif kind == "follow":
+            self.followed = self.client.watch_data(path, callback=self._followed)
         else:
             await self.client.add_watch(path, watch, recursive=kind == "recursive")
 
     def _told(self, event: Event) -> None:
         self.event(event.type.name, event.path)
+
+    def _followed(self, seen: SeenData) -> None:
+        if seen.data:
+            self.event("data", "-")
 
     async def lock(self, path: str, milliseconds: str) -> str:
         lock = self.locks[path] = AsyncSequentialLock(self.client, path)
@@ -89,14 +109,11 @@ class Session(lines.Session):
     async def fence(self, path: str) -> str:
         return f"fence {self.locks[path].fence}"
 
-    async def work(self, path: str, target: str, data: str) -> str:
-        """Write while the lock says that it is held."""
-        written = 0
+    async def work(self, path: str) -> None:
+        """Write elsewhere while the lock says that it is held."""
         while self.locks[path].held:
-            await self.client.set_data(target, data.encode())
-            written += 1
+            self.event("wrote", path)
             await asyncio.sleep(0.01)
-        return f"{written} writes"
 
     async def guarded(self, path: str, target: str, data: str) -> str:
         """One write that the server refuses when the lock is lost."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import time
 
 import lines
 
 import zkwire
-from zkwire import Client, Create, Event, LockLostError, SequentialLock, SetData, Watch
+from zkwire import Client, Create, Event, LockLostError, SeenData, SequentialLock, SetData, Watch
 
 
 class Session(lines.Session):
@@ -38,8 +38,8 @@ class Session(lines.Session):
     def get(self, path: str) -> str:
         return self.client.get_data(path).data.decode()
 
-    def flood(self, path: str, count: str, close: str = "") -> str:
-        replies = [self.client.pipeline.set_data(path, b"x") for _ in range(int(count))]
+    def flood(self, path: str, count: str, size: str, close: str = "") -> str:
+        replies = [self.client.pipeline.set_data(path, b"x" * int(size)) for _ in range(int(count))]
         if close:
             self.client.close()
         ends = []
@@ -47,7 +47,7 @@ class Session(lines.Session):
             try:
                 reply.result()
                 ends.append("ok")
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 ends.append(lines.name_of(error))
         return lines.outcomes(ends)
 
@@ -57,11 +57,17 @@ class Session(lines.Session):
             self.client.get_data(path, watch=watch)
         elif kind == "children":
             self.client.get_children(path, watch=watch)
+        elif kind == "follow":
+            self.followed = self.client.watch_data(path, callback=self._followed)
         else:
             self.client.add_watch(path, watch, recursive=kind == "recursive")
 
     def _told(self, event: Event) -> None:
         self.event(event.type.name, event.path)
+
+    def _followed(self, seen: SeenData) -> None:
+        if seen.data:
+            self.event("data", "-")
 
     def lock(self, path: str, milliseconds: str) -> str:
         lock = self.locks[path] = SequentialLock(self.client, path)
@@ -76,14 +82,11 @@ class Session(lines.Session):
     def fence(self, path: str) -> str:
         return f"fence {self.locks[path].fence}"
 
-    def work(self, path: str, target: str, data: str) -> str:
-        """Write while the lock says that it is held."""
-        written, pause = 0, threading.Event()
+    def work(self, path: str) -> None:
+        """Write elsewhere while the lock says that it is held."""
         while self.locks[path].held:
-            self.client.set_data(target, data.encode())
-            written += 1
-            pause.wait(0.01)
-        return f"{written} writes"
+            self.event("wrote", path)
+            time.sleep(0.01)
 
     def guarded(self, path: str, target: str, data: str) -> str:
         """One write that the server refuses when the lock is lost."""
