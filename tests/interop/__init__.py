@@ -1,1 +1,0 @@
-"""Other clients beside zkwire."""

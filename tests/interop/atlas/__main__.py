@@ -19,8 +19,9 @@ def main() -> int:
     parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
     parser.add_argument("--write", action="store_true", help="put what is found into the page")
     parser.add_argument(
-        "--only", default="", help="the points whose keys begin so, separated by commas"
+        "--only", default="", help="points by the begin of a key, with commas"
     )
+    parser.add_argument("--add", action="store_true", help="... together with what is there")
     parser.add_argument("--times", type=int, default=100, help="of each trial at most")
     options = parser.parse_args()
     if unknown := set(options.clients) - {client.name for client in CLIENTS}:
@@ -40,7 +41,7 @@ def main() -> int:
         print(f"{name} cannot be had here, and stays as recorded: {why}")
     cells = play(clients, points)
     print(f"{sum(map(len, cells.values()))} cells in {time.monotonic() - started:.0f} s")
-    return page.settle(cells, write=options.write)
+    return page.settle(cells, writing=options.write, fresh=not options.add)
 
 
 if __name__ == "__main__":

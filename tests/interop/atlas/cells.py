@@ -22,13 +22,16 @@ OK, REFUSED, DOUBT, NOT_DONE, ENDED, OTHER, NO_ANSWER = (
     "ok", "refused", "doubt", "not done", "ended", "other", "no answer",
 )  # fmt: skip
 MEANINGS = (
+    (
+        ENDED,
+        r"session_?expired|has been expired|session_?lost|invalidstate|is closing|closing",
+    ),
     (NOT_DONE, r"maybe_applied=False|could not connect"),
     (
         REFUSED,
         r"node_?exists|bad_?version|no_?node|already exists|version conflict|does not exist"
         r"|RolledBack|RuntimeInconsistency|TransactionFailed|MultiError",
     ),
-    (ENDED, r"session_?expired|has been expired|session_?lost|invalidstate|is closing|closing"),
     (ENDED, r"ClientClosed|ConnectionClosedError|LockLost"),
     (DOUBT, r"connection_?loss|connection closed|OutcomeUnknown|Garbled|timed? ?out|maybe_applied"),
 )

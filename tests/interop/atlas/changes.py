@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 
 from tests.interop.atlas.cells import (
@@ -24,7 +23,7 @@ from tests.interop.atlas.cells import (
 )
 from tests.interop.atlas.driver import Answer
 from tests.interop.atlas.stage import LIMIT, LONG, SOON, TIMEOUT, Trial
-from zkwire.testing.proxy import cut_after, cut_before
+from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 OPERATIONS = {
     "create": "create",
@@ -150,30 +149,28 @@ def points() -> list[Point]:
 
 
 def flood(way: str, trial: Trial) -> Seen:
-    """A thousand sets in flight; the answers are told in groups of equal words."""
+    """A thousand sets; the server gets the first half, and the rest waits when it breaks."""
     trial.connect()
     trial.make(trial.path)
-    if way == "hole":
-        trial.at_change(swallow(trial), nth=FLOOD // 2)
-    else:
-        trial.at_change(cut_before if way == "before" else cut_after, nth=FLOOD // 2)
+    gate = Gate()
+    trial.at_change(hold(gate), nth=FLOOD // 2)
+    if way == "after":
+        trial.drop_answers(FLOOD // 4)
     call = trial.start("flood", trial.path, FLOOD, SIZE)
+    gate.wait_reached()
     if way == "hole":
+        trial.proxy.black_hole()
         time.sleep(2 * TIMEOUT)
         trial.proxy.black_hole(False)
+    else:
+        time.sleep(1.0)
+    gate.release() if way == "hole" else trial.proxy.cut_all()
     answer = call.wait(2 * LIMIT)
     if answer.lacks:
         return trial.missing("flood")
+    time.sleep(SOON)
     stat = trial.stat(trial.path)
     return flood_judged(answer, stat.version if stat else 0)
-
-
-def swallow(trial: Trial) -> Callable[..., tuple[()]]:
-    def act(frame: object) -> tuple[()]:
-        trial.proxy.black_hole()
-        return ()
-
-    return act
 
 
 def flood_judged(answer: Answer, executed: int) -> Seen:
@@ -213,21 +210,20 @@ SITUATIONS = (
     Situation(
         2,
         "A thousand sets in flight",
-        "The connection breaks at the 500th of 1,000 sets of 16 KB that were made without waiting, of"
-        " which the last have not left the client. *Told the truth*: those that the server certainly"
-        " does not execute are told apart from those in doubt, or all have succeeded. *Not in the"
-        " order of the calls*: calls that have succeeded stand between others.",
+        "A thousand sets of 16 KB are made without waiting; the server gets 499 of them, and the"
+        " network holds back the rest, of which the last have not left the client. Then it breaks."
+        " *Told the truth*: those that the server certainly does not execute are told apart from"
+        " those in doubt, or all have succeeded. *Not in the order of the calls*: calls that have"
+        " succeeded stand between others.",
         [
-            Point("flood-before", "cut before request 500", partial(flood, "before"), 20),
+            Point("flood-before", "cut", partial(flood, "before"), 20),
             Point(
-                "flood-after", "cut before the answer to request 500", partial(flood, "after"), 20
+                "flood-after",
+                "the answers from the 250th on lost, cut",
+                partial(flood, "after"),
+                20,
             ),
-            Point(
-                "flood-hole",
-                "from request 500 on the network is silent for two session timeouts",
-                partial(flood, "hole"),
-                5,
-            ),
+            Point("flood-hole", "silence for two session timeouts", partial(flood, "hole"), 10),
         ],
     ),
 )

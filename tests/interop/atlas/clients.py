@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tests.check.environment import ROOT
 from tests.interop.atlas.driver import Driver
-from tests.other_clients import clients as others
-from tests.other_clients.clients import FOLDER, NoClientError, execute
+from tests.interop.other_clients import clients as others
+from tests.interop.other_clients.clients import FOLDER, NoClientError, execute
 from tests.support.installed_servers import DEBIAN_JARS, every_release
 from tests.support.server_control import JAVA_FLAGS
 

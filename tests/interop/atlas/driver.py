@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from tests.check.environment import ROOT
 from tests.support.installed_servers import _leash
 
+ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 LOGS = ROOT / ".check" / "atlas"
 
 
@@ -142,7 +144,7 @@ class Driver:
             self._changed.notify_all()
 
     def _take(self, line: str, now: float) -> None:
-        first, _, rest = line.partition(" ")
+        first, _, rest = ADDRESS.sub("ADDRESS", line).partition(" ")
         with self._changed:
             if first == "ready":
                 self._ready, self.version = True, rest

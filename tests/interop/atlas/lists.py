@@ -68,7 +68,7 @@ def behind(trial: Trial) -> Seen:
         trial.away()
         time.sleep(2.0)
         trial.proxy.refuse(False)
-        back = trial.back(START / 2)
+        back = trial.back(START)
         refused = any(frame.op == "connect" for frame in other.frames())
     lost = trial.wait_state(trial.client.lost, 0.0, since)
     same = trial.session_id() == session and trial.stat(node) is not None

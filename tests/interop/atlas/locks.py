@@ -32,11 +32,12 @@ LOCKS = 10
 """In one process that is stopped."""
 
 
-def acquire(action: Action, ops: frozenset[str], trial: Trial) -> Seen:
+def acquire(action: Action | None, ops: frozenset[str], trial: Trial) -> Seen:
     """A free lock; the connection breaks under a request of the acquisition."""
     trial.make(trial.path)
     trial.connect(timeout=LONG)
-    trial.at_change(action, ops=ops)
+    if action is not None:
+        trial.at_change(action, ops=ops)
     answer = trial.ask("lock", trial.path, WAIT)
     nodes = len(trial.children(trial.path))
     stays = f"; {nodes} of its nodes there" if nodes != (answer.text == "held") else ""
@@ -204,6 +205,7 @@ SITUATIONS = (
         " kazoo's and Curator's locks advises a listener for states; a holder that is told of a"
         " state before the next one holds was *told less*, and not *told wrong*.",
         [
+            Point("lock-none", "acquire: nothing breaks", partial(acquire, None, CHANGES)),
             Point("lock-create-before", "acquire: cut before the create", partial(acquire, cut_before, CHANGES), 5),
             Point("lock-create-after", "acquire: the create executed, its answer lost", partial(acquire, cut_after, CHANGES), 5),
             Point("lock-list", "acquire: the answer to the list of children lost", partial(acquire, cut_after, LISTS), 5),

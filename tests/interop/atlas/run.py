@@ -19,7 +19,7 @@ from tests.interop.atlas.stage import Stage, run
 from tests.support.installed_servers import InstalledBackend, every_release
 from tests.support.server_control import Settings
 
-SIDE_BY_SIDE = 24
+SIDE_BY_SIDE = 40
 """So many trials at a time; most wait."""
 TRIES = 3
 """Of a trial that the observer or the start of the client spoils, not the client's answers."""

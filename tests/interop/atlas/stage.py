@@ -15,7 +15,7 @@ from tests.support.server_control import Ensemble, ZooKeeperServer
 from zkwire import Client as Observer
 from zkwire import Credentials, Event, EventType, NodeExistsError, Stat, Watch, ZooKeeperError
 from zkwire.testing import FaultProxy
-from zkwire.testing.proxy import Frame
+from zkwire.testing.proxy import Frame, drop
 from zkwire.testing.proxy.faults import Action
 
 TIMEOUT = 3.0
@@ -164,7 +164,13 @@ class Trial:
 
     def set_watches(self) -> bool:
         """Whether the client has set a watch: one that it refuses to set it has not."""
-        return any(f.direction == "s2c" and f.op in WATCHING for f in self.proxy.frames())
+
+        def told(frames: list[Frame]) -> bool:
+            return any(f.direction == "s2c" and f.op in WATCHING for f in frames)
+
+        with suppress(TimeoutError):
+            return bool(self.proxy.wait_for(told, 3.0))
+        return False
 
     def missing(self, word: object) -> Seen:
         """The result where the client has no such operation."""
@@ -205,6 +211,16 @@ class Trial:
         def rule(frame: Frame) -> Action | None:
             chosen = frame.direction == "c2s" and frame.op in ops
             return action if chosen and next(left) == nth else None
+
+        self.proxy.rule(rule)
+
+    def drop_answers(self, first: int) -> None:
+        """From this answer to a change on, none comes; until the connection ends."""
+        count = itertools.count(1)
+
+        def rule(frame: Frame) -> Action | None:
+            answers = frame.direction == "s2c" and frame.op in CHANGES
+            return drop if answers and next(count) >= first else None
 
         self.proxy.rule(rule)
 

@@ -17,6 +17,7 @@ KINDS = {
     "follow": "the library's helper that follows data",
 }
 WAYS = {
+    "none": "nothing breaks",
     "away": "the node changes while the client is away",
     "lost": "the frame of the event is lost",
     "restart": "the server is restarted, then the node changes",
@@ -47,6 +48,8 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
         case "lost":
             trial.proxy.on("notification", action=cut_before)
             change(kind, trial, 1)
+        case "none":
+            change(kind, trial, 1)
         case _:
             if way == "restart":
                 trial.stage.restarts.wait()
@@ -54,6 +57,7 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
                 trial.proxy.upstream = trial.stage.ensemble.servers[1].hosts
                 trial.proxy.cut_all()
             trial.back(BACK_SECONDS)
+            trial.stat(trial.path)  # the observer is back, too
             time.sleep(SOON)
             since = time.monotonic()
             change(kind, trial, 1)
