@@ -18,9 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tests.interop.atlas", description=__doc__)
     parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
     parser.add_argument("--write", action="store_true", help="put what is found into the page")
-    parser.add_argument(
-        "--only", default="", help="points by the begin of a key, with commas"
-    )
+    parser.add_argument("--only", default="", help="points by the begin of a key, with commas")
     parser.add_argument("--add", action="store_true", help="... together with what is there")
     parser.add_argument("--times", type=int, default=100, help="of each trial at most")
     options = parser.parse_args()

@@ -26,7 +26,7 @@ MEANINGS = (
         ENDED,
         r"session_?expired|has been expired|session_?lost|invalidstate|is closing|closing",
     ),
-    (NOT_DONE, r"maybe_applied=False|could not connect"),
+    (NOT_DONE, r"maybe_applied=False|could not connect|^NotSent$"),
     (
         REFUSED,
         r"node_?exists|bad_?version|no_?node|already exists|version conflict|does not exist"

@@ -39,6 +39,11 @@ class Client(NamedTuple):
     down: frozenset[str]
     forks: bool = False
 
+    @property
+    def program(self) -> str:
+        """The file of its driver."""
+        return PROGRAMS[self.name]
+
     def drive(self, folder: Path, prefix: tuple[str, ...] = ()) -> Driver:
         """Start its driver; NoClientError if it cannot be had here."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +61,7 @@ def python(driver: str, *words: str) -> Callable[[], list[str]]:
 
 
 def provide_kazoo_on_zkwire() -> list[str]:
-    if not any((ROOT / "zkwire" / "kazoo").glob("client.py")):
+    if not (ROOT / "zkwire" / "kazoo" / "__init__.py").exists():
         raise NoClientError("no zkwire.kazoo in this tree")
     return python("kazoo_threads.py", "zkwire.kazoo")()
 
@@ -169,6 +174,14 @@ KAZOO_LOST, KAZOO_DOWN = names("LOST"), names("SUSPENDED")
 JAVA_LOST, JAVA_DOWN = names("Expired Closed"), names("Disconnected")
 C_LOST, C_DOWN = names("EXPIRED_SESSION"), names("CONNECTING ASSOCIATING another")
 
+PROGRAMS = {
+    "zkwire": "zkwire_threads.py", "zkwire-asyncio": "zkwire_asyncio.py",
+    "kazoo": "kazoo_threads.py", "kazoo-on-zkwire": "kazoo_threads.py",
+    "aiozk": "aiozk_asyncio.py", "java-3.8.0": "Plain.java", "java-3.9.5": "Plain.java",
+    "curator": "WithCurator.java", "c": "plain.c", "node": "node_client.cjs",
+    "node-native": "node_native.cjs", "go": "samuel.go",
+}  # fmt: skip
+
 CLIENTS = (
     Client(
         "zkwire", "zkwire, threads", "Python", "docs/client.md, docs/locks.md",
@@ -184,7 +197,7 @@ CLIENTS = (
         python("kazoo_threads.py"), KAZOO_LOST, KAZOO_DOWN, forks=True,
     ),
     Client(
-        "kazoo-on-zkwire", "kazoo's names on zkwire", "Python",
+        "kazoo-on-zkwire", "kazoo 2.11.0 on zkwire", "Python",
         "https://kazoo.readthedocs.io/en/latest/basic_usage.html",
         provide_kazoo_on_zkwire, KAZOO_LOST, KAZOO_DOWN, forks=True,
     ),

@@ -149,7 +149,7 @@ class Driver:
             if first == "ready":
                 self._ready, self.version = True, rest
             elif first == "*":
-                self.told.append(Told(now, *rest.split(" ", 2)))  # type: ignore[arg-type]
+                self.told.append(Told(now, *rest.split(" ", 2)))
             elif call := self._calls.pop(first, None):
                 call.ended = (now, rest)
             self._changed.notify_all()

@@ -124,17 +124,20 @@ SITUATIONS = (
     Situation(
         6,
         "Frames that no server sends",
-        "A `get` is answered by such a frame. What does its caller get, and what goes on afterwards?"
+        "A `get` is answered by such a frame. What does its caller get, and what goes on?"
         " *Told the truth*: the call has ended with the right data or an error, and the client goes"
         " on by itself. *Told less*: the call has ended, and the client does not.",
         [
-            Point("lie-xid", "an answer with another xid", reply(rewrite(other_xid)), alone=True),
-            Point("lie-twice", "an answer that comes twice", reply(duplicate), alone=True),
-            Point("lie-cut", "the end of the connection after 10 bytes of the answer", reply(truncate(10)), alone=True),
-            Point("lie-short", "an answer whose record ends too early", reply(rewrite(short_body)), alone=True),
-            Point("lie-minus", "length -1", reply(length(-1)), alone=True),
-            Point("lie-huge", "length 2,147,483,647", reply(length(2**31 - 1)), alone=True),
-            Point("lie-session", "another session id when the client reconnects", reconnected, alone=True),
+            Point(f"lie-{key}", title, trial, alone=True)
+            for key, title, trial in (
+                ("xid", "an answer with another xid", reply(rewrite(other_xid))),
+                ("twice", "an answer that comes twice", reply(duplicate)),
+                ("cut", "a connection that ends within the answer", reply(truncate(10))),
+                ("short", "an answer whose record ends too early", reply(rewrite(short_body))),
+                ("minus", "length -1", reply(length(-1))),
+                ("huge", "length 2,147,483,647", reply(length(2**31 - 1))),
+                ("session", "another session id when the client reconnects", reconnected),
+            )
         ],
     ),
-)  # fmt: skip
+)

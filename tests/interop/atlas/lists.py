@@ -128,14 +128,14 @@ SITUATIONS = (
     Situation(
         7,
         "The list of servers",
-        "The seconds are from the call that connects to its end, and in the last row from the change"
-        " of the address to the first answer. A client that begins at a random place of the list has"
+        "The seconds are from the call that connects to its end, in the last row from the change of"
+        " the address to the first answer. A client that begins at a random place of the list has"
         " the other server first in half of the runs.",
         [
             Point("list-dead", "one of two refuses connections", dead, times=6),
             Point("list-silent", "one of two takes connections and is silent", silent, times=6),
             Point("list-read-only", "one of two is read-only", read_only, times=6),
-            Point("list-behind", "one of two is behind, the other is away for 2 s", behind, times=5),
+            Point("list-behind", "one of two is behind, the other away for 2 s", behind, times=5),
             Point("list-renamed", "a name whose address changes", renamed, times=2),
         ],
     ),

@@ -9,6 +9,7 @@ from typing import Any
 from tests.check.environment import ROOT
 from tests.interop.atlas.cells import WORST, told
 from tests.interop.atlas.clients import CLIENTS
+from tests.interop.atlas.situations import SITUATIONS
 
 DATA = ROOT / "docs" / "atlas.json"
 SAME = 0.98
@@ -58,9 +59,16 @@ def write(found: Cells, *, fresh: bool) -> None:
         for name, cell in row.items():
             before = None if fresh else data.get(key, {}).get(name)
             data.setdefault(key, {})[name] = merged(before, cell)
-    order = {client.name: number for number, client in enumerate(CLIENTS)}
-    cells = {key: dict(sorted(row.items(), key=lambda one: order[one[0]])) for key, row in data.items()}
-    clients = {c.name: {"title": c.title, "language": c.language, "advice": c.advice} for c in CLIENTS}
+    names = [client.name for client in CLIENTS]
+    keys = [point.key for situation in SITUATIONS for point in situation.points]
+    cells = {
+        key: {name: data[key][name] for name in names if name in data[key]}
+        for key in keys
+        if key in data
+    }
+    clients = {
+        c.name: {"title": c.title, "language": c.language, "advice": c.advice} for c in CLIENTS
+    }
     text = json.dumps({"clients": clients, "cells": cells}, ensure_ascii=False)
     DATA.write_text(text.replace('}, "', '},\n"') + "\n")
 

@@ -13,9 +13,10 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from tests.interop.atlas.cells import Point, Seen, cell
-from tests.interop.atlas.clients import FOLDER, Client, NoClientError
+from tests.interop.atlas.clients import Client
 from tests.interop.atlas.driver import LOGS, Driver
 from tests.interop.atlas.stage import Stage, run
+from tests.interop.other_clients.clients import FOLDER, NoClientError
 from tests.support.installed_servers import InstalledBackend, every_release
 from tests.support.server_control import Settings
 
@@ -82,8 +83,8 @@ def everything(
             pool.shutdown(wait=False, cancel_futures=True)
             processes.close()
     cells: dict[str, dict[str, Any]] = {point.key: {} for point in points}
-    for (key, name), seen in found.items():
-        cells[key][name] = cell(seen)
+    for (key, name), all_seen in found.items():
+        cells[key][name] = cell(all_seen)
     return cells
 
 

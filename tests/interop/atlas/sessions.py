@@ -115,9 +115,9 @@ SITUATIONS = (
     Situation(
         4,
         "The session expires; the network is silent",
-        "When is the application told, and by what: a state, or the end of its next call? The session"
-        " timeout is 3 s. The seconds are from the end of the session on the server to the word,"
-        " unless the row says otherwise.",
+        "When is the application told, and by what: a state, or the end of its next call? The"
+        " session timeout is 3 s. The seconds are from the end of the session on the server to the"
+        " word, unless the row says otherwise. A negative one: the client tells it before.",
         [
             Point("session-closed", "another connection has closed the session", closed_elsewhere),
             Point("session-away", "no connection for two session timeouts", kept_away),

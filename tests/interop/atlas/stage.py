@@ -153,7 +153,7 @@ class Trial:
         self.driver.ask(f"{self.session}-{name}", command, *words, limit=30.0)
 
     def back(self, limit: float) -> str:
-        """Wait until its requests are answered again: "ok ...", or the last words before the limit."""
+        """Wait until its requests are answered again: "ok ...", or the last words in time."""
         until, words = time.monotonic() + limit, None
         while time.monotonic() < until:
             words = self.ask("get", self.path, limit=5.0).words

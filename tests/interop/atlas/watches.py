@@ -93,10 +93,10 @@ SITUATIONS = (
     Situation(
         3,
         "A watch",
-        "Is the application told of the change? *Told less*: it is told that the connection was lost"
-        " and not that something has changed. The seconds are from the break, or in the last two"
-        " groups from the change, to the event. The helpers: `DataWatch` (zkwire, kazoo),"
-        " `DataWatcher` (aiozk), `CuratorCache` (Curator).",
+        "Is the application told of the change? *Told less*: it is told that the connection was"
+        " lost and not that something has changed. The seconds are from the break, or in the last"
+        " two groups from the change, to the event. The helpers: `watch_data` (zkwire), `DataWatch`"
+        " (kazoo), `DataWatcher` (aiozk), `CuratorCache` (Curator).",
         [
             Point(f"watch-{kind}-{way}", f"{title}: {where}", partial(watch, kind, way), 3)
             for way, where in WAYS.items()

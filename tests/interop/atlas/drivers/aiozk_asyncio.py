@@ -7,9 +7,10 @@ import importlib.metadata
 import threading
 from typing import Any
 
-import lines
 from aiozk import WatchEvent, ZKClient, exc
 from aiozk.states import States
+
+from tests.interop.atlas.drivers import lines
 
 LOOP = asyncio.new_event_loop()
 STATES = (States.CONNECTED, States.SUSPENDED, States.LOST)
@@ -92,7 +93,7 @@ class Session(lines.Session):
     async def watch(self, kind: str, path: str) -> None:
         if kind == "follow":
             self.watcher = self.client.recipes.DataWatcher()
-            self.watcher.add_callback(path, lambda data: data and self.event("data", "-"))
+            self.watcher.add_callback(path, self._followed)
             await asyncio.sleep(1.0)  # it does not say when it has begun
             return
         if kind not in ("data", "children"):
@@ -104,6 +105,10 @@ class Session(lines.Session):
             await self.client.get(path, watch=True)
         else:
             await self.client.get_children(path, watch=True)
+
+    def _followed(self, data: Any) -> None:
+        if data:
+            self.event("data", "-")
 
     async def lock(self, path: str, milliseconds: str) -> str:
         lock = self.locks[path] = self.client.recipes.Lock(path)

@@ -1,6 +1,6 @@
 """kazoo, as docs/basic_usage.rst and docs/api/recipe/lock.rst use it: kazoo_threads.py [MODULE].
 
-The module is `kazoo` or another with the names of `kazoo.client` and `kazoo.recipe`.
+The module is where KazooClient is from: `kazoo.client`, or `zkwire.kazoo`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import sys
 import time
 from typing import Any
 
-import lines
+from kazoo.exceptions import LockTimeout
+from kazoo.version import __version__
 
-MODULE = sys.argv[1] if len(sys.argv) > 1 else "kazoo"
-CLIENT = importlib.import_module(f"{MODULE}.client")
-VERSION = importlib.import_module(f"{MODULE}.version").__version__
+from tests.interop.atlas.drivers import lines
+
+KazooClient = importlib.import_module(
+    sys.argv[1] if len(sys.argv) > 1 else "kazoo.client"
+).KazooClient
 
 
 class Session(lines.Session):
     def connect(self, hosts: str, milliseconds: str) -> None:
-        self.client = CLIENT.KazooClient(hosts, timeout=int(milliseconds) / 1000)
+        self.client = KazooClient(hosts, timeout=int(milliseconds) / 1000)
         self.client.add_listener(self.state)
         self.locks: dict[str, Any] = {}
         self.client.start(60)
@@ -91,7 +94,7 @@ class Session(lines.Session):
         lock = self.locks[path] = self.client.Lock(path, self.name)
         try:
             return "held" if lock.acquire(timeout=int(milliseconds) / 1000) else "not held"
-        except importlib.import_module(f"{MODULE}.exceptions").LockTimeout:
+        except LockTimeout:
             return "not held"
 
     trylock = lock
@@ -113,4 +116,4 @@ class Session(lines.Session):
         self.client.close()
 
 
-lines.serve(Session, VERSION)
+lines.serve(Session, __version__)

@@ -82,9 +82,9 @@ class Session:
         return said
 
     def get_in_child(self, path: str) -> str:
-        return self.get(path)
+        return str(self.get(path))
 
-    def get(self, path: str) -> str:
+    def get(self, path: str) -> Any:
         raise NotImplementedError
 
 

@@ -7,14 +7,14 @@ import sys
 import threading
 from typing import Any
 
-import lines
-
 import zkwire
+from tests.interop.atlas.drivers import lines
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
     Create,
     Event,
+    EventType,
     LockLostError,
     SeenData,
     SetData,
@@ -90,7 +90,7 @@ class Session(lines.Session):
             await self.client.add_watch(path, watch, recursive=kind == "recursive")
 
     def _told(self, event: Event) -> None:
-        self.event(event.type.name, event.path)
+        self.event(EventType(event.type).name, event.path)
 
     def _followed(self, seen: SeenData) -> None:
         if seen.data:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import time
 
-import lines
-
 import zkwire
-from zkwire import Client, Create, Event, LockLostError, SeenData, SequentialLock, SetData, Watch
+from tests.interop.atlas.drivers import lines
+from zkwire import (
+    Client,
+    Create,
+    Event,
+    EventType,
+    LockLostError,
+    SeenData,
+    SequentialLock,
+    SetData,
+    Watch,
+)
 
 
 class Session(lines.Session):
@@ -63,7 +72,7 @@ class Session(lines.Session):
             self.client.add_watch(path, watch, recursive=kind == "recursive")
 
     def _told(self, event: Event) -> None:
-        self.event(event.type.name, event.path)
+        self.event(EventType(event.type).name, event.path)
 
     def _followed(self, seen: SeenData) -> None:
         if seen.data:
