@@ -128,7 +128,7 @@ SITUATIONS = (
         " *Told the truth*: the call has ended with the right data or an error, and the client goes"
         " on by itself. *Told less*: the call has ended, and the client does not.",
         [
-            Point(f"lie-{key}", title, trial, alone=True)
+            Point(f"lie-{key}", title, trial, 5, alone=True)
             for key, title, trial in (
                 ("xid", "an answer with another xid", reply(rewrite(other_xid))),
                 ("twice", "an answer that comes twice", reply(duplicate)),

@@ -74,7 +74,7 @@ def behind(trial: Trial) -> Seen:
     same = trial.session_id() == session and trial.stat(node) is not None
     tried = "" if refused else "; the server that is behind was not tried"
     if not back.startswith("ok"):
-        return Seen(HUNG, f"does not come back: {back}{tried}")
+        return Seen(HUNG, f"does not come back within {START:g} s{tried}")
     if lost and same:
         return Seen(WRONG, f"{lost.words} of a session that goes on{tried}")
     return Seen(
@@ -100,7 +100,7 @@ def renamed(trial: Trial) -> Seen:
             took = time.monotonic() - since
         trial.driver.kill()
     if not back.startswith("ok"):
-        return Seen(HUNG, f"does not find the new address within {ADDRESS_SECONDS:g} s: {back}")
+        return Seen(HUNG, f"does not find the new address within {ADDRESS_SECONDS:g} s")
     return Seen(TRUTH, "finds the new address", took)
 
 

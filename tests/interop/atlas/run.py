@@ -23,7 +23,7 @@ from tests.support.server_control import Settings
 SIDE_BY_SIDE = 40
 """So many trials at a time; most wait."""
 TRIES = 3
-"""Of a trial that the observer or the start of the client spoils, not the client's answers."""
+"""Of a trial that is spoilt by the observer, or by the end of a process that others share."""
 
 
 class Processes:
@@ -49,10 +49,10 @@ def once(stage: Stage, processes: Processes, client: Client, point: Point) -> Se
     """One trial, made again where it could not be made."""
     for number in range(1, TRIES + 1):
         try:
-            if not point.alone:
-                return run(point.trial, stage, client, processes.of(client))
+            if not point.alone and number < TRIES:
+                return run(point.trial, stage, client, processes.of(client), shared=True)
             with client.drive(LOGS) as driver:
-                return run(point.trial, stage, client, driver)
+                return run(point.trial, stage, client, driver, shared=False)
         except Exception as error:
             print(f"{client.name} {point.key}, try {number}: {error!r}", file=sys.stderr)
             if number == TRIES:

@@ -67,6 +67,7 @@ def expiry(trial: Trial, gone: Gone, since: float) -> Seen:
     lost = lost or trial.wait_state(trial.client.lost, 0.5, since)
     then = f"then a call ends with {said(answer)}"
     down = trial.wait_state(trial.client.down, 0.0, since)
+    gone.wait(2.0 if lost or meaning(answer.words) == ENDED else 0.0)
     if gone.at is None:
         words = f"{down.words}; {then}" if down else then
         if lost:

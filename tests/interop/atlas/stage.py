@@ -112,6 +112,8 @@ class Trial:
         self.proxy = FaultProxy(self.server.hosts)
         self.observer = stage.observer
         self._own: list[Observer] = []
+        self._calls: list[Call] = []
+        self._closed = False
 
     def move_to(self, server: ZooKeeperServer) -> None:
         """Use another server than that of most trials."""
@@ -121,10 +123,11 @@ class Trial:
         self._own.append(self.observer)
 
     def close(self) -> None:
-        """End the session, if it can be ended, and the proxy."""
+        """End the session, if nothing has ended it and no call of it is left, and the proxy."""
         for own in self._own:
             own.close()
-        if self.driver.ended_at is None:
+        idle = all(call.ended is not None for call in self._calls)
+        if self.driver.ended_at is None and idle and self._calls and not self._closed:
             self.driver.start(self.session, "close").wait(0.5)
         self.proxy.close()
 
@@ -138,7 +141,10 @@ class Trial:
             raise RuntimeError(f"{self.client.name} does not connect: {answer}")
 
     def start(self, *words: object) -> Call:
-        return self.driver.start(self.session, *words)
+        self._closed = self._closed or words[0] == "close" or words[-1] == "close"
+        call = self.driver.start(self.session, *words)
+        self._calls.append(call)
+        return call
 
     def ask(self, *words: object, limit: float = LIMIT) -> Answer:
         """A call; `Missing` if the client has no such thing."""
@@ -219,7 +225,7 @@ class Trial:
         count = itertools.count(1)
 
         def rule(frame: Frame) -> Action | None:
-            answers = frame.direction == "s2c" and frame.op in CHANGES
+            answers = frame.direction == "s2c" and frame.op in CHANGES and frame.connection == 0
             return drop if answers and next(count) >= first else None
 
         self.proxy.rule(rule)
@@ -273,16 +279,30 @@ class Gone:
         self.at: float | None = None
         trial.observer.exists(path, watch=Watch(self._told))
 
+    def wait(self, seconds: float) -> None:
+        """A server deletes the nodes of a session a moment after it has ended it."""
+        until = time.monotonic() + seconds
+        while self.at is None and time.monotonic() < until:
+            time.sleep(0.02)
+
     def _told(self, event: Event) -> None:
         if event.type is EventType.NODE_DELETED:
             self.at = time.monotonic()
 
 
-def run(trial_of: Callable[[Trial], Seen], stage: Stage, client: Client, driver: Driver) -> Seen:
-    """One trial; what the client has none of is said so."""
+def run(
+    trial_of: Callable[[Trial], Seen], stage: Stage, client: Client, driver: Driver, *, shared: bool
+) -> Seen:
+    """One trial; what the client has none of is said so.
+
+    RuntimeError if the process ends that it shares with other trials.
+    """
     trial = Trial(stage, client, driver)
     try:
-        return trial_of(trial)
+        seen = trial_of(trial)
+        if shared and driver.ended_at is not None:
+            raise RuntimeError(f"the process of {client.name} has ended")
+        return seen
     except Missing:
         return Seen(LACKS, "")
     finally:

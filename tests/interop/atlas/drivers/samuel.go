@@ -43,18 +43,16 @@ func (s *session) connect(hosts string, milliseconds int32) error {
 		return err
 	}
 	s.conn = conn
-	connected := make(chan bool, 1000)
 	go func() {
 		for event := range events {
 			if event.Type == zk.EventSession {
 				say("*", s.name, "state", event.State)
-				if event.State == zk.StateHasSession {
-					connected <- true
-				}
 			}
 		}
 	}()
-	<-connected
+	for conn.State() != zk.StateHasSession { // its channel of events drops those that find it full
+		time.Sleep(5 * time.Millisecond)
+	}
 	return nil
 }
 
