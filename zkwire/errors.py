@@ -19,6 +19,7 @@
     │   └── ReplyTooLargeError      it is longer than the limit
     ├── LockLostError          a lock is no longer held although it was not released
     ├── LockTakenError         a ``with`` found the lock taken
+    ├── LockCancelledError     ``cancel`` has ended the acquisition
     └── SequenceExhaustedError a lock, queue or counter has used up its numbers
 
 Every error has ``op`` and ``path`` of the operation that it ended (None if there is none) and
@@ -335,6 +336,10 @@ class LockTimeoutError(LockTakenError, OperationTimeoutError):
     """
 
 
+class LockCancelledError(ZooKeeperError):
+    """``cancel`` has ended the acquisition: nothing is held, and no node stays behind."""
+
+
 class SequenceExhaustedError(ZooKeeperError):
     """What servers count for a node is at its end: they would give a number twice, or none.
 
@@ -379,7 +384,7 @@ REJECTIONS = {
         "auth=[...] by one of its enforce.auth.schemes"
     ),
 }
-MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
+MISSING_CHROOT = "the chroot does not exist; ensure_path('/') creates it"
 TAKEN_NUMBER = (
     "there is a node already with this name and the server's next number: the parent's counter is "
     "behind the names of its children, as in a copied or restored tree, or at its end"
@@ -388,12 +393,13 @@ TAKEN_NUMBER = (
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers send these for a write that they may still execute.
 UNCERTAIN = frozenset({-4, MarshallingError.code, -7, RequestTimeoutError.code})
-
-
+LOCAL_SESSION = (
+    "this session is a local one, which cannot own ephemeral nodes: the servers need "
+    "localSessionsUpgradingEnabled=true, or must be without localSessionsEnabled"
+)
 # Seen with 3.8.0 and 3.9.5 at followers; the leader refuses that operation of the multi with -120.
-PERHAPS_LOCAL = (
-    "perhaps it is a local session, since a server that is not the leader answers so to a multi "
-    "that makes an ephemeral node in one: the servers need localSessionsUpgradingEnabled=true"
+AS_IF_EXPIRED = (
+    f"the server answered as if the session had expired, but serves it; perhaps {LOCAL_SESSION}"
 )
 
 
@@ -405,8 +411,7 @@ def error_for(
     ``sequential``: the request is a create that appends a number to ``path``.
     """
     if code == SESSION_EXPIRED:
-        local = f"; {PERHAPS_LOCAL}" if op == "multi" else ""
-        return SessionExpiredError(f"the session has expired{local}", op=op, path=path)
+        return SessionExpiredError("the session has expired", op=op, path=path)
     if code in REJECTIONS:
         return AuthFailedError(REJECTIONS[code], op=op, path=path)
     kind = SERVER_ERRORS.get(code)
@@ -429,10 +434,7 @@ def _cure(code: int, op: str, path: str) -> str:
         if path == "/zookeeper/config":
             return "there is no such node; perhaps the server is older than 3.5, which brought it"
     if code == EphemeralOnLocalSessionError.code:
-        return (
-            "this session is a local one, which cannot own ephemeral nodes: the servers need "
-            "localSessionsUpgradingEnabled=true, or must be without localSessionsEnabled"
-        )
+        return LOCAL_SESSION
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     if code == MarshallingError.code and op == "multi":

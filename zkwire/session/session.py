@@ -39,10 +39,11 @@ from zkwire.errors import (
     ReplyTooLargeError,
     SessionMovedError,
 )
+from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import control_frames, outcomes
 from zkwire.session.outcomes import UNKNOWN, says_unknown
-from zkwire.session.request import ANSWERED, Refused, Request, about_session
+from zkwire.session.request import ANSWERED, STILL_THERE, Refused, Request, about_session
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.status import SessionStatus
 from zkwire.wire import ops
@@ -51,10 +52,10 @@ from zkwire.wire.model import State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.session.handshake import Credential
+    from zkwire.session.hosts import Address
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
-
 
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
@@ -248,13 +249,14 @@ class Session(SessionStatus):
 
     # --- the handshake ----------------------------------------------------------------------------
 
-    def connection_made(self, now: float, peer: object = None) -> None:
+    def connection_made(self, now: float, peer: Address | None = None) -> None:
         """The shell has connected to ``target``.  Harmless when the session has ended meanwhile.
 
         ``peer`` tells the servers of one name apart.
         """
         if self.ended:
             return
+        self._peer = peer
         self._address = peer or self.server
         self._unknown.connected(self._address)
         self._forget_connection()
@@ -407,6 +409,9 @@ class Session(SessionStatus):
                 code = about_session(record)
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
+        if code == SESSION_EXPIRED and isinstance(record, MultiResponse) and not self._closing:
+            self._requests.ask_about(request, record)
+            return
         if request.watch is not None:
             self._watches.answered(request, request.watch, code, record, zxid)
         if request._wakers:
@@ -419,8 +424,6 @@ class Session(SessionStatus):
         self.in_flight.popleft()  # interrupt-safe: late
         if self._watches.requests:
             self._tell_server()
-        if code == SESSION_EXPIRED and op is ops.MULTI:
-            self._reason = outcomes.PERHAPS_EXPIRED
         if code:
             self._react(code)
         elif op is ops.CLOSE_SESSION:
@@ -490,7 +493,7 @@ class Session(SessionStatus):
 
     def _lose(self, request: Request, now: float, written: int, why: str) -> None:
         """End a request that was given to the connection which has broken."""
-        if request.op is ops.CLOSE_SESSION:
+        if request.op in (ops.CLOSE_SESSION, STILL_THERE):
             request.xid, request.deadline = 0, now + self.timeout  # for the next connection
             self.queue.append(request)
         elif request.op in self._unknown.ops:
