@@ -67,6 +67,7 @@ def test_change_judged(words: str | None, way: str, times: int, sent: int, kind:
         ("ok 500*ok, 500*ConnectionLoss", 499, WRONG),
         ("ok 1*ok, 9*OutcomeUnknownError maybe_applied=True, 990*NotSentError", 3, LESS),
         ("ok 1*ok, 9*ConnectionLoss, 990*NotSentError maybe_applied=False", 3, TRUTH),
+        ("ok 1*ok, 9*ConnectionLoss, 990*ok", 995, TRUTH),
         ("ok 1*ok, 999*no answer", 1, HUNG),
     ],
 )

@@ -187,13 +187,14 @@ def flood_judged(answer: Answer, executed: int) -> Seen:
     ordered = "" if len(groups) == len(counts) else "; not in the order of the calls"
     names = ", ".join(sorted(counts.keys() - ({"ok"} if len(counts) > 1 else set()))) + ordered
     meanings = {meaning(words) for words in counts}
+    kept = "ok" in [words for _, words in groups[1:]]  # some were sent on the next connection
     if counts["no answer"]:
         kind = HUNG
     elif good > executed:
         kind = WRONG
     elif executed > FLOOD:
         kind = LESS
-    elif {DOUBT, NOT_DONE} <= meanings or good == FLOOD:
+    elif {DOUBT, NOT_DONE} <= meanings or good == FLOOD or kept:
         kind = TRUTH
     else:
         kind = LESS
@@ -214,9 +215,9 @@ SITUATIONS = (
         "A thousand sets in flight",
         "A thousand sets of 16 KB are made without waiting; the server gets 99 of them, and the"
         " network holds back the rest, of which the last have not left the client. Then it breaks."
-        " *Told the truth*: those that the server certainly does not execute are told apart from"
-        " those in doubt, or all have succeeded. *Not in the order of the calls*: calls that have"
-        " succeeded stand between others.",
+        " *Told the truth*: those that have not left the client are told apart from those in doubt,"
+        " or they are executed on the next connection. *Not in the order of the calls*: calls that"
+        " have succeeded follow others that have not (in Go each call has a goroutine of its own).",
         [
             Point("flood-before", "cut", partial(flood, "before"), 20),
             Point(

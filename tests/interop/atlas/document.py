@@ -19,7 +19,7 @@ PATH = ROOT / "docs" / "atlas.md"
 PICTURE = ROOT / "docs" / "atlas.svg"
 SHORT = {TRUTH: "truth", LESS: "less", NOTHING: "**nothing**", WRONG: "**wrong**", HUNG: "**hung**"}
 SQUARES = {TRUTH: "alive", LESS: "doubt", NOTHING: "blind", WRONG: "over", HUNG: "held"}
-SIDE, LEFT, TOP, GAP = 14, 430, 120, 10
+SIDE, LEFT, TOP, GAP = 14, 500, 170, 10
 
 
 def shown(cell: dict[str, Any] | None, key: str, name: str) -> str:
@@ -46,9 +46,8 @@ def table(number: int, cells: Cells) -> str:
     lines = [situation.text, "", row(["", *head]), row(["---"] * (len(head) + 1))]
     for point in situation.points:
         found = cells.get(point.key, {})
-        lines.append(
-            row([point.title, *(shown(found.get(c.name), point.key, c.name) for c in CLIENTS)])
-        )
+        title = f"{point.title}<br>`{point.key}`"
+        lines.append(row([title, *(shown(found.get(c.name), point.key, c.name) for c in CLIENTS)]))
     return "\n".join(lines)
 
 
@@ -135,7 +134,8 @@ def picture() -> str:
         lines.append(words(4, y + 11, f"{situation.number}. {situation.title}", "start"))
         y += SIDE + 4
         for point in situation.points:
-            lines.append(words(LEFT - 6, y + 11, point.title[:72], "end", "dim"))
+            title = point.title.partition(" (")[0]
+            lines.append(words(LEFT - 6, y + 11, title[:74], "end", "dim"))
             found = cells.get(point.key, {})
             for n, client in enumerate(titles):
                 kind = found.get(client.name, {}).get("kind", LACKS)
@@ -147,7 +147,7 @@ def picture() -> str:
         lines.append(box(10 + 130 * n, y, SIDE - 2, SIDE - 2, square))
         lines.append(words(28 + 130 * n, y + 10, kind, "start"))
     about = "A row for each point at which the connection breaks, a column for each client"
-    size = (LEFT + SIDE * len(titles) + 100, y + 30)
+    size = (LEFT + SIDE * len(titles) + 150, y + 30)
     return drawing("What clients tell when the connection breaks", about, size, lines)
 
 

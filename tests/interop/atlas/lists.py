@@ -71,15 +71,15 @@ def behind(trial: Trial) -> Seen:
         back = trial.back(START)
         refused = any(frame.op == "connect" for frame in other.frames())
     lost = trial.wait_state(trial.client.lost, 0.0, since)
-    same = trial.session_id() == session and trial.stat(node) is not None
+    same = trial.session_id() == session
+    there = trial.stat(node) is not None
     tried = "" if refused else "; the server that is behind was not tried"
     if not back.startswith("ok"):
         return Seen(HUNG, f"does not come back within {START:g} s{tried}")
     if lost and same:
         return Seen(WRONG, f"{lost.words} of a session that goes on{tried}")
-    return Seen(
-        TRUTH if same else LESS, f"the session {'goes on' if same else 'is another'}{tried}"
-    )
+    words = "goes on" if same and there else "goes on without its node" if same else "is another"
+    return Seen(TRUTH if same and there else LESS, f"the session {words}{tried}")
 
 
 def renamed(trial: Trial) -> Seen:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from tests.interop.atlas.cells import Point, Seen, cell
+from tests.interop.atlas.cells import NOTHING, Point, Seen, cell
 from tests.interop.atlas.clients import Client
 from tests.interop.atlas.driver import LOGS, Driver
 from tests.interop.atlas.stage import Stage, run
@@ -52,7 +52,10 @@ def once(stage: Stage, processes: Processes, client: Client, point: Point) -> Se
             if not point.alone and number < TRIES:
                 return run(point.trial, stage, client, processes.of(client), shared=True)
             with client.drive(LOGS) as driver:
-                return run(point.trial, stage, client, driver, shared=False)
+                seen = run(point.trial, stage, client, driver, shared=False)
+                if driver.ended_at is not None and not point.alone:
+                    return Seen(NOTHING, "the process ends")
+                return seen
         except Exception as error:
             print(f"{client.name} {point.key}, try {number}: {error!r}", file=sys.stderr)
             if number == TRIES:

@@ -59,16 +59,16 @@ class Stage:
 
 
 class Restarts:
-    """The restarting server, which all trials that wait for it share: one restart for all."""
+    """One restart of a server for all trials that wait for it, and none while they look."""
 
     def __init__(self, server: ZooKeeperServer) -> None:
         self._server = server
         self._changed = threading.Condition()
-        self._waiting = self._done = 0
+        self._waiting = self._done = self._looking = 0
         self._latest = 0.0
 
     def wait(self) -> None:
-        """Return after a restart that began after this call."""
+        """Return after a restart that began after this call; `release` follows."""
         with self._changed:
             mine = self._done + 1
             self._waiting += 1
@@ -76,19 +76,25 @@ class Restarts:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._done >= mine)
 
+    def release(self) -> None:
+        """The trial has seen what it came for."""
+        with self._changed:
+            self._looking -= 1
+            self._changed.notify_all()
+
     def run(self, over: Callable[[], bool]) -> None:
         """Restart it when trials wait and no other has come for a second, until it is over."""
         while not over():
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting > 0, 0.5)
-                still = self._waiting and time.monotonic() - self._latest < 1.5
-            if not self._waiting:
-                continue
+                self._changed.wait_for(lambda: self._waiting > 0 and not self._looking, 0.5)
+                still = time.monotonic() - self._latest < 1.5
+                if not self._waiting or self._looking:
+                    continue
             if still:
                 time.sleep(0.2)
                 continue
             with self._changed:
-                self._waiting = 0
+                self._waiting, self._looking = 0, self._waiting
             self._server.kill()
             self._server.start()
             with self._changed:
@@ -113,7 +119,7 @@ class Trial:
         self.observer = stage.observer
         self._own: list[Observer] = []
         self._calls: list[Call] = []
-        self._closed = False
+        self._closed = self._restarted = False
 
     def move_to(self, server: ZooKeeperServer) -> None:
         """Use another server than that of most trials."""
@@ -122,8 +128,15 @@ class Trial:
         self.observer = Observer(server.hosts, session_timeout=30.0, operation_timeout=20.0)
         self._own.append(self.observer)
 
+    def restart(self) -> None:
+        """Have the restarting server restarted, and not again before the end of the trial."""
+        self.stage.restarts.wait()
+        self._restarted = True
+
     def close(self) -> None:
         """End the session, if nothing has ended it and no call of it is left, and the proxy."""
+        if self._restarted:
+            self.stage.restarts.release()
         for own in self._own:
             own.close()
         idle = all(call.ended is not None for call in self._calls)

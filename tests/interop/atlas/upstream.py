@@ -7,6 +7,7 @@ ISSUES = (
     ("watch-data-", "kazoo", "kazoo 151", "python-zk/kazoo/issues/151"),
     ("watch-children-", "kazoo", "kazoo 151", "python-zk/kazoo/issues/151"),
     ("lock-giveup-before", "kazoo", "kazoo 760", "python-zk/kazoo/pull/760"),
+    ("retried-after", "kazoo", "ClickHouse 105707", "ClickHouse/ClickHouse/pull/105707"),
     ("end-fork", "kazoo", "kazoo 519", "python-zk/kazoo/issues/519"),
     ("create-after", "curator", "CURATOR-268", "apache/curator/issues/788"),
     ("delete-after", "curator", "CURATOR-268", "apache/curator/issues/788"),
@@ -30,6 +31,8 @@ ISSUES = (
         "node-zookeeper-client 20",
         "alexguan/node-zookeeper-client/issues/20",
     ),
+    ("lie-cut", "node", "node-zookeeper-client 39", "alexguan/node-zookeeper-client/issues/39"),
+    ("lie-minus", "node", "node-zookeeper-client 39", "alexguan/node-zookeeper-client/issues/39"),
     ("lie-short", "node", "node-zookeeper-client 39", "alexguan/node-zookeeper-client/issues/39"),
     ("end-away", "node", "node-zookeeper-client 60", "alexguan/node-zookeeper-client/issues/60"),
 )

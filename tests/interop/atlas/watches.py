@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tests.interop.atlas.cells import LESS, NOTHING, TRUTH, Point, Seen, Situation
+from tests.interop.atlas.cells import HUNG, LESS, NOTHING, TRUTH, Point, Seen, Situation
 from tests.interop.atlas.stage import LONG, SOON, Trial
 from zkwire.testing.proxy import cut_before
 
@@ -24,7 +24,7 @@ WAYS = {
     "moved": "the session moves to another server, then the node changes",
 }
 EVENT_SECONDS = 4.0
-BACK_SECONDS = 12.0
+BACK_SECONDS = 40.0
 
 
 def watch(kind: str, way: str, trial: Trial) -> Seen:
@@ -37,7 +37,7 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
     trial.make(trial.path)
     if trial.ask("watch", kind, trial.path).lacks or not trial.set_watches():
         return trial.missing(f"{kind} watch")
-    since = time.monotonic()
+    armed = since = time.monotonic()
     match way:
         case "away":
             trial.away()
@@ -52,16 +52,17 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
             change(kind, trial, 1)
         case _:
             if way == "restart":
-                trial.stage.restarts.wait()
+                trial.restart()
             else:
                 trial.proxy.upstream = trial.stage.ensemble.servers[1].hosts
                 trial.proxy.cut_all()
-            trial.back(BACK_SECONDS)
+            if not trial.back(BACK_SECONDS).startswith("ok"):
+                return Seen(HUNG, f"does not come back within {BACK_SECONDS:g} s")
             trial.stat(trial.path)  # the observer is back, too
             time.sleep(SOON)
             since = time.monotonic()
             change(kind, trial, 1)
-    return judged(kind, trial, since)
+    return judged(kind, trial, armed, since)
 
 
 def change(kind: str, trial: Trial, number: int) -> None:
@@ -72,16 +73,18 @@ def change(kind: str, trial: Trial, number: int) -> None:
         trial.observer.set_data(trial.path, b"%d" % number)
 
 
-def judged(kind: str, trial: Trial, since: float) -> Seen:
+def judged(kind: str, trial: Trial, armed: float, since: float) -> Seen:
     """Whether the watch has told; if not, whether it tells of the next change."""
     event = trial.wait_event(EVENT_SECONDS, since)
     if event is not None:
         return Seen(TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
     trial.back(BACK_SECONDS)
+    if event := trial.wait_event(0.0, since):
+        return Seen(TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
     again = time.monotonic()
     change(kind, trial, 2)
     later = trial.wait_event(EVENT_SECONDS / 2, again)
-    states = [one.words for one in trial.told("state", since - BACK_SECONDS)]
+    states = [one.words for one in trial.told("state", armed)]
     watch_told = [state for state in states if state.startswith("watch:")]
     down = [state for state in states if state in trial.client.down | trial.client.lost]
     told = (watch_told or down)[:1]
