@@ -93,8 +93,7 @@ class AsyncReply(Bound):
 
     __slots__ = ("_awaits", "_request")
 
-    def __init__(self, request: KeptReply) -> None:
-        self._request = request
+    _request: KeptReply
 
     def __repr__(self) -> str:
         return reply_repr(self._request)

@@ -64,13 +64,14 @@ class BlockingReply(Request):
         yield
 
 
+_new = object.__new__
+
+
 class PipelinedReply(Bound):
     """The answer to come of one operation of a pipeline."""
 
     __slots__ = ("_request",)
-
-    def __init__(self, request: BlockingReply) -> None:
-        self._request = request
+    _request: BlockingReply
 
     def __repr__(self) -> str:
         return reply_repr(self._request)
@@ -117,7 +118,10 @@ class ReplyPipeline(Pipeline):
     def _submit(self, request: Any) -> PipelinedReply:
         request.driver = self._driver
         self._driver.submit(request, eager=True)
-        return PipelinedReply(request)
+        # Without an __init__: one call of Python less for each of thousands.
+        reply = _new(PipelinedReply)
+        reply._request = request
+        return reply
 
 
 if TYPE_CHECKING:
