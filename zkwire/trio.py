@@ -359,7 +359,7 @@ class _TrioDriver(ServingDriver):
         if self._ends is None:
             self._ends = _Ends()
             trio.lowlevel.add_instrument(self._ends)
-        pass
+        self._ends.locks.setdefault(current_task(), WeakSet()).add(lock)
 
     # --- functions of a user's --------------------------------------------------------------------
 

@@ -141,8 +141,28 @@ def test_a_lost_lock_cancels_its_body(server: Server) -> None:
                 async with lock, lock.cancel_on_loss():
                     await outsider.delete_tree("/lock")
                     await trio.sleep(LONG)
+            assert await lock.acquire(timeout=LONG)
+            with pytest.raises(LockLostError):  # noqa: PT012  # without the release's own error
+                async with lock.cancel_on_loss():
+                    await outsider.delete_tree("/lock")
+                    await trio.sleep(LONG)
 
     run(main)
+
+
+def test_what_a_callback_asks_for_is_called_at_once() -> None:
+    async def main() -> None:
+        called = trio.Event()
+        async with TrioClient(patient.hosts, session_timeout=40.0) as client:
+            driver = client._driver
+            watch = Watch(lambda _: driver.dispatch(lambda: driver.dispatch(called.set)))
+            await client.exists("/node", watch=watch)
+            await client.create("/node")
+            with trio.fail_after(5.0):  # a ping is due later, and no answer
+                await called.wait()
+
+    with Server() as patient:
+        run(main)
 
 
 def test_a_re_entrant_lock_is_released_when_its_task_ends(server: Server) -> None:
