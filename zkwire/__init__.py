@@ -14,7 +14,7 @@ _HOMES: "dict[str, str]" = {}  # quoted for Pythons so old that __main__ refuses
 
 def _from(module: str) -> None:
     """Say which module has the names that stand in ``__all__`` since the last call."""
-    _HOMES.update(dict.fromkeys(__all__[len(_HOMES) :], f"zkwire.{module}"))
+    _HOMES.update(dict.fromkeys(__all__[len(_HOMES) :], f"{__name__}.{module}"))
 
 
 __all__ = ["Client", "Transaction"]
