@@ -104,7 +104,17 @@ NO_OPERATIONS = {
         "remove_state_listener",
         "session_id",
     ),
-    *("session_timeout", "state", "transaction", "wait_for_state", "walk"),
+    *(
+        "last_zxid",
+        "server",
+        "session_timeout",
+        "set_hosts",
+        "start",
+        "state",
+        "transaction",
+        "wait_for_state",
+        "walk",
+    ),
     *("watch_children", "watch_data"),
 }
 MEMBERS = {
