@@ -35,7 +35,7 @@ from trio.lowlevel import Task, current_task
 from zkwire.aio.client import AsyncClient
 from zkwire.aio.home import in_the_middle, uninterruptible
 from zkwire.aio.replies import StepReply
-from zkwire.errors import ClientClosedError, ForkedError, ZooKeeperError
+from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.net.connection import INTERRUPTED
 from zkwire.net.connector import Connector
 from zkwire.net.driver import Driver, Seeing
@@ -43,8 +43,6 @@ from zkwire.net.forking import remember
 from zkwire.net.observe import log_failure
 from zkwire.net.pacing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.net.serving import ServingDriver
-from zkwire.session.request import ANSWERED
-from zkwire.wire import ops
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -467,35 +465,6 @@ async def _finish(coroutine: Any) -> None:
         log_failure("a callback has failed", error)
 
 
-class _TrioReply(StepReply):
-    """Await it, now or later, once or often, in any number of tasks.
-
-    The request is on its way already.  When the last await is cancelled, a request that had not
-    been sent is withdrawn; one that had been is still executed, in its place in the order.
-    """
-
-    __slots__ = ()
-
-    def result(self, timeout: float | None = None) -> Any:
-        """The result if the operation has ended; RuntimeError before that: await it."""
-        if self.outcome is not None:
-            self.heard: bool = True
-        return self.value()
-
-    def __del__(self) -> None:
-        outcome = self.outcome
-        if outcome is None or hasattr(self, "heard"):
-            return
-        if outcome is ANSWERED and self.op is not ops.MULTI:
-            return
-        try:
-            self.value()
-        except ClientClosedError:
-            pass  # it says nothing about the operation
-        except ZooKeeperError as error:
-            self.driver.never_retrieved(error.with_traceback(None))
-
-
 class TrioClient(AsyncClient):
     """A ZooKeeper session under trio, to be shared by any number of tasks of one ``trio.run``.
 
@@ -515,8 +484,6 @@ class TrioClient(AsyncClient):
     listeners go into the log ``zkwire``.  There is no supervisor for trio.  Other threads use
     ``trio.from_thread.run``.
     """
-
-    _kind = _TrioReply  # type: ignore[assignment]
 
     @staticmethod
     def _driver_class() -> Any:

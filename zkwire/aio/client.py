@@ -9,7 +9,7 @@ from zkwire.net.pipeline import Pipeline
 from zkwire.net.transaction import TransactionBase
 from zkwire.recipes.public import public
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from typing import Any, Self
 
@@ -88,6 +88,7 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
         return AsyncTransaction(self)
 
 
+@public
 class AsyncTransaction(TransactionBase):
     """Operations that are executed together at the end of an ``async with`` block, all or none.
 
