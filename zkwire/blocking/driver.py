@@ -231,7 +231,7 @@ class ThreadDriver(LeaderFollower):
 
     def wind_up(self, seconds: float) -> None:
         """At the end of the interpreter: see that no node of a lock is left, within this time."""
-        for lock in list(self.engaged):
+        for lock in list(self.active_locks):
             try:
                 lock._resume_cleanup()
             except Exception as error:

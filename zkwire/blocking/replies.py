@@ -7,7 +7,7 @@ from functools import partial
 from zkwire.net.options import check_callable
 from zkwire.net.pipeline import Pipeline, Submitter, no_attribute, reply_repr, timed_out
 from zkwire.operations import Operations
-from zkwire.recipes.public import public
+from zkwire.recipes._recipe import public
 from zkwire.session.request import Request
 from zkwire.session.waitable import Bound, check_timeout
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from zkwire.net.dial import LookUp, Resolver
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
-    from zkwire.recipes.classic.mark import Mark
-    from zkwire.recipes.runtime import Engaged, Owned
+    from zkwire.recipes._node import Token
+    from zkwire.recipes.runtime import ActiveLock, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
@@ -102,10 +102,10 @@ class Driver:
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
-        self.engaged: set[Engaged] = set()
+        self.active_locks: set[ActiveLock] = set()
         self.unfinished: bool = False  # what an engaged lock has to clean up
-        self.going: set[str] = set()
-        self.idle_marks: list[Mark] = []
+        self.pending_cleanups: set[str] = set()
+        self.idle_tokens: list[Token] = []
         make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
         self.operations: Pipeline = make(self._kind, eager=False)
         self.background: Pipeline = make(BackgroundReply)
@@ -413,7 +413,7 @@ class Driver:
     def finish_clean_up(self) -> None:
         """Clean up what locks could not, each on a stack that was full; by the thread for I/O."""
         self.unfinished = False  # first: what comes from now on asks for it anew
-        for lock in list(self.engaged):
+        for lock in list(self.active_locks):
             lock._take_over()
 
     def after_fork(self) -> None:

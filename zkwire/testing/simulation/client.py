@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire.aio.replies import StepReply
 from zkwire.net.serving import ServingDriver
-from zkwire.recipes.services.service import Background
+from zkwire.recipes._service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
@@ -24,8 +24,8 @@ from zkwire.testing.server.connection import Connection
 
 if TYPE_CHECKING:
     from zkwire.net.pipeline import Pipeline
+    from zkwire.recipes._service import Service
     from zkwire.recipes.runtime import Owned
-    from zkwire.recipes.services.service import Service
     from zkwire.testing.server.processor import Processor
 
 T = TypeVar("T")
