@@ -22,6 +22,8 @@ from tests.conftest import unavailable
 class Files(SimpleHTTPRequestHandler):
     """Files, without a word about it."""
 
+    timeout = 1.0  # seconds; a browser opens connections before it needs them
+
     def log_message(self, *_: object) -> None:
         pass
 
