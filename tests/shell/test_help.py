@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import builtins
 import inspect
 import pydoc
 import re
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -162,3 +165,70 @@ def test_the_methods_that_an_editor_is_told_of_are_those_of_the_client() -> None
     text = client_methods.PATH.read_text()
     now = client_methods.without_layout(text)
     assert client_methods.without_layout(client_methods.written(text)).replace("'", '"') == now
+
+
+# --- examples in docstrings -----------------------------------------------------------------------
+
+GIVEN = {
+    *("client", "supervisor", "lock", "queue", "semaphore", "barrier", "election"),
+    *("data", "path", "paths"),
+}
+"""What an example may take for granted: what it is about, and values of a reader's own."""
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Each indented paragraph of code in the docstring of a public class or method."""
+    seen = set[str]()
+    for name in zkwire.__all__:
+        thing: Any = getattr(zkwire, name)
+        members = [thing]
+        if isinstance(thing, type):
+            members += [getattr(thing, each, None) for each in dir(thing) if each[0] != "_"]
+        for member in members:
+            text = (
+                inspect.getdoc(member) if callable(member) or isinstance(member, property) else ""
+            )
+            before = ""
+            for paragraph in (text or "").split("\n\n"):
+                indented = paragraph.startswith("    ") and not before.lstrip().startswith("*")
+                if indented and paragraph not in seen:
+                    seen.add(paragraph)
+                    yield name, textwrap.dedent(paragraph)
+                before = before if indented else paragraph
+
+
+def missing_names(code: str) -> set[str]:
+    """The names that the code uses, and neither defines nor says to be a reader's to write."""
+    tree = ast.parse(code)
+    marked = {n for n, line in enumerate(code.splitlines(), 1) if "yours to write" in line}
+    used = {
+        (node.id, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    bound = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    bound |= {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    bound |= {
+        argument.arg
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arguments)
+        for argument in node.args
+    }
+    known = bound | GIVEN | set(zkwire.__all__) | set(dir(builtins)) | {"timedelta", "gssapi"}
+    return {name for name, line in used if name not in known and line not in marked}
+
+
+def test_examples_in_docstrings_say_what_is_a_readers_to_write() -> None:
+    found = list(examples())
+    assert len(found) > 30
+    assert {name: names for name, code in found if (names := missing_names(code))} == {}
+    assert missing_names("with lock:\n    serve()") == {"serve"}

@@ -153,7 +153,7 @@ class PersistentNode(NodeView, With):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
-            serve()
+            serve()  # yours to write
 
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
     missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
@@ -222,7 +222,7 @@ class Group(HasPath, ServiceView, With):
         with Group(supervisor, "/services/web") as group:
             group.join(b"10.0.0.5:8080")
             for members in group.changes():
-                balance(members)
+                balance(members)  # yours to write
 
     A member is an ephemeral node below ``path``, kept as an :class:`PersistentNode` is;
     kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
@@ -308,9 +308,9 @@ class Partitioner(PartitionerView, With):
 
         with Partitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
             for share in partitioner:
-                workers.start(share)
+                workers.start(share)  # yours to write
                 share.wait()
-                workers.stop(share.leaving)
+                workers.stop(share.leaving)  # yours to write
 
     An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
     its fence, higher than those of all owners before.  When members come, leave or die, the items
