@@ -5,15 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import re
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.certificates import Authority, Certificate
 from zkwire import (
+    AsyncCache,
     AsyncClient,
+    AsyncCounter,
+    AsyncPersistentNode,
+    AsyncQueue,
+    AsyncReadWriteLock,
     AsyncReentrantLock,
+    AsyncSemaphore,
     AsyncSequentialLock,
     ClientClosedError,
     LockLostError,
@@ -27,6 +35,7 @@ from zkwire import (
 )
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after
+from zkwire.testing.server.tls import make_context
 
 trio = pytest.importorskip("trio")
 anyio = pytest.importorskip("anyio")
@@ -308,3 +317,38 @@ def test_a_name_is_looked_up_and_another_thread_asks(server: Server) -> None:
             assert path == "/by-thread"
 
     run(main)
+
+
+@pytest.mark.parametrize("backend", CLIENTS)
+def test_services_and_other_recipes_work(server: Server, backend: str) -> None:
+    async def main() -> None:
+        client = CLIENTS[backend](server.hosts)
+        async with (
+            client,
+            AsyncPersistentNode(client, "/services/web", b"10.0.0.5:80") as node,
+            AsyncCache(client, "/services") as cache,
+        ):
+            assert await node.wait_present(LONG)
+            assert await cache.wait_ready(LONG)
+            queue = AsyncQueue(client, "/jobs")
+            await queue.put(b"paint")
+            async with queue.take() as item:
+                assert item.data == b"paint"
+            async with AsyncSemaphore(client, "/printers", 2).lease() as lease:
+                assert lease.held
+            async with AsyncReadWriteLock(client, "/table").write as lock:
+                assert lock.fence > 0
+            assert await AsyncCounter(client, "/count").add(2) == 2
+
+    anyio.run(main, backend=backend)
+
+
+def test_tls(authority: Authority, shown: Certificate, trusting: ssl.SSLContext) -> None:
+    async def main() -> None:
+        async with TrioClient(secure.hosts, tls=trusting) as client:
+            await client.create("/secret", bytes(200_000))
+            assert len((await client.get_data("/secret")).data) == 200_000
+
+    context = make_context(str(shown.both), None, str(authority.file), optional=True)
+    with Server(tls=context) as secure:
+        run(main)
