@@ -241,7 +241,7 @@
       return [Number(at), kind, rest.join(","), seconds];
     });
     choose(lesson, flags, code, actions, search.has("search"));
-    const asksForAFailure = flags || code || search.has("search");
+    const asksForAFailure = code || search.has("search") || search.get("at") === "fault";
     return Number(search.get("at")) || (asksForAFailure ? LANDING : 1);
   }
 

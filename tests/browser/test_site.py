@@ -117,7 +117,7 @@ def test_the_search_finds(driver: Any, root: str, words: str, page: str) -> None
 
 def test_the_playground_lands_at_what_fails(driver: Any, root: str) -> None:
     set_screen(driver, 1200)
-    opened(driver, f"{root}/playground.html#lesson=lost-reply&flags=--op+delete")
+    opened(driver, f"{root}/playground.html#lesson=lost-reply&flags=--op+delete&at=fault")
     wait(driver)
     words = driver.find_element("id", "play-words").text
     assert "connection cut before the answer arrives" in words
