@@ -93,7 +93,7 @@ def test_random_actions_bring_no_error(page: Any, address: str) -> None:
             others = [n for n, o in enumerate(lessons.options) if not o.is_selected()]
             lessons.select_by_index(chance.choice(others))
             wait(page, runs + 1)
-        assert page.execute_script(DRAWN).startswith("<svg")
+        assert "<svg" in page.execute_script(DRAWN)
         assert page.find_element("id", "play-status").text == ""
     assert page.get_log("browser") == []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.server_control import poll
 from tests.support.snippets import ROOT, Snippet, snippets, undefined
 from zkwire import Client
 from zkwire.testing import Server
@@ -23,8 +24,8 @@ pytest.importorskip("anyio")
 
 SNIPPETS = list(snippets())
 HOSTS = "127.0.0.1:2181"
-LASTS = 1.5
-"""Seconds in which a program that is meant to go on has shown no error."""
+LASTS = 2.0
+"""Seconds after its first session in which a program that is meant to go on has shown no error."""
 LONG = 60.0
 ELSEWHERE = {
     "docs/how-to/tls.md": "tests/shell/test_guides.py, with certificates",
@@ -35,6 +36,7 @@ NEEDS = {
     "KazooClient": "another server's address in it",
     "ZooKeeperContainer": "Docker: tests/real/test_zookeeper_container.py",
     "pytest": "pytest",
+    "agent._vendor": "a copy of zkwire: tests/shell/test_embedding.py",
     "sys.argv": "a file, named on the command line",
 }
 
@@ -63,11 +65,10 @@ def runnable() -> list[Snippet]:
     ]
 
 
-def run(code: str, hosts: str) -> str:
+def run(code: str, server: Server, hosts: str) -> str:
     """What the program has written as errors; one that goes on is ended after a while."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code.replace(HOSTS, hosts)]
-    limit = LASTS if goes_on(code) else LONG
     with subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -76,12 +77,20 @@ def run(code: str, hosts: str) -> str:
         env=environment,
         text=True,
     ) as process:
+        if goes_on(code):
+            known = {session.session_id for session in server.sessions}
+            poll("it has begun", lambda: news(server, known) or process.poll(), LONG)
         try:
-            return process.communicate("\n", timeout=limit)[1]
+            return process.communicate("\n", timeout=LASTS if goes_on(code) else LONG)[1]
         except subprocess.TimeoutExpired:
             process.kill()
             assert goes_on(code), "it has not ended"
             return process.communicate()[1]
+
+
+def news(server: Server, known: set[int]) -> bool | None:
+    """Whether the server has another session than these; None if not."""
+    return any(session.session_id not in known for session in server.sessions) or None
 
 
 def goes_on(code: str) -> bool:
@@ -97,5 +106,5 @@ def test_the_programs_of_a_page_run_as_printed(page: str, server: Server) -> Non
         client.create(folder)
     for snippet in runnable():
         for _ in range((page == snippet.page) + (page == snippet.page == "README.md")):
-            errors = run(snippet.code, server.hosts + folder)
+            errors = run(snippet.code, server, server.hosts + folder)
             assert "Traceback" not in errors, f"{snippet.name}\n{errors}"
