@@ -51,6 +51,7 @@ class ThreadDriver(LeaderFollower):
     io: IOThread | None = None
     closing: float | None
     threads: object
+    waiter = staticmethod(threading.get_ident)
 
     def check_callback(self, function: Any) -> None:
         """TypeError for a function that would have to be awaited."""

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
 
-
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
