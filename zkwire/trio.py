@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from zkwire.net.connection import Connection
+    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
@@ -206,13 +207,14 @@ class _TrioDriver(ServingDriver):
     _kind = StepReply
     awaits = True
     io: _TrioIO | None = None
-    caller = staticmethod(current_task)
+    caller = waiter = staticmethod(current_task)
 
     def __init__(self, session: Any, rng: Any, **options: Any) -> None:
         super().__init__(session, rng, **options)
         self.mutex: Any = nullcontext()
         self.context: Context = copy_context()
         self._ends: _Ends | None = None
+        self._sleepers: set[trio.Event] = set()
 
     def start(self) -> object:
         """Begin to connect unless that has been done."""
@@ -309,13 +311,28 @@ class _TrioDriver(ServingDriver):
         self.start()
         with trio.move_on_after(math.inf if timeout is None else timeout):
             while not waitable.ready:
+                if self.interrupted:
+                    self._refuse_interrupted()
                 woken = trio.Event()
+                self._sleepers.add(woken)
                 waitable._add_waker(woken.set)
                 try:
                     await woken.wait()
                 finally:
                     waitable._drop_waker(woken.set)
+                    self._sleepers.discard(woken)
+            return True
         return waitable.ready
+
+    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
+        """Have this task's wait raise what the attempt says, if that lasts then."""
+        outside = not trio.lowlevel.in_trio_run()
+        if not (outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
+            super().interrupt(waiter, attempt)
+
+    def _rouse(self, waiter: object) -> None:
+        for woken in list(self._sleepers):  # all of them: other tasks wait on
+            woken.set()
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Refuse to block a whole event loop."""

@@ -131,11 +131,11 @@ class Replay(Play):
     """A play of given steps, or of none, where each client has its turn."""
 
     def __init__(self, bug: Bug, found: Found, tell: Callable[[Event], object]) -> None:
-        self._frames = 0
+        self._messages = 0
 
         def timed(event: Event) -> None:
-            self._frames += event.frame is not None
-            tell(event._replace(time=event.time + self._frames * LATENCY))
+            self._messages += event.frame is not None
+            tell(event._replace(time=event.time + self._messages * LATENCY))
 
         super().__init__(timed, tick=2.0, servers=bug.servers, seed=found.seed, faults=bug.faults)
         self._given = found.steps

@@ -24,6 +24,7 @@ from zkwire import (
     AsyncSemaphore,
     AsyncSequentialLock,
     ClientClosedError,
+    LockCancelledError,
     LockLostError,
     NoNodeError,
     NotSentError,
@@ -352,3 +353,26 @@ def test_tls(authority: Authority, shown: Certificate, trusting: ssl.SSLContext)
     context = make_context(str(shown.both), None, str(authority.file), optional=True)
     with Server(tls=context) as secure:
         run(main)
+
+
+@pytest.mark.parametrize("backend", CLIENTS)
+def test_another_task_cancels_an_acquisition(server: Server, backend: str) -> None:
+    async def main() -> None:
+        async with CLIENTS[backend](server.hosts) as client:
+            holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
+            assert await holder.acquire()
+            in_queue = anyio.Event()
+
+            async def acquire() -> None:
+                with pytest.raises(LockCancelledError):
+                    await other.acquire(on_position=lambda _: in_queue.set())
+
+            with anyio.fail_after(LONG):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(acquire)
+                    await in_queue.wait()
+                    assert other.cancel()
+            await holder.release()
+            assert await client.get_children("/lock") == []
+
+    anyio.run(main, backend=backend)
