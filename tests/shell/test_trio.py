@@ -100,11 +100,11 @@ def test_a_cut_connection_ends_the_request_and_not_the_session(proxy: FaultProxy
     run(main)
 
 
-@pytest.mark.parametrize("backend", CLIENTS)
+@pytest.mark.parametrize("library", CLIENTS)
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_cancelled_acquire_leaves_nothing(proxy: FaultProxy, cut: bool, backend: str) -> None:
+def test_a_cancelled_acquire_leaves_nothing(proxy: FaultProxy, cut: bool, library: str) -> None:
     async def main() -> None:
-        async with CLIENTS[backend](proxy.hosts) as client:
+        async with CLIENTS[library](proxy.hosts) as client:
             holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
             assert await holder.acquire()
             if cut:
@@ -126,13 +126,13 @@ def test_a_cancelled_acquire_leaves_nothing(proxy: FaultProxy, cut: bool, backen
             await other.release()
             assert await client.get_children("/lock") == []
 
-    anyio.run(main, backend=backend)
+    anyio.run(main, backend=library)
 
 
-@pytest.mark.parametrize("backend", CLIENTS)
-def test_a_lock_around_a_cancelled_body_is_released(server: Server, backend: str) -> None:
+@pytest.mark.parametrize("library", CLIENTS)
+def test_a_lock_around_a_cancelled_body_is_released(server: Server, library: str) -> None:
     async def main() -> None:
-        async with CLIENTS[backend](server.hosts) as client:
+        async with CLIENTS[library](server.hosts) as client:
             with anyio.move_on_after(0.05) as scope:
                 async with AsyncSequentialLock(client, "/lock"):
                     await anyio.sleep(LONG)
@@ -140,7 +140,7 @@ def test_a_lock_around_a_cancelled_body_is_released(server: Server, backend: str
             async with AsyncSequentialLock(client, "/lock").within(LONG) as lock:
                 assert lock.held
 
-    anyio.run(main, backend=backend)
+    anyio.run(main, backend=library)
 
 
 def test_a_lost_lock_cancels_its_body(server: Server) -> None:
@@ -320,10 +320,10 @@ def test_a_name_is_looked_up_and_another_thread_asks(server: Server) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("backend", CLIENTS)
-def test_services_and_other_recipes_work(server: Server, backend: str) -> None:
+@pytest.mark.parametrize("library", CLIENTS)
+def test_services_and_other_recipes_work(server: Server, library: str) -> None:
     async def main() -> None:
-        client = CLIENTS[backend](server.hosts)
+        client = CLIENTS[library](server.hosts)
         async with (
             client,
             AsyncPersistentNode(client, "/services/web", b"10.0.0.5:80") as node,
@@ -341,7 +341,7 @@ def test_services_and_other_recipes_work(server: Server, backend: str) -> None:
                 assert lock.fence > 0
             assert await AsyncCounter(client, "/count").add(2) == 2
 
-    anyio.run(main, backend=backend)
+    anyio.run(main, backend=library)
 
 
 def test_tls(authority: Authority, shown: Certificate, trusting: ssl.SSLContext) -> None:
@@ -355,10 +355,10 @@ def test_tls(authority: Authority, shown: Certificate, trusting: ssl.SSLContext)
         run(main)
 
 
-@pytest.mark.parametrize("backend", CLIENTS)
-def test_another_task_cancels_an_acquisition(server: Server, backend: str) -> None:
+@pytest.mark.parametrize("library", CLIENTS)
+def test_another_task_cancels_an_acquisition(server: Server, library: str) -> None:
     async def main() -> None:
-        async with CLIENTS[backend](server.hosts) as client:
+        async with CLIENTS[library](server.hosts) as client:
             holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
             assert await holder.acquire()
             in_queue = anyio.Event()
@@ -375,4 +375,4 @@ def test_another_task_cancels_an_acquisition(server: Server, backend: str) -> No
             await holder.release()
             assert await client.get_children("/lock") == []
 
-    anyio.run(main, backend=backend)
+    anyio.run(main, backend=library)
