@@ -129,7 +129,9 @@ class Unconnected:
 def completed(code: str) -> set[str]:
     """What jedi offers at the end, without what every object has."""
     head = "from zkwire import AsyncClient, Client, SequentialLock\nclient = Client('')\n"
-    script = jedi.Script(f"{head}client_aio = AsyncClient('')\n{code}", project=PROJECT)
+    here = jedi.InterpreterEnvironment()  # no process of its own
+    code = f"{head}client_aio = AsyncClient('')\n{code}"
+    script = jedi.Script(code, project=PROJECT, environment=here)
     return {each.name for each in script.complete() if not each.name.startswith("__")}
 
 
