@@ -158,7 +158,8 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     ``search``, the explorer looks for a run in which the mistake of a recipe shows.
 
     The result has ``title``, ``cast``, ``remember``, ``in_code``, the ``frames``, the ``marks`` of
-    the actions, what was ``printed``, and ``error``: what kept the run from beginning, or "".
+    the actions, the ``landing`` (how many events lead to what fails), what was ``printed``, and
+    ``error``: what kept the run from beginning, or "".
     """
     name, printed = request["lesson"], StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
@@ -181,9 +182,17 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         "in_code": lesson.in_code,
         "frames": _frames(name, lesson, takes),
         "marks": marks,
+        "landing": _landing([take.event for take in takes]),
         "printed": printed.getvalue(),
         "error": "",
     }
+
+
+def _landing(events: list[Event]) -> int:
+    """How many events a reader wants to see who has asked for a failure: up to that, and it."""
+    failed = (at for at, event in enumerate(events, 1) if not event.passed)
+    cut = (at for at, event in enumerate(events, 1) if event.kind == "cut")
+    return next(failed, 0) or next(cut, 1)
 
 
 def _direct(

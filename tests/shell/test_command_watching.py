@@ -154,10 +154,12 @@ def test_wait_ends_when_the_node_is_as_it_shall_be(server: Server) -> None:
 
     def clear(client: Client) -> object:
         client.delete("/a/x")
-        return client.delete("/a/y")
+        client.delete("/a/y")
+        return None
 
     def remove(client: Client) -> object:
-        return client.delete("/a")
+        client.delete("/a")
+        return None
 
     steps: list[tuple[list[str], Callable[[Client], object]]] = [
         ([], create),

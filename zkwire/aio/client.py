@@ -9,7 +9,7 @@ from zkwire.net.pipeline import Pipeline
 from zkwire.net.transaction import TransactionBase
 from zkwire.recipes._recipe import public
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from typing import Any, Self
 
@@ -93,6 +93,7 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
 _new = object.__new__
 
 
+@public
 class AsyncTransaction(TransactionBase):
     """Operations that are executed together at the end of an ``async with`` block, all or none.
 
