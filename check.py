@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Say whether this tree is good.
 
-    python3 check.py fast     format, lint, types, and the tests that need no server: 90 s
+    python3 check.py fast     lint, types, and the tests that need no server: 90 s
     python3 check.py          all tests on the embedded and on a real server: 10 minutes
     python3 check.py long     what takes hours: explorations to their end, chaos, fuzzing
 
-or any steps by name: format lint mypy pyright unit testbed simulation site shell embedded real
-docker coverage curator browser pairs simulation-whole explore chaos fuzz following partitioner;
+or any steps by name: lint types unit simulation shell embedded real site docker curator;
 what follows `--` goes to pytest.
 
 Needs Python alone. The tools go into `.venv-check/`, in the versions of `tests/requirements.txt`;
@@ -15,24 +14,16 @@ are missing and this is root. Under `CI=true` `docker` and `curator` are steps o
 and a test that misses its ZooKeeper fails where it is else skipped. What each step prints is in
 `.check/`.
 
-`fast` has a tenth of the examples of the slowest tests. `unit`, `testbed`, `simulation` run the
-tests of these folders, `simulation-whole` those of the last with every place of their sweeps, of
-which one run of `simulation` has a sixth; `site` builds the documentation in `build/site/`, with
-Pyodide from npm; `shell` and `embedded` run those of `shell` and `real` on zkwire's own server,
-`real` those that can have a real one; `docker` the smoke tests on ZooKeeper in containers, see
-`tests/make_image.sh`; `coverage` says which lines and branches of session, watches and recipes
-their quick tests miss.
+`lint` is ruff, `types` is mypy and pyright. `unit` runs the tests of `unit` and `testbed`; under
+`fast` with a tenth of the examples of the slowest. `simulation` runs those of its folder, `shell`
+and `embedded` those of `shell` and `real` on zkwire's own server, and `real` those that can have a
+real one. `site` builds the documentation in `build/site/`, with Pyodide from npm. `docker` runs the
+smoke tests on ZooKeeper in containers, see `tests/make_image.sh`, and `curator` runs Apache Curator
+beside zkwire: that of `CURATOR_HOME`, or Debian's `libcurator-recipes-java`.
 `ZKWIRE_TEST_RELEASE` names the release for `real`, such as 3.9.5, and `ZOOKEEPER_HOME` a folder of
-releases beside Debian's 3.8.0; each one in it is a step of `long`, such as `release-3.9.5`.
-`curator` runs Apache Curator beside zkwire: that of `CURATOR_HOME`, or Debian's
-`libcurator-recipes-java`; `pairs` cuts the connection of counters, barriers, queues, claims and
-partitioners at every pair of requests, of which one run of `real` has a third; `neighbours` has
-Curator, kazoo and zkwire contend for one lock for ten minutes; `kazoo_suite` runs kazoo's own tests
-on the embedded server and on a real one, and compares how they end, and `other_clients` does so
-with tasks of other clients; `wheel` builds wheel and sdist and compares two builds, `pythons` runs
-the fast tests on the installed wheel on each Python. `browser` tries the documentation in Chromium,
-with Debian's `chromium` and `chromium-driver` and with Selenium, which are installed where they are
-missing.
+releases beside Debian's 3.8.0.
+
+Each part of `long` is a step, too: `tests/check/long_steps.py` lists them, each with its reason.
 """
 
 from __future__ import annotations
@@ -56,175 +47,82 @@ from tests.check.environment import (
     provide_zookeeper,
 )
 from tests.check.left_over import adopt_orphans, end_all, processes_left
+from tests.check.long_steps import SWEEPS, WITH_CURATOR, long_steps
 from tests.check.pyodide import provide_pyodide
 from tests.check.steps import Running, Step
 
-TOOLS = ("format", "lint", "mypy", "pyright")
-FAST = (*TOOLS, "unit", "testbed")
+FAST = ("lint", "types", "unit")
 REST = ("simulation", "shell", "embedded", "real", "site")
-TRIALS = (
-    "following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue",
-    "lock_command", "side_by_side_zkcli", "neighbours", "kazoo_suite",
-    "other_clients",
-)  # fmt: skip
-"""Commands of tests/long for recipes and for the command, each with its figures."""
 NEIGHBOURS = ("docker", "curator")
 """What takes packages of Debian that not every contributor wants."""
-WITH_CURATOR = ("curator", "neighbours", "other_clients")
-
-LONG = (
-    "browser", "pairs", "simulation-whole", "wheel", "pythons", "refusals", "explore", "chaos",
-    "fuzz", *TRIALS,
-)  # fmt: skip
-NAMES = (*FAST, *REST, *NEIGHBOURS, "coverage", *LONG)
+SHORT = (*FAST, *REST, *NEIGHBOURS)
 
 LANES = (
-    ("format", "lint", "mypy", "pyright", "embedded", "shell", "site"),
-    (
-        *("unit", "testbed", "simulation", "coverage"),
-        *("wheel", "pythons", "simulation-whole", "explore"),
-    ),
-    ("real", "docker", "curator", "browser", "pairs", "chaos", *TRIALS),
-    ("fuzz",),
+    ("lint", "types", "embedded", "shell", "site"),
+    ("unit", "simulation"),
+    ("real", "docker", "curator"),
 )
 """What computes and what waits go on side by side; the steps of one lane follow each other."""
 
-HOURS = 3600
 IMAGE = "zkwire-test-zookeeper"
+RUFF = [PYTHON, "-m", "ruff"]
+SPHINX = ("-WEqb", "html", "--keep-going")
+TYPED_EXAMPLES = "tests/typing_examples.py"
 POLL_SECONDS = 0.05
 TELL_SECONDS = 30.0
 """How often a line says what is still going on."""
 
-# The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
-COVERING = (
-    "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
-    "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
-    *("hazards_client", "hazards_family", "hazards_holders", "hazards_queue"),
-    "family", "cache", "membership*", "supervisor", "simulation_family", "simulation_services_*",
-    "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
-    "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
-    "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
-    "queue", "simulation_queue", "simulation_once_per", "handover", "owner_ends", "giving_up",
-    "lock_wakeups", "nested",
-)  # fmt: skip
-SLOW = (
-    "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
-    " or hundred or many_make"
-)
-COVERED_PERCENT = 100
-
-SWEEPS = "every_cut or every_request_cut_off"
 OWN = ["-m", "not apache", "-k", f"not ({SWEEPS})"]
 """Sweeps that a real server runs need no second one here: simulations make them, too."""
 
 
 def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[str, Step]:
-    """Every step by name."""
-    typed = ("zkwire", "tests", "benchmarks", "check.py")
-    tools = {
-        "format": ["ruff", "format", "--check", "."],
-        "lint": ["ruff", "check", "."],
-        "mypy": ["mypy", *typed],
-        # By itself pyright takes the modules of the first Python on the path.
-        "pyright": ["pyright", "--pythonpath", PYTHON, "zkwire", "tests/typing_examples.py"],
-    }
-    made = [Step(name, [PYTHON, "-m", *command]) for name, command in tools.items()]
-    fewer = {"ZKWIRE_EXAMPLES": "tenth"}
-    made += [
-        *tests(pytest_arguments, fewer if fast else {}),
-        Step("wheel", [PYTHON, "-m", "tests.check.wheel"]),
-        Step("pythons", [PYTHON, "-m", "tests.check.pythons"], 2 * HOURS, fewer, computes=True),
-        Step("refusals", [PYTHON, "-m", "tests.refusals"]),
-        Step("explore", [PYTHON, "-m", "tests.long.explore"], 48 * HOURS, computes=True),
-        Step("chaos", [PYTHON, "-m", "tests.long.chaos", "--seconds", "3600"], 2 * HOURS),
-        Step("fuzz", [PYTHON, "-m", "tests.long.fuzz", "--seconds", "3600"], 2 * HOURS),
-        *(Step(name, [PYTHON, "-m", f"tests.long.{name}"], HOURS) for name in TRIALS),
-    ]
-    return {step.name: step for step in made}
-
-
-def tests(arguments: Sequence[str], examples: dict[str, str]) -> list[Step]:
-    """The steps that are tests; where the arguments name files, these stand for the folders."""
+    """Every step by name; where the arguments name files, these stand for the folders."""
     seed = {"ZKWIRE_SEED": os.environ.get("ZKWIRE_SEED") or str(secrets.randbelow(2**32))}
     own_server = {**seed, "ZKWIRE_TEST_BACKEND": "embedded"}
-    chosen = any((ROOT / argument.partition("::")[0]).exists() for argument in arguments)
+    examples = {"ZKWIRE_EXAMPLES": "tenth"} if fast else {}
+    chosen = any((ROOT / argument.partition("::")[0]).exists() for argument in pytest_arguments)
 
     def pytest(*folders: str, options: Sequence[str] = ()) -> list[str]:
         where = [] if chosen else [f"tests/{folder}" for folder in folders]
-        return [PYTHON, "-m", "pytest", "-q", "--durations=20", *options, *where, *arguments]
+        return [PYTHON, "-m", "pytest", "-q", "--durations=20", *options, *where, *pytest_arguments]
 
+    typed = ("zkwire", "tests", "benchmarks", "check.py")
     image = ["tests/make_image.sh", IMAGE]
     several = ["-n", "2", "--dist", "worksteal"]
+    unfit = ["-m", "real and not own_server"]
     in_docker = {
         **seed, "ZKWIRE_TEST_BACKEND": "docker", "ZKWIRE_TEST_IMAGE": IMAGE,
         "TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",
     }  # fmt: skip
-    return [
-        Step("unit", pytest("unit", options=several), variables=seed | examples, computes=True),
+    made = [
+        Step("lint", both([*RUFF, "format", "--check", "."], [*RUFF, "check", "."])),
+        # By itself pyright takes the modules of the first Python on the path.
         Step(
-            "testbed", pytest("testbed", options=several), variables=seed | examples, computes=True
+            "types",
+            both(
+                [PYTHON, "-m", "mypy", *typed],
+                [PYTHON, "-m", "pyright", "--pythonpath", PYTHON, "zkwire", TYPED_EXAMPLES],
+            ),
         ),
+        Step("unit", pytest("unit", "testbed", options=several), 900, seed | examples, True),
         Step("simulation", [*pytest("simulation"), *several], 2700, seed, computes=True),
         Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
         Step("embedded", [*pytest("real"), *OWN, *several], 2700, own_server),
-        Step(
-            "real",
-            [*pytest("shell", "real"), "-m", "real and not own_server", *several],
-            2700,
-            seed,
-        ),
+        Step("real", [*pytest("shell", "real"), *unfit, *several], 2700, seed),
         # A link without a target, or a docstring that cannot be read, is an error.
-        Step(
-            "site", [PYTHON, "-m", "sphinx", "-WEqb", "html", "--keep-going", "docs", "build/site"]
-        ),
+        Step("site", [PYTHON, "-m", "sphinx", *SPHINX, "docs", "build/site"]),
         Step("docker", [*image, *pytest("shell", "real"), "-m", "smoke"], 900, in_docker),
-        coverage(own_server),
-        *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
         # Under CI=true a test that misses its Curator fails.
-        Step("curator", pytest("curator"), variables={**seed, "CI": "true"}),
-        # So does one that misses its browser.
-        Step("browser", pytest("browser"), variables={**seed, "CI": "true"}),
-        Step("pairs", [*pytest("real"), "-k", SWEEPS], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
-        Step(
-            "simulation-whole",
-            # Its longest test takes more than the five minutes after which one counts as hanging.
-            [*pytest("simulation", options=["-o", f"faulthandler_timeout={HOURS}"]), *several],
-            8 * HOURS,
-            {**seed, "ZKWIRE_SIMULATION": "2"},
-            computes=True,
-        ),
+        Step("curator", pytest("interop/curator"), variables={**seed, "CI": "true"}),
+        *long_steps(pytest, seed),
     ]
+    return {step.name: step for step in made}
 
 
-def releases(variables: dict[str, str], command: list[str]) -> list[Step]:
-    """For each release in `ZOOKEEPER_HOME`: everything, on that one."""
-    from tests.support.installed_servers import found_releases  # it needs a Python of today
-
-    return [
-        Step(
-            f"release-{release}",
-            command,
-            2 * HOURS,
-            {**variables, "ZKWIRE_TEST_BACKEND": "installed", "ZKWIRE_TEST_RELEASE": release},
-        )
-        for release in found_releases()
-    ]
-
-
-def coverage(variables: dict[str, str]) -> Step:
-    """Which lines and branches the quick tests of the core miss."""
-    files = sorted(
-        str(path.relative_to(ROOT))
-        for name in COVERING
-        for path in ROOT.glob(f"tests/**/test_{name}.py")
-    )
-    run = shlex.join(
-        [PYTHON, "-m", "coverage", "run", "-m", "pytest", "-q", "-k", f"not ({SLOW})", *files]
-    )
-    report = shlex.join([PYTHON, "-m", "coverage", "report", f"--fail-under={COVERED_PERCENT}"])
-    return Step(
-        "coverage", ["sh", "-c", f"{run}; tests=$?; {report} && exit $tests"], 2700, variables
-    )
+def both(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """A command that runs both, and fails if one of them does."""
+    return ["sh", "-c", f"{shlex.join(first)}; code=$?; {shlex.join(second)} && exit $code"]
 
 
 class Check:
@@ -305,10 +203,11 @@ def counts(line: str) -> tuple[int, int, int]:
 
 
 def in_lanes(chosen: Sequence[Step]) -> list[list[Step]]:
-    """These steps by their lanes; releases, which stand in none, follow each other in a last."""
+    """These steps by their lanes; the long ones in two, of which one computes."""
     lanes = [[step for step in chosen if step.name in lane] for lane in LANES]
-    others = [step for step in chosen if step.name not in NAMES]
-    return [lane for lane in (*lanes, others) if lane]
+    long = [step for step in chosen if step.name not in SHORT]
+    lanes += [[step for step in long if step.computes is computes] for computes in (True, False)]
+    return [lane for lane in lanes if lane]
 
 
 def choose(words: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -316,7 +215,7 @@ def choose(words: Sequence[str], known: Sequence[str]) -> list[str]:
     groups = {
         "fast": FAST,
         "all": (*FAST, *REST, *(NEIGHBOURS if os.environ.get("CI") == "true" else [])),
-        "long": (*LONG, *(name for name in known if name not in NAMES)),
+        "long": tuple(name for name in known if name not in SHORT),
     }
     wanted = {name for word in words or ["all"] for name in groups.get(word, (word,))}
     if unknown := wanted.difference(known):
@@ -342,7 +241,7 @@ def parse(arguments: Sequence[str]) -> list[Step]:
 
 def run_all(check: Check, chosen: Sequence[Step]) -> None:
     """First what answers soon; the rest only if that has passed."""
-    if any(step.name not in (*FAST, "explore") for step in chosen):
+    if any(step.name not in FAST for step in chosen):
         provide_zookeeper(curator=any(step.name in WITH_CURATOR for step in chosen))
     if any(step.name == "browser" for step in chosen):
         provide_browser()

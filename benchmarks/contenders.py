@@ -25,7 +25,7 @@ from benchmarks.processes import LineProcess
 from benchmarks.programs import NATIVE
 from benchmarks.servers import real_server, set_up, version_of
 from benchmarks.wire import Address, Bare, request
-from tests.curator.process import NoCuratorError, find_curator
+from tests.interop.curator.process import NoCuratorError, find_curator
 from zkwire import Client, SequentialLock
 
 CLIENTS = 10

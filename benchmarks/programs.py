@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.curator.process import NoCuratorError, find_classes
+from tests.interop.curator.process import NoCuratorError, find_classes
 from tests.support.installed_servers import DEBIAN_JARS
 
 NATIVE = Path(__file__).resolve().parent / "native"

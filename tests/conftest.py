@@ -52,7 +52,7 @@ GRACE_SECONDS = 20.0
 SERVER_FIXTURES = frozenset({"backend", "zookeeper", "ensemble"})
 SEED = int(os.environ.setdefault("ZKWIRE_SEED", str(secrets.randbelow(2**32))))
 TESTS = Path(__file__).parent
-WITH_SERVERS = {"shell", "real", "curator"}
+WITH_SERVERS = {"shell", "real", "interop"}
 """The folders of which a test may ask for a server."""
 
 # Examples run on shared machines too, where a pause says nothing about the code.

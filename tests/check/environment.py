@@ -63,7 +63,7 @@ def provide_zookeeper(*, curator: bool = False) -> None:
             print(f"no `{command}` on the path")
             missing.append(package)
     if curator:
-        from tests.curator.process import NoCuratorError, find_curator
+        from tests.interop.curator.process import NoCuratorError, find_curator
 
         try:
             find_curator()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.neighbours.again import GRANTS
-from tests.neighbours.pairs import PAIRS, Pair, contend
-from tests.neighbours.sides import kazoo_side
+from tests.interop.neighbours.again import GRANTS
+from tests.interop.neighbours.pairs import PAIRS, Pair, contend
+from tests.interop.neighbours.sides import kazoo_side
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, Election, ReadWriteLock, ReentrantLock, Semaphore, SequentialLock

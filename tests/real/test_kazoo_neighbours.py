@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.neighbours import table
-from tests.neighbours.again import assert_as_stored, rows_with
-from tests.neighbours.pairs import PAIRS, Pair
-from tests.neighbours.scenarios import KAZOO, SCENARIOS, Scene, outcome
-from tests.neighbours.sides import kazoo_side
+from tests.interop.neighbours import table
+from tests.interop.neighbours.again import assert_as_stored, rows_with
+from tests.interop.neighbours.pairs import PAIRS, Pair
+from tests.interop.neighbours.scenarios import KAZOO, SCENARIOS, Scene, outcome
+from tests.interop.neighbours.sides import kazoo_side
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
 

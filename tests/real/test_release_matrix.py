@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.matrix import table
+from tests.interop.matrix import table
 from tests.support.embedded_servers import EmbeddedServer
 from tests.support.server_control import ZooKeeperServer
 from zkwire import testing

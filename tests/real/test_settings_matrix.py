@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.matrix import settings, settings_table
+from tests.interop.matrix import settings, settings_table
 from tests.support.secure_servers import available
 from tests.support.server_control import ZooKeeperServer
 

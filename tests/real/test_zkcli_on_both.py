@@ -1,6 +1,6 @@
 """ZooKeeper's own shell sees the same on the embedded server as on a real one.
 
-The part of `tests/long/other_clients.py` that takes two seconds and nothing but Java.
+The part of `tests/interop/other_clients/compare.py` that takes two seconds and nothing but Java.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import unavailable
-from tests.other_clients.clients import NoClientError, provide_zkcli
-from tests.other_clients.conversation import transcript
-from tests.other_clients.differences import differences
+from tests.interop.other_clients.clients import NoClientError, provide_zkcli
+from tests.interop.other_clients.conversation import transcript
+from tests.interop.other_clients.differences import differences
 from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.server_control import Backend
 

@@ -1,8 +1,8 @@
 """A chaos run on a real ensemble, each kind of trouble once, and that it would notice.
 
-``python3 -m tests.long.chaos`` is the long one. Nothing asserted here is a matter of speed: the run
-goes on until each kind of trouble had its turn, and each contender has acquired before and after
-it.
+``python3 -m tests.interop.chaos`` is the long one. Nothing asserted here is a matter of speed: the
+run goes on until each kind of trouble had its turn, and each contender has acquired before and
+after it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import cast
 
 import pytest
 
-from tests.long import chaos, chaos_faults, chaos_log, chaos_queues
-from tests.long.chaos_log import Disowned, Line
-from tests.long.chaos_queues import Place, QueueWatch
-from tests.long.chaos_stage import Stage
-from tests.long.chaos_ways import clock
-from tests.long.chaos_workers import FAIR, KINDS
+from tests.interop import chaos, chaos_faults, chaos_log, chaos_queues
+from tests.interop.chaos_log import Disowned, Line
+from tests.interop.chaos_queues import Place, QueueWatch
+from tests.interop.chaos_stage import Stage
+from tests.interop.chaos_ways import clock
+from tests.interop.chaos_workers import FAIR, KINDS
 from tests.support import history
 from tests.support.history import Record
 from tests.support.installed_servers import InstalledBackend

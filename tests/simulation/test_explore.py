@@ -1,4 +1,4 @@
-"""A small part of `python3 -m tests.long.explore`, and that its command does what it says.
+"""A small part of `python3 -m tests.interop.explore`, and that its command does what it says.
 
 `ZKWIRE_SIMULATION=10` looks at ten times as much, and at worlds of three to their end.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SEED
-from tests.long import explore
-from tests.long.explore import RANDOM, SMALL, World
+from tests.interop import explore
+from tests.interop.explore import RANDOM, SMALL, World
 from tests.support.simulation_family import make
 from tests.support.simulation_histories import users
 from tests.support.simulation_locks import (

@@ -1,7 +1,7 @@
 """A pytest plugin: kazoo's test harness gets zkwire's own ensemble in place of a Java cluster.
 
-It runs in the environment of kazoo's suite (`tests/long/kazoo_suite.py` makes it), not in that of
-this project's tests.  The names are those that kazoo's harness and tests ask for.
+It runs in the environment of kazoo's suite (`tests/interop/kazoo_suite.py` makes it), not in that
+of this project's tests. The names are those that kazoo's harness and tests ask for.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.other_clients.conversation import transcript
+from tests.interop.other_clients.conversation import transcript
 from zkwire.testing import Server
 
 HANGS = """

@@ -1,7 +1,7 @@
 """Any bytes give replies or a `ProtocolError`, in bounded time and memory.
 
-The targets are those of `tests.long.fuzz`, which also runs them guided by coverage, for as long as
-wanted. Here they are bounded, and the same in every run.
+The targets are those of `tests.interop.fuzz`, which also runs them guided by coverage, for as long
+as wanted. Here they are bounded, and the same in every run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.long import fuzz, fuzz_corpus
-from tests.long.fuzz_corpus import TALKS, Mutation, mutate
+from tests.interop import fuzz, fuzz_corpus
+from tests.interop.fuzz_corpus import TALKS, Mutation, mutate
 from tests.support.examples import examples
 
 BOUNDED = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))

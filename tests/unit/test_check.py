@@ -17,7 +17,7 @@ from tests.support.installed_servers import find_installed
 from tests.support.real_servers import find_backend
 from tests.support.server_control import NoBackendError
 
-FAST = ["format", "lint", "mypy", "pyright", "unit", "testbed"]
+FAST = ["lint", "types", "unit"]
 ALL = [*FAST, "simulation", "shell", "embedded", "real", "site"]
 
 
@@ -52,12 +52,7 @@ def homes(tmp_path: Path) -> str:
         ("", ["fast"], FAST),
         ("true", ["fast"], FAST),
         ("", ["all", "docker"], [*ALL, "docker"]),
-        ("true", ["mypy", "lint"], ["lint", "mypy"]),
-        (
-            "",
-            ["long"],
-            ["release-3.9.3", "release-3.5.10", *check.LONG],
-        ),
+        ("true", ["types", "lint"], ["lint", "types"]),
     ],
 )
 def test_which_steps(
@@ -70,8 +65,10 @@ def test_which_steps(
 
 def test_each_release_has_a_step_of_its_own(homes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOME", homes)
-    _, second, *_ = check.parse(["long"])
-    assert second.variables["ZKWIRE_TEST_RELEASE"] == "3.5.10"
+    long = {step.name: step for step in check.parse(["long"])}
+    assert {"release-3.9.3", "chaos", "coverage"} < long.keys()
+    assert long.keys().isdisjoint(check.SHORT)
+    assert long["release-3.5.10"].variables["ZKWIRE_TEST_RELEASE"] == "3.5.10"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +107,7 @@ def test_an_unknown_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
-        (["-k", "one", "--", "x"], ["tests/unit", "-k", "one", "--", "x"]),
+        (["-k", "one", "--", "x"], ["tests/unit", "tests/testbed", "-k", "one", "--", "x"]),
         (["tests/unit/test_paths.py::test_a"], ["tests/unit/test_paths.py::test_a"]),
     ],
     ids=["a choice", "a test instead of the folder"],
@@ -122,8 +119,8 @@ def test_the_rest_is_for_pytest(arguments: list[str], command: list[str]) -> Non
 
 
 def test_the_fast_check_has_fewer_examples() -> None:
-    examples = [step.variables.get("ZKWIRE_EXAMPLES") for step in check.parse(["fast"])[-2:]]
-    assert examples == ["tenth", "tenth"]
+    examples = [step.variables.get("ZKWIRE_EXAMPLES") for step in check.parse(["fast"])]
+    assert examples == [None, None, "tenth"]
     assert not any("ZKWIRE_EXAMPLES" in step.variables for step in check.parse([]))
 
 
@@ -313,5 +310,4 @@ assert not dict(left_over.descendants())
 
 def test_the_types_are_checked_with_the_modules_of_the_tools() -> None:
     """By itself pyright takes those of the first Python on the path, which may have none."""
-    command = check.steps()["pyright"].command
-    assert command[command.index("--pythonpath") + 1] == PYTHON
+    assert f"pyright --pythonpath {PYTHON}" in check.steps()["types"].command[-1]

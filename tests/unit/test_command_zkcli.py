@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from tests.long.side_by_side_zkcli import BEGIN, END, HEAD, PAGE, keystrokes
-from tests.long.zkcli_tasks import TASKS, Task
+from tests.interop.side_by_side_zkcli import BEGIN, END, HEAD, PAGE, keystrokes
+from tests.interop.zkcli_tasks import TASKS, Task
 from zkwire.cli.command import UsageError, find, parser_of
 
 TABLE = PAGE.read_text().split(BEGIN)[1].split(END)[0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.neighbours import table
-from tests.neighbours.pairs import PAIRS
-from tests.neighbours.scenarios import SCENARIOS
+from tests.interop.neighbours import table
+from tests.interop.neighbours.pairs import PAIRS
+from tests.interop.neighbours.scenarios import SCENARIOS
 
 
 def test_the_pages_show_what_is_stored() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.long.other_clients import BEGIN, END, HEAD, PAGE, Compared
-from tests.other_clients.clients import CLIENTS
-from tests.other_clients.differences import DIFFERENT, differences
+from tests.interop.other_clients.clients import CLIENTS
+from tests.interop.other_clients.compare import BEGIN, END, HEAD, PAGE, Compared
+from tests.interop.other_clients.differences import DIFFERENT, differences
 
 SAID = ["nodes: create /a = ok", "nodes: get /none = -101", "cut: states = CONNECTED"]
 

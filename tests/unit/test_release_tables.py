@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.matrix import rows, table
+from tests.interop.matrix import rows, table
 from tests.support.operation_samples import OPERATIONS
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import check
+from tests.check import long_steps
 
 TESTS = Path(__file__).resolve().parents[1]
 FOLDERS = {"unit", "testbed", "shell", "simulation", "real"}
-NEIGHBOURS = {"curator": "all", "browser": "long"}
+NEIGHBOURS = {"interop/curator": "all", "browser": "long"}
 """Each has a step of its own, in this check under CI: it needs a program that others do without."""
 
 
@@ -23,7 +24,8 @@ def folders_of(step: str) -> set[str]:
 
 def test_each_file_of_tests_stands_in_one_folder() -> None:
     where = [file.relative_to(TESTS) for file in TESTS.rglob("test_*.py")]
-    assert {file.parts[0] for file in where} == FOLDERS | NEIGHBOURS.keys()
+    first = {file.parts[0] for file in where}
+    assert first == {*FOLDERS, *(name.partition("/")[0] for name in NEIGHBOURS)}
 
 
 def test_no_two_files_have_one_name() -> None:
@@ -59,11 +61,12 @@ def test_the_step_of_a_neighbour_fails_without_it(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
-    assert folder in check.choose([NEIGHBOURS[folder]], list(check.steps()))
-    assert folders_of(folder) == {folder}
-    assert check.steps()[folder].variables["CI"] == "true"
+    step = folder.rpartition("/")[2]
+    assert step in check.choose([NEIGHBOURS[folder]], list(check.steps()))
+    assert folders_of(step) == {folder}
+    assert check.steps()[step].variables["CI"] == "true"
 
 
-@pytest.mark.parametrize("name", check.COVERING)
+@pytest.mark.parametrize("name", long_steps.COVERING)
 def test_what_is_to_cover_the_core_is_there(name: str) -> None:
     assert list(TESTS.rglob(f"test_{name}.py"))

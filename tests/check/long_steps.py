@@ -1,0 +1,113 @@
+"""The steps that take long, or that need what few have: the parts of `check.py long`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+
+from tests.check.environment import PYTHON, ROOT
+from tests.check.steps import Step
+
+HOURS = 3600
+COVERED_PERCENT = 100
+SWEEPS = "every_cut or every_request_cut_off"
+
+PROGRAMS = {
+    "refusals": "tests.refusals",  # each request of each recipe refused, with each code
+    "chaos": "tests.interop.long.chaos --seconds 3600",
+    "fuzz": "tests.interop.long.fuzz --seconds 3600",
+    **{
+        name: f"tests.interop.long.{name}"
+        for name in (
+            *("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue"),
+            "lock_command",
+            "side_by_side_zkcli",
+            "kazoo_suite",  # kazoo's own tests on the embedded server and on a real one
+        )
+    },
+    # Curator, kazoo and zkwire contend for one lock.
+    "neighbours": "tests.interop.neighbours.contend",
+    # The same tasks by other clients on the embedded server and on a real one.
+    "other_clients": "tests.interop.other_clients.compare",
+    "wheel": "tests.check.wheel",  # two builds of wheel and sdist are equal
+}
+"""Modules with a command line of their own."""
+
+WITH_CURATOR = ("curator", "neighbours", "other_clients")
+
+# The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
+COVERING = (
+    "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
+    "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
+    *("hazards_client", "hazards_family", "hazards_holders", "hazards_queue"),
+    "family", "cache", "membership*", "supervisor", "simulation_family", "simulation_services_*",
+    "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
+    "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
+    "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
+    "queue", "simulation_queue", "simulation_once_per", "handover", "owner_ends", "giving_up",
+    "lock_wakeups", "nested",
+)  # fmt: skip
+SLOW = (
+    "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
+    " or hundred or many_make"
+)
+
+
+def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> list[Step]:
+    """All of them; ``pytest`` makes the command that runs the tests of a folder."""
+    fewer = {"ZKWIRE_EXAMPLES": "tenth"}
+    # A test takes more than the five minutes after which one counts as hanging.
+    patient = ["-n", "2", "-o", f"faulthandler_timeout={HOURS}"]
+    programs = [
+        Step(name, [PYTHON, "-m", *shlex.split(command)], 2 * HOURS)
+        for name, command in PROGRAMS.items()
+    ]
+    return [
+        coverage({**seed, "ZKWIRE_TEST_BACKEND": "embedded"}),
+        # Under CI=true a test that misses its browser fails.
+        Step("browser", pytest("browser"), variables={**seed, "CI": "true"}),
+        Step("pythons", [PYTHON, "-m", "tests.check.pythons"], 2 * HOURS, fewer, computes=True),
+        # Cuts at every pair of requests, of which one run of `real` has a third.
+        Step("pairs", [*pytest("real"), "-k", SWEEPS], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
+        # Every place of the sweeps, of which one run of `simulation` has a sixth.
+        Step(
+            "simulation-whole",
+            pytest("simulation", options=patient),
+            8 * HOURS,
+            {**seed, "ZKWIRE_SIMULATION": "2"},
+            computes=True,
+        ),
+        *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
+        *programs,
+        Step("explore", [PYTHON, "-m", "tests.interop.long.explore"], 48 * HOURS, computes=True),
+    ]
+
+
+def releases(variables: Mapping[str, str], command: list[str]) -> list[Step]:
+    """For each release in `ZOOKEEPER_HOME`: everything, on that one."""
+    from tests.support.installed_servers import found_releases  # it needs a Python of today
+
+    return [
+        Step(
+            f"release-{release}",
+            command,
+            2 * HOURS,
+            {**variables, "ZKWIRE_TEST_BACKEND": "installed", "ZKWIRE_TEST_RELEASE": release},
+        )
+        for release in found_releases()
+    ]
+
+
+def coverage(variables: Mapping[str, str]) -> Step:
+    """Which lines and branches of session, watches and recipes their quick tests miss."""
+    files = sorted(
+        str(path.relative_to(ROOT))
+        for name in COVERING
+        for path in ROOT.glob(f"tests/**/test_{name}.py")
+    )
+    run = shlex.join(
+        [PYTHON, "-m", "coverage", "run", "-m", "pytest", "-q", "-k", f"not ({SLOW})", *files]
+    )
+    report = shlex.join([PYTHON, "-m", "coverage", "report", f"--fail-under={COVERED_PERCENT}"])
+    command = f"{run}; tests=$?; {report} && exit $tests"
+    return Step("coverage", ["sh", "-c", command], 2700, variables)

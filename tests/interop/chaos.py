@@ -1,0 +1,251 @@
+"""Chaos on a real ensemble of three: ``python3 -m tests.interop.chaos [--seconds N] [--seed N]``.
+
+Contenders on every kind of lock, in several processes, blocking and with asyncio, while everything
+happens to servers, links and clients that `tests.interop.chaos_faults` knows. What the processes
+tell becomes a history, and `tests.support.history` checks that; then each contender has to get its
+lock once more in calm, everybody ends, and nothing may be left. Exit code 1 if anything was wrong.
+
+What counts as wrong follows from what was seen, never from how fast it went; what takes time has
+limits that no working machine comes near. By how much `acquire` exceeded its timeout is therefore a
+figure and no rule. It is measured with the wall clock in the contender, less the time in which a
+thread of the same process that only sleeps has not been woken: then it was paused, or had no
+processor. What one thread alone waits for a processor is still in it.
+
+The seed repeats the choice and order of the faults; what they hit is up to the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import secrets
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.interop import chaos_faults, chaos_log
+from tests.interop.chaos_faults import Fault
+from tests.interop.chaos_log import Line
+from tests.interop.chaos_stage import SERVE_SECONDS, WORKERS, Stage
+from tests.interop.chaos_ways import clock
+from tests.interop.chaos_workers import KINDS
+from tests.support import history
+from tests.support.history import LATE, Record
+from tests.support.installed_servers import InstalledBackend, find_installed
+
+CALM_SECONDS = 300.0
+LONGEST_PEACE = 0.5
+GRACE_SECONDS = 1800.0
+"""What starting, healing, checking and ending may take on top of the faults."""
+
+
+@dataclass
+class Report:
+    """The figures of a run, and what was wrong."""
+
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    idle: Counter[str] = field(default_factory=Counter)
+    grants: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    writes: Counter[str] = field(default_factory=Counter)
+    found: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    longest_gap: float = 0.0
+    timeouts: int = 0
+    latest: float = 0.0
+    latest_own: tuple[float, str] = (0.0, "")
+    over: int = 0
+    overlap: float = 0.0
+    taken: int = 0
+    places: int = 0
+    disputed: int = 0
+    calm: float = 0.0
+    records: int = 0
+    disk: str = ""
+    kept: str = ""
+
+    def __str__(self) -> str:
+        kinds = {kind: sum(n for who, n in self.grants.items() if who.endswith(f"-{kind}"))
+                 for kind in KINDS}  # fmt: skip
+        lines = [
+            f"seed {self.seed}: {self.grants.total()} acquisitions across {self.faults.total()} "
+            f"faults of {len(self.faults)} kinds in {self.seconds:.0f} s",
+            f"acquisitions: {_listed(kinds)}",
+            f"faults: {_listed(self.faults)}",
+            f"faults that came to nothing: {_listed(self.idle)}",
+            f"the full disk was {self.disk}",
+            f"acquires that ended otherwise: {_listed(self.failures)}",
+            f"fenced writes: {_listed(self.writes)}",
+            f"overlap of holders {self.overlap * 1000:.0f} ms; {self.taken} claims taken away; "
+            f"order of arrival checked with {self.places} places in queues, about {self.disputed} "
+            f"of which the members disagreed",
+            f"longest time without any grant {self.longest_gap:.2f} s",
+            f"{self.timeouts} times acquire(timeout), late by {self.latest_own[0]:.3f} s at most "
+            f"({self.latest_own[1]}), {self.over} times by more than {LATE} s; "
+            f"{self.latest:.3f} s at most with what its process stood still",
+            f"in calm everybody acquired within {self.calm:.2f} s; {self.records} records checked",
+            *(f"WRONG: {each}" for each in self.found[:30]),
+            f"{len(self.found)} violations{self.kept and f', told in {self.kept}'}",
+        ]
+        return "\n".join(lines)
+
+
+def _listed(counts: Counter[str] | dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def endless(stage: Stage, faults: Sequence[Fault], only: Sequence[str]) -> Iterator[Fault]:
+    """Every kind, in any order, then again; so that none is left out for long."""
+    deck = [fault for fault in faults if not only or fault.__name__ in only]
+    while deck:
+        stage.rng.shuffle(deck)
+        yield from deck
+
+
+def trouble(
+    stage: Stage, report: Report, seconds: float, only: Sequence[str], *, show: bool
+) -> None:
+    """One fault after the other, and a quick one while servers come back from theirs.
+
+    For as long as asked, and then each kind that had no turn yet, however slow the machine is.
+    """
+
+    def suffer(fault: Fault, mark: str) -> None:
+        began = time.monotonic()
+        came = fault(stage) is not False
+        (report.faults if came else report.idle)[fault.__name__] += 1
+        if show:
+            took = time.monotonic() - began
+            print(f"{took:6.2f} s {mark} {fault.__name__}{'' if came else ': -'}", flush=True)
+
+    quick = endless(stage, (*chaos_faults.ON_LINKS, *chaos_faults.ON_CLIENTS), only)
+
+    def meanwhile() -> None:
+        if (fault := next(quick, None)) is not None:
+            suffer(fault, "+")
+
+    stage.meanwhile = meanwhile
+    until = time.monotonic() + seconds
+    wanted = set(only) or {fault.__name__ for fault in chaos_faults.ALL}
+    for fault in endless(stage, chaos_faults.ALL, only):
+        if time.monotonic() > until:
+            had = report.faults.keys() | report.idle.keys()
+            if wanted <= had:
+                break
+            if fault.__name__ in had:
+                continue
+        suffer(fault, " ")
+        stage.heal()
+        time.sleep(stage.rng.uniform(0, LONGEST_PEACE))
+    stage.meanwhile = list
+
+
+def run_chaos(
+    backend: InstalledBackend,
+    seconds: float,
+    seed: int,
+    only: Sequence[str] = (),
+    *,
+    workers: int = WORKERS,
+    show: bool = False,
+    keep: bool = False,
+) -> Report:
+    """A whole run; raises only if the stage itself could not be kept up.
+
+    What was told is kept if something is wrong or if asked for.
+    """
+    report = Report(seed)
+    began = time.monotonic()
+    with Stage(backend, seed, workers) as stage:
+        report.disk = str(stage.disk)
+        stage.wait_all_acquire(CALM_SECONDS)  # all processes run, before anything happens
+        trouble(stage, report, seconds, only, show=show)
+        stage.heal()
+        stage.whole()
+        calm = clock()
+        report.calm = stage.wait_all_acquire(CALM_SECONDS)
+        stage.finish()
+        left = stage.nodes_left()
+        report.seconds = time.monotonic() - began
+        if not stage.queues.watching:
+            report.found.append("one who watches the queues has ended")
+        report.found += stage.found
+        records = _check(stage, report, calm, left)
+        if keep or report.found:
+            stage.keep(records)
+            report.kept = str(stage.directory)
+    return report
+
+
+def _check(stage: Stage, report: Report, calm: float, left: list[str]) -> list[Record]:
+    told = stage.told()
+    records = chaos_log.history(told, stage.takings, stage.deaths)
+    places = stage.queues.records()
+    records += places
+    records.append(Record(calm, "", "calm", limit=CALM_SECONDS))
+    end = max(record.at for record in records)
+    records += [Record(end, "", "left", note=path) for path in left]
+    report.records = len(records)
+    report.found += history.check(records)
+    report.found += chaos_log.untold(told, stage.takings)
+    report.disputed = stage.queues.disputed
+    report.places = sum(record.what == "arrive" for record in places)
+    _count(report, told)
+    claims = chaos_log.counted(told, stage.takings)
+    report.overlap = chaos_log.overlap(claims)
+    report.taken = sum(claim.disowned or claim.void for claim in claims)
+    return records
+
+
+def _count(report: Report, told: list[list[Line]]) -> None:
+    report.grants = chaos_log.grants(told)
+    lines = [line for each in told for line in each]
+    report.failures = Counter(line["note"] for line in lines if line["what"] == "give up")
+    timed = [line for line in lines if line["what"] == "timed"]
+    report.timeouts = len(timed)
+    report.latest = max((line["late"] for line in timed), default=0.0)
+    report.over = sum(line["own"] > LATE for line in timed)
+    report.latest_own = max(((line["own"], line["who"]) for line in timed), default=(0.0, ""))
+    outcome = {True: "accepted", False: "refused", None: "outcome unknown"}
+    report.writes = Counter(outcome[line["ok"]] for line in lines if line["what"] == "write")
+    moments = sorted(line["at"] for line in lines if line["what"] == "grant")
+    gaps = (later - earlier for earlier, later in pairwise(moments))
+    report.longest_gap = max(gaps, default=0.0)
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=600.0, help="of trouble")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
+    parser.add_argument("--quiet", action="store_true", help="show no single faults")
+    parser.add_argument("--keep", action="store_true", help="what was told, even if all is well")
+    names = sorted(fault.__name__ for fault in chaos_faults.ALL)
+    parser.add_argument("--only", action="append", choices=names, help="this kind; may be repeated")
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    # Asked to end, this does as after Ctrl-C, also in the background: it ends what it has started.
+    for order in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(order, signal.default_int_handler)
+    # Whatever hangs ends here, and everything that was started with it.
+    limit = arguments.seconds + GRACE_SECONDS + SERVE_SECONDS
+    faulthandler.dump_traceback_later(limit, exit=True)
+    report = run_chaos(
+        find_installed(),
+        arguments.seconds,
+        arguments.seed,
+        arguments.only or (),
+        show=not arguments.quiet,
+        keep=arguments.keep,
+    )
+    print(report)
+    return 1 if report.found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

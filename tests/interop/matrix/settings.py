@@ -1,0 +1,231 @@
+"""What a server's settings do to a client: servers with each, and a few things tried on them.
+
+Each case has servers of its own, on which a new client for each column does one thing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from tests.interop.matrix.rows import PATIENCE
+from tests.interop.matrix.switches import folder
+from tests.support.secure_servers import USERS, installed_backend, sasl_settings
+from tests.support.server_control import Settings
+from zkwire import (
+    Client,
+    ConnectionLossError,
+    DigestMD5,
+    NonBlockingLock,
+    SequentialLock,
+    State,
+    ThrottledOpError,
+    Watch,
+    ZooKeeperError,
+)
+
+LOGIN = {"sasl": DigestMD5(*next(iter(USERS.items())))}
+ASKED = 2.0
+"""The session timeout, in seconds, where a case does not say."""
+SESSION_TIMEOUTS = 1.25
+"""For how long a lock is held, without any other request than pings."""
+
+
+class Case(NamedTuple):
+    """Servers with these ``options`` (zoo.cfg) and ``flags`` (Java), and the client's options.
+
+    ``size`` is that of the data.  ``busy``: another client always has 200 writes under way.
+    ``quick``: tried in CI.
+    """
+
+    title: str
+    where: Callable[[Case], AbstractContextManager[str]]
+    options: Mapping[str, str] = {}
+    flags: tuple[str, ...] = ()
+    client: Mapping[str, Any] = {}
+    size: int = 1_000_000
+    busy: bool = False
+    quick: bool = False
+
+    def settings(self) -> Settings:
+        """What the servers are started with."""
+        flags = tuple(f"-D{flag}" for flag in self.flags)
+        return Settings(options=self.options, java_flags=flags)
+
+
+# --- the servers; each yields the connect string --------------------------------------------------
+
+
+def prepare(hosts: str, **options: Any) -> None:
+    """Make the nodes that the columns use."""
+    with Client(hosts, **options) as client:
+        for path in ("/lock", "/lease", "/data", "/watch", "/busy"):
+            client.create(path)
+
+
+@contextmanager
+def alone(case: Case) -> Iterator[str]:
+    """One server."""
+    with installed_backend().standalone(case.settings()) as server:
+        prepare(server.hosts)
+        yield server.hosts
+
+
+@contextmanager
+def with_login(case: Case) -> Iterator[str]:
+    """One server that knows users."""
+    with (
+        folder() as made,
+        installed_backend().standalone(sasl_settings(made, **case.options)) as server,
+    ):
+        prepare(server.hosts, **LOGIN)
+        yield server.hosts
+
+
+@contextmanager
+def member(mode: str, case: Case) -> Iterator[str]:
+    """The leader of three servers, or a follower."""
+    with installed_backend().ensemble(case.settings()) as ensemble:
+        prepare(ensemble.hosts)
+        yield next(server.hosts for server in ensemble.servers if server.mode() == mode)
+
+
+@contextmanager
+def read_only(case: Case) -> Iterator[str]:
+    """One of three, when the others have gone."""
+    with installed_backend().ensemble(case.settings()) as ensemble:
+        prepare(ensemble.hosts)
+        yield ensemble.leave_read_only().hosts
+
+
+LOCAL = {"localSessionsEnabled": "true"}
+UPGRADING = {**LOCAL, "localSessionsUpgradingEnabled": "true"}
+MARGIN = {"session_timeout": 8.0, "lease_margin": 1.6}
+
+CASES = [
+    Case("none of these, 2 s are asked for", alone),
+    Case("`minSessionTimeout=4000`, and 2 s are asked for", alone, {"minSessionTimeout": "4000"},
+         client={"lease_margin": 0.4}, quick=True),
+    Case("`maxSessionTimeout=2000`, and 8 s are asked for, with `lease_margin=1.6`", alone,
+         {"maxSessionTimeout": "2000"}, client=MARGIN, quick=True),
+    Case("`jute.maxbuffer=100000`", alone, flags=("jute.maxbuffer=100000",), quick=True),
+    Case("the same, `send_limit=100000`", alone, flags=("jute.maxbuffer=100000",),
+         client={"send_limit": 100_000}, size=99_000, quick=True),
+    Case("`jute.maxbuffer=4194304`", alone, flags=("jute.maxbuffer=4194304",), size=4_000_000),
+    Case("the same, `send_limit=4194304`", alone, flags=("jute.maxbuffer=4194304",),
+         client={"send_limit": 4_194_304}, size=4_000_000, quick=True),
+    Case("`localSessionsEnabled`, at the leader", partial(member, "leader"), LOCAL),
+    Case("`localSessionsEnabled`, at a follower", partial(member, "follower"), LOCAL),
+    Case("`localSessionsUpgradingEnabled` too, at a follower", partial(member, "follower"),
+         UPGRADING),
+    Case("`globalOutstandingLimit=1`, other clients are busy", alone,
+         {"globalOutstandingLimit": "1"}, busy=True),
+    Case("`request_throttle_max_requests=1`, other clients are busy", alone,
+         flags=("zookeeper.request_throttle_max_requests=1",), busy=True),
+    Case("`sessionRequireClientSASLAuth`", with_login, {"sessionRequireClientSASLAuth": "true"}),
+    Case("the same, `sasl=DigestMD5(...)`", with_login, {"sessionRequireClientSASLAuth": "true"},
+         client=LOGIN),
+    Case("`readonlymode.enabled` and `localSessionsEnabled`, no quorum, `read_only=True`",
+         read_only, LOCAL, flags=("readonlymode.enabled=true",), client={"read_only": True}),
+]  # fmt: skip
+
+
+# --- the columns; each returns what came of it ----------------------------------------------------
+
+
+def _connect(client: Client, _: Case) -> str:
+    client.exists("/")
+    granted = f"{client.session_timeout:g} s"
+    return f"{granted}, read-only" if client.state is State.CONNECTED_READ_ONLY else granted
+
+
+def _fair_lock(client: Client, _: Case) -> str:
+    return "yes" if SequentialLock(client, "/lock").acquire(PATIENCE) else "no"
+
+
+def _single_node_lock(client: Client, _: Case) -> str:
+    return "yes" if NonBlockingLock(client, "/single").acquire(PATIENCE) else "no"
+
+
+def _lease(client: Client, case: Case) -> str:
+    with SequentialLock(client, "/lease") as lock:
+        lost = lock.lost.wait(SESSION_TIMEOUTS * client.session_timeout)
+        margin = f", margin {client.lease_margin:g} s" if "lease_margin" in case.client else ""
+        return ("lost" if lost or not lock.held else "held") + margin
+
+
+def _big_data(client: Client, case: Case) -> str:
+    data = bytes(case.size)
+    client.set_data("/data", data)
+    assert client.get_data("/data").data == data
+    return f"{case.size:,} bytes"
+
+
+def _watch(client: Client, _: Case) -> str:
+    watch = Watch()
+    client.get_data("/watch", watch=watch)
+    client.set_data("/watch", b"1")
+    return "yes" if watch.wait(PATIENCE) is not None else "no"
+
+
+COLUMNS: dict[str, Callable[[Client, Case], str]] = {
+    "connect": _connect,
+    "`SequentialLock`": _fair_lock,
+    "`NonBlockingLock`": _single_node_lock,
+    "lease": _lease,
+    "big data": _big_data,
+    "watch": _watch,
+}
+
+
+def outcomes(case: Case) -> dict[str, str]:
+    """What came of each column, all at the same time; an error by its name."""
+    with (
+        case.where(case) as hosts,
+        _others(hosts, case),
+        ThreadPoolExecutor(len(COLUMNS)) as pool,
+    ):
+        cells = {title: pool.submit(_outcome, hosts, case, do) for title, do in COLUMNS.items()}
+        return {title: cell.result() for title, cell in cells.items()}
+
+
+def _outcome(hosts: str, case: Case, do: Callable[[Client, Case], str]) -> str:
+    options: dict[str, Any] = {"session_timeout": ASKED, **case.client}
+    with Client(hosts, **options, operation_timeout=PATIENCE) as client:
+        try:
+            return do(client, case)
+        except ConnectionLossError:  # which one depends on how much the kernel has taken
+            return f"`{ConnectionLossError.__name__}`"
+        except (ZooKeeperError, ValueError) as error:
+            return f"`{type(error).__name__}`"
+
+
+@contextmanager
+def _others(hosts: str, case: Case) -> Iterator[None]:
+    """Keep the server busy, if the case wants that."""
+    if not case.busy:
+        yield
+        return
+    ended, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with Client(hosts) as client:
+            while not ended.is_set():
+                replies = [client.pipeline.set_data("/busy", b"") for _ in range(200)]
+                for reply in replies:
+                    with suppress(ThrottledOpError):
+                        reply.result(PATIENCE)
+                begun.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            assert begun.wait(PATIENCE)
+            yield
+        finally:
+            ended.set()
+            writing.result()

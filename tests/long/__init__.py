@@ -1,1 +1,0 @@
-"""Commands for long runs: chaos, fuzzing, exploration."""
