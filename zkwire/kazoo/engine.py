@@ -10,6 +10,7 @@ must not know frames, and uses only what is public in zkwire.
 
 from __future__ import annotations
 
+import errno
 import ssl
 import threading
 import time
@@ -204,10 +205,8 @@ class Engine:
 
     @property
     def _socket(self) -> Any:
-        """What stands for the socket of the connection; None while there is none."""
-        session = self.session
-        server = None if session is None else session.server
-        return None if server is None else _Socket(session, server)
+        """What stands for the connection's socket; None while kazoo's client is stopped."""
+        return None if self.session is None else _Socket(self.session)
 
     _xid = 0
     """zkwire counts requests by itself."""
@@ -224,12 +223,15 @@ class _Wakeup:
 class _Socket:
     """Stands for the connection's socket: tells the server, and ends the connection."""
 
-    def __init__(self, session: Any, server: tuple[str, int]) -> None:
-        self._session, self._server = session, server
+    def __init__(self, session: Any) -> None:
+        self._session = session
 
     def getpeername(self) -> tuple[str, int]:
-        """The server's address."""
-        return self._server
+        """The server's address; OSError while there is no connection."""
+        server = self._session.server
+        if server is None:
+            raise OSError(errno.ENOTCONN, "there is no connection")
+        return server  # type: ignore[no-any-return]
 
     def getsockname(self) -> tuple[str, int]:
         """The own address is not known."""
@@ -325,7 +327,15 @@ class _Reading:
         return super().wait(timeout)  # type: ignore[misc,no-any-return]
 
     def rawlink(self, callback: Any) -> None:
-        super().rawlink(callback)  # type: ignore[misc]
+        # Kept for that moment, since kazoo's own rawlink asks whether this is ready, and calls the
+        # callbacks then: that may not be what sets it, which calls them too.
+        kept: list[Any] = []
+        try:
+            kept += self._unread
+            self._unread.clear()
+            super().rawlink(callback)  # type: ignore[misc]
+        finally:
+            self._unread += kept
         self._have_it_set()
 
 
@@ -468,13 +478,15 @@ _CLOSED = {
 
 def _lose(engine: Engine, *, expire: bool) -> None:
     """Do what kazoo's own tests ask for: lose the connection, or the session."""
-    session, peer = engine.session, engine._socket
-    if session is not None and expire:
+    session = engine.session
+    if session is None:
+        return
+    if expire:
         hosts = ",".join(f"{host}:{port}" for host, port in engine.client.hosts)
         with zk.Client(hosts, resume=session.credentials):
             pass
-    elif peer is not None:
-        peer.close()
+    else:
+        engine._socket.close()
 
 
 def install() -> None:
