@@ -112,7 +112,11 @@ def operations(client: Client) -> None:
     assert_type(client.create_with_stat("/t", b"", CREATOR_ALL_ACL, ttl=60.0), PathAndStat)
     assert_type(client.delete("/a", 3), None)
     assert_type(client.exists("/a"), Stat | None)
-    data, stat = assert_type(client.get_data("/a"), DataAndStat)
+    found = assert_type(client.get_data("/a"), DataAndStat)
+    data, stat = found
+    assert_type(found.is_null, bool)
+    client.create("/n", None)
+    client.set_data("/n", None)
     assert_type(data, bytes)
     assert_type(client.set_data("/a", data, stat.version), Stat)
     names, _ = assert_type(client.get_children_with_stat("/"), ChildrenAndStat)
@@ -132,7 +136,10 @@ def operations(client: Client) -> None:
     client.delete_tree("/a")
     for path in client.walk("/"):
         assert_type(path, str)
-    assert_type(client.pipeline.get_data("/a").result(1.0), DataAndStat)
+    reply = client.pipeline.get_data("/a")
+    assert_type(reply.result(1.0), DataAndStat)
+    assert_type(reply.ready, bool)
+    reply.add_done_callback(lambda reply: print(reply.result().data))
 
 
 def several(client: Client) -> None:
@@ -318,6 +325,7 @@ def about_the_session(client: Client | AsyncClient) -> None:
 async def asynchronously(client: AsyncClient) -> None:
     assert_type(await client.create("/a"), str)
     reply = client.get_data("/a")
+    reply.add_done_callback(lambda reply: print(reply.result().data))
     data, _ = await reply
     assert_type(data, bytes)
     assert_type(await asyncio.create_task(client.exists("/a")), Stat | None)

@@ -196,8 +196,27 @@ class DataAndStat(_WithStat[bytes]):
 
     @property
     def data(self) -> bytes:
-        """The node's data; null, which only other clients write, reads as b""."""
+        """The node's data; b"" also where it is null, see :attr:`is_null`."""
         return self[0]
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the node has null in the place of its data, as ``create(path, None)`` writes it.
+
+        A server keeps null and b"" apart.  To a program that does not ask for it they are alike.
+        """
+        return False
+
+
+class NullAndStat(DataAndStat):
+    """A node whose data is null, and its stat; equal to the one with empty data."""
+
+    __slots__ = ()
+
+    @property
+    def is_null(self) -> bool:
+        """Yes."""
+        return True
 
 
 class AclAndStat(_WithStat[list[ACL]]):
