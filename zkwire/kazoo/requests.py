@@ -101,6 +101,10 @@ def _with_stat(answer: Any) -> Any:
     return answer[0], tuple.__new__(ZnodeStat, answer[1])
 
 
+def _data(answer: Any) -> Any:
+    return None if answer.is_null else answer[0], tuple.__new__(ZnodeStat, answer[1])
+
+
 def _same(answer: Any) -> Any:
     return answer
 
@@ -189,7 +193,7 @@ class Requests:
         return self._pipeline.exists(self._inner(r.path), watch=self._watch(r)), _stat
 
     def _get_data(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.get_data(self._inner(r.path), watch=self._watch(r)), _with_stat
+        return self._pipeline.get_data(self._inner(r.path), watch=self._watch(r)), _data
 
     def _set_data(self, r: Any) -> tuple[Any, Convert]:
         return self._pipeline.set_data(self._inner(r.path), r.data, r.version), _stat
