@@ -180,6 +180,7 @@ def connections() -> None:
         sasl=DigestMD5("bob", "secret"),
         tls=ssl.create_default_context(),
         read_only=True,
+        shuffle_hosts=False,
         follow_reconfig=True,
         receive_limit=1 << 20,
         send_limit=4 << 20,
@@ -320,6 +321,7 @@ def about_the_session(client: Client | AsyncClient) -> None:
     assert_type(client.start(), None)
     assert_type(client.server, tuple[str, int] | None)
     assert_type(client.last_zxid, int)
+    assert_type(client.set_hosts("zoo2:2181"), None)
 
 
 async def asynchronously(client: AsyncClient) -> None:

@@ -379,7 +379,7 @@ REJECTIONS = {
         "auth=[...] by one of its enforce.auth.schemes"
     ),
 }
-MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
+MISSING_CHROOT = "the chroot does not exist; ensure_path('/') creates it"
 TAKEN_NUMBER = (
     "there is a node already with this name and the server's next number: the parent's counter is "
     "behind the names of its children, as in a copied or restored tree, or at its end"

@@ -231,7 +231,7 @@ def test_a_server_error_says_what_is_wrong() -> None:
         (-120, "create2", "/a", "this session is a local one, which cannot own"),
         (-101, "create", "/no/a", "the parent /no does not exist; ensure_path('/no') creates it"),
         (-101, "create_ttl", "/no/a/", "the parent /no/a does not exist; ensure_path"),
-        (-101, "create2", "/a", "the chroot does not exist; a client without one can create it"),
+        (-101, "create2", "/a", "the chroot does not exist; ensure_path('/') creates it"),
         (-101, "get_data", "/", "the chroot does not exist"),
         (-101, "get_data", "/a", "There is no such node."),
         (

@@ -108,6 +108,7 @@ NO_OPERATIONS = {
         "last_zxid",
         "server",
         "session_timeout",
+        "set_hosts",
         "start",
         "state",
         "transaction",

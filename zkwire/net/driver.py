@@ -279,6 +279,9 @@ class Driver:
 
     def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
         """The ensemble has these servers now; an empty list says nothing."""
+        if self.nested:
+            self.call_soon(partial(self.replace_hosts, hosts))
+            return
         with self.mutex:
             if hosts:
                 self.session.hosts.replace(hosts)
