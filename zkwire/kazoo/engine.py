@@ -147,6 +147,7 @@ class Engine:
             tls=tls_context(client),
             read_only=bool(client.read_only),
             resume=resume,
+            shuffle_hosts=bool(client.randomize_hosts),
             receive_limit=NO_LIMIT,
             send_limit=NO_LIMIT,
         )
@@ -171,6 +172,7 @@ class Engine:
             return
         if state.usable:
             client._session_id, client._session_passwd = session.credentials
+            client._protocol_version = 0
             self._failures = 0
             expired, self._expired = self._expired, None
             if expired is not None:
