@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Generator
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from zkwire import (
     ACL,
@@ -140,6 +140,17 @@ def operations(client: Client) -> None:
     assert_type(reply.result(1.0), DataAndStat)
     assert_type(reply.ready, bool)
     reply.add_done_callback(lambda reply: print(reply.result().data))
+
+
+def values(stat: Stat) -> None:
+    assert_type(stat._asdict(), dict[str, Any])
+    assert_type(stat._replace(version=3), Stat)
+    match stat:
+        case Stat(czxid, version=4):
+            assert_type(czxid, int)
+        case _:
+            pass
+    print(Create("/a") == Check("/a", 1))
 
 
 def several(client: Client) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.shell.test_client import late
 from tests.support.aio_helpers import blocking, eventually
+from tests.support.certificates import Certificate
+from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import PATIENCE
-from zkwire import AsyncClient, Client, ClientClosedError, State
+from tests.support.server_control import poll
+from zkwire import AsyncClient, Client, ClientClosedError, OutcomeUnknownError, State
 from zkwire.net.server_list import ServerListUpdates
-from zkwire.testing import Ensemble, Server
+from zkwire.testing import Ensemble, Server, break_connection
 
 both = pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["threads", "asyncio"])
 Kind = type[Client] | type[AsyncClient]
@@ -177,3 +183,66 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
     client.set_hosts("b:2")
     assert updates._given == [("b", 2)]
     await client.close()
+
+
+# --- a broken connection --------------------------------------------------------------------------
+
+
+@both
+async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: str) -> None:
+    client, states = kind(whole), list[State]()
+    assert not break_connection(client)
+    await done(client.connect())
+    session = client.session_id
+    client.add_state_listener(states.append)
+    assert await blocking(break_connection, client)
+    await eventually("it is back", lambda: states[-1:] == [State.CONNECTED])
+    assert states[0] is State.DISCONNECTED
+    assert client.session_id == session
+    assert await done(client.exists("/")) is not None
+    await done(client.close())
+    assert not break_connection(client)
+
+
+@both
+async def test_what_is_under_way_ends_with_a_broken_connection(kind: Kind) -> None:
+    gate = threading.Event()
+    with FakeServer(late(gate)) as fake:
+        client = kind(fake.hosts)
+        await done(client.connect())
+        operations = client if isinstance(client, AsyncClient) else client.pipeline
+        reply = operations.create("/a")
+        await blocking(fake.wait_for, lambda: fake.count("create") == 1)
+        break_connection(client)
+        await eventually("ended", lambda: reply.ready)
+        gate.set()
+        with pytest.raises(OutcomeUnknownError):
+            reply.result()
+        await done(client.close())
+
+
+@both
+async def test_the_end_of_a_resumed_session_expires_the_first_client(
+    kind: Kind, whole: str
+) -> None:
+    client = kind(whole)
+    await done(client.connect())
+    async with AsyncClient(whole, resume=client.credentials):
+        pass
+    break_connection(client)
+    expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+    assert await done(expired) is State.EXPIRED
+    await done(client.close())
+
+
+def test_break_connection_through_tls(shown: Certificate, trusting: ssl.SSLContext) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.both)
+    with Server(tls=context) as server, Client(server.hosts, tls=trusting) as client:
+        first = client.session_id
+        states = list[State]()
+        client.add_state_listener(states.append)
+        assert break_connection(client)
+        poll("it is back", lambda: states[-1:] == [State.CONNECTED] or None, PATIENCE)
+        assert states[0] is State.DISCONNECTED
+        assert client.session_id == first

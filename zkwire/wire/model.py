@@ -190,6 +190,7 @@ class DataAndStat(_WithStat[bytes]):
     """What get_data returns: ``data, stat = client.get_data(path)``."""
 
     __slots__ = ()
+    __match_args__ = ("data", "stat")
 
     def __new__(cls, data: bytes, stat: Stat) -> DataAndStat:
         return _new(cls, (data, stat))
@@ -226,6 +227,7 @@ class AclAndStat(_WithStat[list[ACL]]):
     """
 
     __slots__ = ()
+    __match_args__ = ("acl", "stat")
 
     def __new__(cls, acl: list[ACL], stat: Stat) -> AclAndStat:
         return _new(cls, (acl, stat))
@@ -240,6 +242,7 @@ class PathAndStat(_WithStat[str]):
     """What create_with_stat returns: ``path, stat = client.create_with_stat(path)``."""
 
     __slots__ = ()
+    __match_args__ = ("path", "stat")
 
     def __new__(cls, path: str, stat: Stat) -> PathAndStat:
         return _new(cls, (path, stat))
@@ -254,6 +257,7 @@ class ChildrenAndStat(_WithStat[list[str]]):
     """What get_children_with_stat returns: ``names, stat = ...``, the stat of the parent."""
 
     __slots__ = ()
+    __match_args__ = ("children", "stat")
 
     def __new__(cls, children: list[str], stat: Stat) -> ChildrenAndStat:
         return _new(cls, (children, stat))
