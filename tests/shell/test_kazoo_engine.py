@@ -82,6 +82,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "get nothing": lambda c: c.get("/b"),
     "get empty": lambda c: [c.set("/null", b""), c.get("/null")],
     "set": lambda c: c.set("/a", b"22"),
+    "set ACLs to none": lambda c: c.set_acls("/a", []),
     "set an old version": lambda c: c.set("/a", b"3", 0),
     "children": lambda c: sorted(c.get_children("/deep")),
     "children and stat": lambda c: c.get_children("/deep/er", include_data=True),
@@ -400,6 +401,18 @@ def test_an_event_has_the_path_without_the_chroot(server: Server, client: Any) -
         assert below.zkwire.get_data("/a").data == b"1"
 
 
+def test_a_chrooted_client_deletes_its_root(server: Server, client: Any) -> None:
+    client.ensure_path("/chroot/a")
+    with started(f"{server.hosts}/chroot") as below:
+        below.delete("/", recursive=True)
+        assert client.exists("/chroot") is None
+        with (
+            pytest.warns(UserWarning, match="No chroot path exists"),
+            started(f"{server.hosts}/chroot"),
+        ):
+            pass
+
+
 def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -> None:
     client.create("/a", b"0")
     seen = queue.SimpleQueue[Any]()
@@ -457,6 +470,15 @@ def test_a_subclass_that_overrides_call_sees_each_request(server: Server) -> Non
     counting.stop()
     counting.close()
     assert names == ["Create"]
+
+
+def test_a_client_that_runs_is_not_closed(client: Any) -> None:
+    with pytest.raises(ke.KazooException, match="until it is stopped"):
+        client.close()
+    client.stop()
+    client.close()
+    client.start()
+    assert client.exists("/") is not None
 
 
 def test_an_unknown_request_is_refused_in_its_result(client: Any) -> None:

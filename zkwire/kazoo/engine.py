@@ -24,7 +24,6 @@ from kazoo.protocol import connection as kc
 from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KeeperState, WatchedEvent
 
 import zkwire as zk
-import zkwire.kazoo._compat  # TEMP
 from zkwire.kazoo.requests import Requests, outcome, refused_arguments, secret, translated
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Engine:
         self.sasl_options = sasl_options
         self.session: zk.Client | None = None
         self._requests: Requests | None = None
-        self._write_sock = _Wakeup()
+        self._write_sock: Any = None
         self._connect = None  # programs replace it, and kazoo alone calls it
         self._lock = threading.Lock()  # for session and _requests
         self._expired: zk.Client | None = None
@@ -73,6 +72,7 @@ class Engine:
     def start(self) -> None:
         """Begin a session."""
         check_handler(self.client.handler)
+        self._write_sock = _Wakeup()
         self.client._session_callback(KeeperState.CONNECTING)
         self._begin()
 
@@ -89,7 +89,10 @@ class Engine:
         return True
 
     def close(self) -> None:
-        """Nothing: a stopped engine holds nothing."""
+        """Nothing is left of a stopped engine; one that runs is refused, as kazoo does."""
+        if self.session is not None:
+            raise ke.KazooException("Cannot close connection until it is stopped")
+        self._write_sock = None
 
     def submit(self, request: Any, result: Any) -> None:
         """Send a request; ``result`` (None for nobody) becomes ready with its answer."""
@@ -157,13 +160,18 @@ class Engine:
             if client._stopped.is_set():
                 return
             self.session = session
-            self._requests = Requests(session, client.chroot, partial(_Watcher, client))
+            self._requests = Requests(session, self._chroot, partial(_Watcher, client))
             session.start()
 
     def _server_list(self) -> str:
         self._hosts = self.client.hosts
         servers = (f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in self._hosts)
-        return ",".join(servers) + self.client.chroot
+        return ",".join(servers) + self._chroot
+
+    @property
+    def _chroot(self) -> str:
+        chroot = self.client.chroot.strip("/")  # programs set it, too
+        return f"/{chroot}" if chroot else ""
 
     def _see(self, session: zk.Client, state: zk.State) -> None:
         """The session is in ``state``; by the thread that calls zkwire's callbacks."""

@@ -117,6 +117,8 @@ def _acl(acls: Any) -> Any:
     """kazoo's access list for zkwire."""
     if acls is security.OPEN_ACL_UNSAFE:
         return zk.OPEN_ACL_UNSAFE
+    if not acls:
+        raise ke.InvalidACLError("the ACL is empty")  # which zkwire does not send
     return [zk.ACL(acl.perms, zk.Id(*acl.id)) for acl in acls]
 
 
