@@ -108,30 +108,13 @@ class Engine:
         except (ke.KazooException, NotImplementedError) as error:
             failure = error
         else:
-            if result is not None:
-                self._deliver(reply, convert, result)
+            if isinstance(result, AsyncResult):
+                result.__class__ = reading(type(result))
+                result._unread = reply, convert
+            elif result is not None:  # a handler's own kind, such as gevent's
+                reply.add_done_callback(partial(settle, reply, convert, result))
             return
         if result is not None:
-            result.set_exception(failure)
-
-    def _deliver(self, reply: Any, convert: Any, result: Any) -> None:
-        if isinstance(result, AsyncResult):
-            result.__class__ = reading(type(result))
-            result._unread = [(reply, convert, self)]
-        else:
-            reply.add_done_callback(partial(self.settle, reply, convert, result))
-
-    def settle(self, reply: Any, convert: Any, result: Any, *_: object) -> None:
-        """Put the answer, which has come, into a result."""
-        try:
-            value, failure = outcome(reply, convert)
-        except Exception as error:
-            value, failure = None, error
-        if self.session is not None:
-            self.client.last_zxid = self.session.last_zxid
-        if failure is None:
-            result.set(value)
-        else:
             result.set_exception(failure)
 
     # --- the session ------------------------------------------------------------------------------
@@ -283,40 +266,58 @@ class _Watcher:
 # --- results --------------------------------------------------------------------------------------
 
 
+def settle(reply: Any, convert: Any, result: Any, *_: object) -> tuple[Any, Exception | None]:
+    """Wait for the answer and put it into a result; returns it as well."""
+    answer = value, failure = outcome(reply, convert)
+    if failure is None:
+        result.set(value)
+    else:
+        result.set_exception(failure)
+    return answer
+
+
 class _Reading:
     """What is added to kazoo's AsyncResult: its caller reads the answer in ``get()`` by itself.
 
-    Only if its caller does anything else, the thread that reads sets it, as kazoo's thread does.
-    ``_unread`` has one element until that is done: whoever takes it sets the result.
+    Only if its caller does anything else, the thread of zkwire's callbacks sets it, as kazoo's
+    connection does.  Whoever takes ``_unread`` sets the result.
     """
 
-    _unread: list[Any]
+    _unread: tuple[Any, Any] | None = None
+
+    def _take(self) -> tuple[Any, Any] | None:
+        """``_unread``, for one thread alone; None for the others."""
+        return self.__dict__.pop("_unread", None)
 
     def _set_it(self, *_: object) -> None:
-        try:
-            reply, convert, engine = self._unread.pop()
-        except IndexError:
-            return  # it is set, or about to be
-        engine.settle(reply, convert, self)
+        if (unread := self._take()) is not None:
+            settle(*unread, self)
 
     def _have_it_set(self) -> None:
         """Set it now if the answer is there, else as soon as it is."""
-        for reply, *_ in self._unread[:]:
-            if reply.ready:
+        if (unread := self._unread) is not None:
+            if unread[0].ready:
                 self._set_it()
             else:
-                reply.add_done_callback(self._set_it)
+                unread[0].add_done_callback(self._set_it)
+
+    def _keep(self, unread: Any) -> None:
+        """Give back what was taken."""
+        if unread is not None:
+            self._unread = unread
+            self._have_it_set()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        for reply, *_ in self._unread[:]:
-            if block and timeout is None:
-                try:
-                    reply.result()
-                except zk.ZooKeeperError:
-                    pass  # it is read again below
-                self._set_it()
-            else:
-                self._have_it_set()
+        if not block or timeout is not None:
+            self._have_it_set()
+        elif (unread := self._take()) is not None:
+            try:
+                value, failure = settle(*unread, self)
+            except BaseException:  # an interrupt
+                self._keep(unread)
+                raise
+            if failure is None:
+                return value
         return super().get(block, timeout)  # type: ignore[misc]
 
     def ready(self) -> bool:
@@ -337,16 +338,13 @@ class _Reading:
         return super().wait(timeout)  # type: ignore[misc,no-any-return]
 
     def rawlink(self, callback: Any) -> None:
-        # Kept for that moment, since kazoo's own rawlink asks whether this is ready, and calls the
-        # callbacks then: that may not be what sets it, which calls them too.
-        kept: list[Any] = []
+        # kazoo's rawlink asks whether this is ready, and calls the callbacks then; to set it calls
+        # them as well, so for that moment it must not.
+        unread = self._take()
         try:
-            kept += self._unread
-            self._unread.clear()
             super().rawlink(callback)  # type: ignore[misc]
         finally:
-            self._unread += kept
-        self._have_it_set()
+            self._keep(unread)
 
 
 @cache
@@ -399,7 +397,7 @@ def tls_context(client: Any) -> ssl.SSLContext | None:
 
 
 def mechanism(options: dict[str, Any] | None) -> Any:
-    """The SASL mechanism of kazoo's ``sasl_options``: DIGEST-MD5 is zkwire's, others pure-sasl's."""
+    """The mechanism of kazoo's ``sasl_options``: DIGEST-MD5 is zkwire's, others are pure-sasl's."""
     if not options:
         return None
     if options.get("mechanism") == "DIGEST-MD5":
@@ -462,6 +460,17 @@ class KazooClient(kazoo.client.KazooClient):  # type: ignore[misc]
             raise ke.ConnectionClosedError("start the client first")
         return session  # type: ignore[no-any-return]
 
+    @property
+    def last_zxid(self) -> int:
+        """The zxid of the newest change that an answer has shown; 0 while the client is stopped."""
+        session = getattr(self._connection, "session", None)
+        return vars(self).get("last_zxid", 0) if session is None else session.last_zxid
+
+    @last_zxid.setter
+    def last_zxid(self, zxid: int) -> None:
+        """By kazoo: to 0 for a new session, and its own connection to what it has seen."""
+        vars(self)["last_zxid"] = zxid
+
     def _call(self, request: Any, async_object: Any) -> bool | None:
         """What all of kazoo's operations end in; other programs override it, and call this."""
         engine = self._connection
@@ -507,3 +516,4 @@ def install() -> None:
     kazoo.client.ConnectionHandler = Engine
     theirs: Any = kazoo.client.KazooClient
     theirs._call, theirs.zkwire = KazooClient._call, KazooClient.zkwire
+    theirs.last_zxid = KazooClient.last_zxid

@@ -9,7 +9,7 @@ sessions or states: :mod:`zkwire.kazoo.engine` does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kazoo import exceptions as ke
 from kazoo import security
@@ -81,6 +81,8 @@ def outcome(reply: Any, convert: Convert) -> tuple[object, Exception | None]:
         return [_refusal(error, index) for index in range(len(error.results))], None
     except zk.ZooKeeperError as error:
         return None, translated(error)
+    except (ke.KazooException, ValueError, TypeError) as error:  # an answer that nobody expects
+        return None, error
 
 
 def _refusal(error: zk.MultiError, index: int) -> Exception:
@@ -241,7 +243,7 @@ class Requests:
             return zk.SetData(path, r.data, r.version)
         return (zk.Delete if isinstance(r, ks.Delete) else zk.Check)(path, r.version)
 
-    _methods: dict[type, Callable[[Requests, Any], tuple[Any, Convert]]] = {
+    _methods: ClassVar[dict[type, Callable[[Requests, Any], tuple[Any, Convert]]]] = {
         ks.Create: _create,
         ks.Create2: _create2,
         ks.Delete: _delete,
