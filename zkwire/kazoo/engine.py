@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import ssl
+import sys
 import threading
 import time
 from functools import cache, partial
@@ -62,6 +63,7 @@ class Engine:
         self._requests: Requests | None = None
         self._write_sock: Any = None
         self._connect = None  # programs replace it, and kazoo alone calls it
+        self._callers_read = True
         self._lock = threading.Lock()  # for session and _requests
         self._expired: zk.Client | None = None
         self._hosts: Any = None  # those that the session was told last
@@ -72,6 +74,8 @@ class Engine:
     def start(self) -> None:
         """Begin a session."""
         check_handler(self.client.handler)
+        # eventlet lets no two of its threads wait for one socket.
+        self._callers_read = not _eventlet_has_patched()
         self._write_sock = _Wakeup()
         self.client._session_callback(KeeperState.CONNECTING)
         self._begin()
@@ -108,10 +112,10 @@ class Engine:
         except (ke.KazooException, NotImplementedError) as error:
             failure = error
         else:
-            if isinstance(result, AsyncResult):
+            if self._callers_read and isinstance(result, AsyncResult):
                 result.__class__ = reading(type(result))
                 result._unread = reply, convert
-            elif result is not None:  # a handler's own kind, such as gevent's
+            elif result is not None:  # such as gevent's own kind
                 reply.add_done_callback(partial(settle, reply, convert, result))
             return
         if result is not None:
@@ -368,15 +372,13 @@ def check_handler(handler: Any) -> None:
 
 
 def _gevent_has_patched() -> bool:
-    from gevent import monkey
-
-    return bool(monkey.is_module_patched("threading"))
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def _eventlet_has_patched() -> bool:
-    from eventlet import patcher
-
-    return bool(patcher.is_monkey_patched("thread"))
+    patcher = sys.modules.get("eventlet.patcher")
+    return patcher is not None and bool(patcher.is_monkey_patched("thread"))
 
 
 def tls_context(client: Any) -> ssl.SSLContext | None:
