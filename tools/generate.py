@@ -149,7 +149,7 @@ class Recipe:
             self.imports["With"] = "zkwire.blocking.faces"
             names.append("With")
         elif not names:
-            self.imports["Bound"] = "zkwire.session.bound"
+            self.imports["Bound"] = "zkwire.session.waitable"
             names.append("Bound")
         if hasattr(self.kind, "size"):
             self.imports["Sized"] = "zkwire.blocking.faces"

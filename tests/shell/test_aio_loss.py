@@ -52,7 +52,7 @@ from zkwire import (
     ZooKeeperError,
 )
 from zkwire.net.dial import readable_within
-from zkwire.session.request_queue import SEND_BATCH
+from zkwire.session.request import SEND_BATCH
 from zkwire.testing import FaultProxy, Server
 
 # What takes longer does not end by itself.

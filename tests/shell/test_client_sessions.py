@@ -16,7 +16,14 @@ from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-from zkwire import AsyncClient, Client, ClientClosedError, OutcomeUnknownError, State
+from zkwire import (
+    AsyncClient,
+    Client,
+    ClientClosedError,
+    ConnectionLossError,
+    OutcomeUnknownError,
+    State,
+)
 from zkwire.net.server_list import ServerListUpdates
 from zkwire.testing import Ensemble, Server, break_connection
 
@@ -246,3 +253,21 @@ def test_break_connection_through_tls(shown: Certificate, trusting: ssl.SSLConte
         poll("it is back", lambda: states[-1:] == [State.CONNECTED] or None, PATIENCE)
         assert states[0] is State.DISCONNECTED
         assert client.session_id == first
+
+
+def test_a_call_that_a_loss_has_failed_does_not_wait_for_listeners(server: Server) -> None:
+    heard, gate = threading.Event(), threading.Event()
+
+    def listener(_: State) -> None:
+        heard.set()
+        assert gate.wait(PATIENCE)
+
+    with Client(server.hosts, session_timeout=2.0) as client:
+        client.add_state_listener(listener)
+        server.stop()
+        with pytest.raises(ConnectionLossError):
+            client.exists("/")
+        assert heard.wait(PATIENCE)
+        with pytest.raises(ConnectionLossError):  # while the listener still runs
+            client.exists("/")
+        gate.set()

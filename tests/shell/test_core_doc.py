@@ -27,8 +27,8 @@ TIMEOUT = 1.0
 
 # Members of a Session that the page does not promise: for the shells of this package.
 NOT_PROMISED = {
-    "act_at", "callbacks", "chroot", "connection", "dead_at", "hold", "hosts",
-    "in_flight", "last_zxid", "lease_holders", "own_frames", "push", "queue", "refused", "resumed",
+    "act_at", "callbacks", "chroot", "connection", "control_frames", "dead_at", "hold", "hosts",
+    "in_flight", "last_zxid", "lease_holders", "push", "queue", "refused", "resumed",
     "send_alone", "send_limit", "server", "trace", "unhold", "watch_count",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from tests.support.simulation_following import (
 )
 from tests.support.simulation_parts import A_SIXTH
 from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.session import own_frames
+from zkwire.session.watch_table import WatchTable
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
@@ -90,7 +90,7 @@ def test_a_session_that_begins_without_a_sync_is_found() -> None:
 
 
 def test_watches_that_are_not_set_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_frames, "watches", lambda *_: iter(()))
+    monkeypatch.setattr(WatchTable, "frames", lambda *_: iter(()))
     with pytest.raises(FailedRunError) as caught:
         explore(following(), range(UNTIL_FOUND), faults=("cut",), most=4)
     assert caught.value.invariant == "LAST"

@@ -31,11 +31,12 @@ from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.sequential import AsyncSequentialLock
 from zkwire.recipes.locks.single import AsyncBlockingLock
 from zkwire.recipes.lost import OwnNodeWatch
-from zkwire.session import outcomes, own_frames
+from zkwire.session import outcomes
 from zkwire.session.handshake import Identity
 from zkwire.session.liveness import LeaseHolders, Liveness
 from zkwire.session.request import Failed, Request
 from zkwire.session.session import Session
+from zkwire.session.watch_table import WatchTable
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.invariants import Claims
 from zkwire.wire.model import Event
@@ -165,7 +166,7 @@ ORDER: tuple[str, ...] = ()
 
 AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
     "watches are not restored": (
-        Patch(own_frames, "watches", lambda *_: iter(())), ("cut",), {"LIVE"},
+        Patch(WatchTable, "frames", lambda *_: iter(())), ("cut",), {"LIVE"},
     ),
     "the lease is too long": (
         Patch(Liveness, "lease_deadline", property(_too_long)), ("partition",), {"ME", "FENCE"},

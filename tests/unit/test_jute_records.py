@@ -25,7 +25,7 @@ from zkwire.jute.frames import frame
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS
-from zkwire.session import own_frames
+from zkwire.session import control_frames
 from zkwire.wire import ops
 
 CODECS: tuple[type[Record], ...] = (*RECORDS, Everything)
@@ -232,11 +232,11 @@ def test_golden_frames_are_written_and_read(name: str) -> None:
 
 def test_the_clients_own_frames_are_the_golden_ones() -> None:
     golden = {name: bytes.fromhex(encoded) for name, (encoded, _) in GOLDEN.items()}
-    assert golden["ping"] == own_frames.PING
-    assert golden["close session"] == own_frames.header(4, ops.CLOSE_SESSION.opcode, 0)
-    assert golden["auth"] == own_frames.authentication("digest", b"u:p")
+    assert golden["ping"] == control_frames.PING
+    assert golden["close session"] == control_frames.header(4, ops.CLOSE_SESSION.opcode, 0)
+    assert golden["auth"] == control_frames.authentication("digest", b"u:p")
     body = r.ExistsRequest.pack("/a", True)
-    assert golden["exists"] == own_frames.header(1, ops.EXISTS.opcode, len(body)) + body
+    assert golden["exists"] == control_frames.header(1, ops.EXISTS.opcode, len(body)) + body
 
 
 # --- a second codec -------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ IMPURE = {
 }
 
 # What a recipe may know of the automaton: it runs in any shell, and in simulation.
-RECIPES_MAY_USE = {"session.bound", "session.waitable", "session.watch", "session.liveness"}
+RECIPES_MAY_USE = {"session.waitable", "session.watch", "session.liveness"}
 
 # Too expensive to load for everybody who imports zkwire.
 EXPENSIVE = {"asyncio", "concurrent", "dataclasses", "logging", "typing"}

@@ -25,10 +25,9 @@ from zkwire.cli.main import main
 from zkwire.jute.records import CreateRequest
 from zkwire.recipes.locks.lock import AsyncPathLock
 from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
-from zkwire.session import own_frames
-from zkwire.session.authentication import Authentication
-from zkwire.session.handshake import Identity
+from zkwire.session.handshake import Authentication, Identity
 from zkwire.session.liveness import Liveness
+from zkwire.session.watch_table import WatchTable
 from zkwire.testing.server import sessions
 from zkwire.testing.server.connection import Session
 
@@ -242,7 +241,7 @@ def _only_once(self: Authentication) -> list[bytes]:
 PLANTED: dict[str, tuple[object, str, object]] = {
     "handshake": (Liveness, "greeted", _timeout_is_what_was_asked_for),
     "heartbeat": (Liveness, "lease_deadline", property(_never)),
-    "watch-gap": (own_frames, "watches", _nothing),
+    "watch-gap": (WatchTable, "frames", _nothing),
     "lost-reply": (AsyncSequentialLock, "_find", _look_for_nothing),
     "herd": (AsyncSequentialLock, "_ahead", _the_first),
     "session-move": (Identity, "greeting", _nothing_seen),

@@ -17,7 +17,7 @@ from tests.support.scripted import (
 )
 from zkwire.errors import AuthFailedError, NotSentError
 from zkwire.jute.records import AuthPacket, GetSASLRequest, SetSASLResponse
-from zkwire.session.read_write_search import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.session.hosts import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials, EventType, State
 
@@ -366,14 +366,14 @@ def test_the_search_begins_after_a_tenth_of_a_second_and_slows_down() -> None:
         pauses.append(round(script.now - answered, 3))
         script.session.answered(b"ro", script.now)
         assert script.session.asking is None
-    doubling = [FIRST_PAUSE * 2**number for number in range(10)]
-    assert pauses == pytest.approx([*doubling, *[LONGEST_PAUSE] * 4])
+    doubling = [FIRST_SEARCH_PAUSE * 2**number for number in range(10)]
+    assert pauses == pytest.approx([*doubling, *[LONGEST_SEARCH_PAUSE] * 4])
 
 
 def test_the_search_goes_round() -> None:
     script, asked = _read_only(), []
     for _ in range(4):
-        script.advance(LONGEST_PAUSE / 100)
+        script.advance(LONGEST_SEARCH_PAUSE / 100)
         while script.session.asking is None:
             script.advance(0.1)
             script.pong()
@@ -385,7 +385,7 @@ def test_the_search_goes_round() -> None:
 @pytest.mark.parametrize("answer", [b"", b"ro", b"null", b"imok", b"xrw"])
 def test_only_a_read_write_server_is_moved_to(answer: bytes) -> None:
     script = _read_only()
-    script.advance(FIRST_PAUSE)
+    script.advance(FIRST_SEARCH_PAUSE)
     script.session.answered(answer, script.now)
     assert script.session.broken is None
 
@@ -394,7 +394,7 @@ def test_moving_to_a_read_write_server() -> None:
     """With a new session: the old one is known to the read-only server alone.  Watches stay."""
     script = _read_only()
     watch = script.watching("get_data", "/a")
-    script.advance(FIRST_PAUSE)
+    script.advance(FIRST_SEARCH_PAUSE)
     asked = script.session.asking
     script.session.answered(b"rw", script.now)
     assert script.drop_if_broken()
@@ -436,7 +436,7 @@ def test_a_real_session_is_never_replaced_by_a_read_only_one() -> None:
 @pytest.mark.parametrize("answer", [b"", b"ro", b"rw"])
 def test_an_answer_after_the_loss_means_nothing(answer: bytes) -> None:
     script = _read_only()
-    script.advance(FIRST_PAUSE)
+    script.advance(FIRST_SEARCH_PAUSE)
     script.lose()
     assert script.session.asking is None
     script.session.answered(answer, script.now)

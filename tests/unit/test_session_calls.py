@@ -29,8 +29,7 @@ from zkwire.errors import (
     error_for,
 )
 from zkwire.jute.records import SyncResponse
-from zkwire.session.request import Request
-from zkwire.session.request_queue import SEND_BATCH
+from zkwire.session.request import SEND_BATCH, Request
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import State

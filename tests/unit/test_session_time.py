@@ -24,10 +24,10 @@ from tests.support.scripted import (
 )
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
+from zkwire.session.control_frames import PING
 from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
 from zkwire.session.outcomes import CLOSED, RESET, UNGREETED
-from zkwire.session.own_frames import PING
 from zkwire.wire import ops
 from zkwire.wire.model import State
 

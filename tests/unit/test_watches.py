@@ -18,8 +18,7 @@ from zkwire.jute.records import SetWatches2
 from zkwire.session.request import Request
 from zkwire.session.waitable import Waitable
 from zkwire.session.watch import CallbackWatch, Watch
-from zkwire.session.watch_manager import WatchManager
-from zkwire.session.watch_table import BATCH_BYTES, WatchTable
+from zkwire.session.watch_table import BATCH_BYTES, WatchManager, WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind

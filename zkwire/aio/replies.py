@@ -8,8 +8,8 @@ from functools import partial
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.options import check_callable
 from zkwire.net.pipeline import reply_repr, timed_out
-from zkwire.session.bound import Bound
 from zkwire.session.request import ANSWERED, Request
+from zkwire.session.waitable import Bound
 from zkwire.wire import ops
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ from weakref import ref
 from zkwire.blocking.run import complete
 from zkwire.recipes.attempt import LockInUseError
 from zkwire.recipes.view import check_kind
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

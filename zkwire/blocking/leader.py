@@ -228,7 +228,7 @@ class LeaderFollower(CallingDriver):
             connection.send(data)
         if connection.writer is me:
             connection.writer = None
-        if session.queue or session.own_frames:
+        if session.queue or session.control_frames:
             self.flush()  # what others have submitted meanwhile
         if not connection.writable:
             self._done_with_connection()  # it must leave before the answer can come
@@ -325,7 +325,7 @@ class LeaderFollower(CallingDriver):
                 sleepers = self._take_sleepers()
         if sleepers is not None:
             self._wake_sleepers(sleepers)
-        if session.queue or session.own_frames:
+        if session.queue or session.control_frames:
             self.flush()
 
     def _take_sleepers(self) -> list[Sleeper]:

@@ -7,9 +7,8 @@ from functools import partial
 from zkwire.net.options import check_callable
 from zkwire.net.pipeline import Pipeline, Submitter, reply_repr, timed_out
 from zkwire.operations import Operations
-from zkwire.session.bound import Bound
 from zkwire.session.request import Request
-from zkwire.session.waitable import check_timeout
+from zkwire.session.waitable import Bound, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from zkwire.recipes.services.partitioner import AsyncPartitioner, PartitionerVie
 from zkwire.recipes.services.persistent_node import AsyncPersistentNode
 from zkwire.recipes.services.share import AsyncShare, ShareView
 from zkwire.recipes.view import PathView, ServiceView
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -189,6 +189,10 @@ class ClientBase:
         reached CONNECTING and DISCONNECTED alternate, a pair for each attempt.  CONNECTED again:
         the same session, watches and authentication are back.  EXPIRED, AUTH_FAILED and CLOSED are
         the last.
+
+        No call waits for a listener: one that a lost connection or the end of the session has
+        failed may raise before the listener is told of it, and before :attr:`state` shows it.  What
+        the call's error says holds whatever a listener has been told.
         """
         check_callable("listener", listener)
         self._driver.attach(Listener(listener, self._driver.dispatch))

@@ -11,8 +11,7 @@ from functools import partial
 from zkwire.net.background import BackgroundTask
 from zkwire.net.driver import Driver, Seeing
 from zkwire.recipes.services.service import Background
-from zkwire.session.alarms import Alarm
-from zkwire.session.waitable import Awaited, Either
+from zkwire.session.waitable import Alarm, Awaited, Either
 from zkwire.wire.model import State
 
 TYPE_CHECKING = False

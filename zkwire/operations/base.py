@@ -7,8 +7,8 @@ travels or what waits for it: that is for :meth:`Requests._submit` of each clien
 from __future__ import annotations
 
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.session.bound import Bound
 from zkwire.session.request import Request
+from zkwire.session.waitable import Bound
 from zkwire.session.watch import CallbackWatch, Watch
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 from zkwire.wire.paths import check_path, join

@@ -1,7 +1,7 @@
 """The operations on watches alone: persistent watches, and the removal of watches.
 
 Decides what they send.  It must not know which watches are set:
-:mod:`zkwire.session.watch_manager` does.
+:mod:`zkwire.session.watch_table` does.
 """
 
 from __future__ import annotations

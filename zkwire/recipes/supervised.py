@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from functools import cache, wraps
 
 from zkwire.recipes.public import public
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zkwire.errors import LockLostError
 from zkwire.recipes.supervised import Recipe
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,28 +3,109 @@
     greeting -> SASL, if the client has a mechanism -> credentials and watches, in one go -> done
 
 A new connection knows neither the old one's credentials nor its watches.  This module decides in
-which order a server is told and when that is done; it must not know what is sent after that.
+which order a server is told, and when that is done; it must not know what is sent after that.
 """
 
 from __future__ import annotations
 
+from collections import deque
+
 from zkwire.errors import REJECTIONS, AuthFailedError, NotReadOnlyError, ProtocolError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import (
+    AuthPacket,
     ConnectRequest,
     ConnectResponse,
     GetSASLRequest,
     ReplyHeader,
     SetSASLResponse,
 )
-from zkwire.session import outcomes, own_frames
-from zkwire.session.authentication import Authentication
+from zkwire.session import control_frames, outcomes
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zkwire.session.request import Request
     from zkwire.session.watch_table import WatchTable
+
+
+class Credential:
+    """One scheme and its secret, and the requests that wait for the answer."""
+
+    __slots__ = ("requests", "scheme", "secret")
+
+    def __init__(self, scheme: str, secret: bytes) -> None:
+        self.scheme: str = scheme
+        self.secret: bytes = secret
+        self.requests: deque[Request] = deque()
+
+
+class Authentication:
+    """The credentials of a session, sent on every connection, and the requests that wait for them.
+
+    A server answers credentials at once, before the replies to earlier requests.  Their answers
+    keep their own order, so they are matched with the credentials sent on this connection and not
+    with the unanswered requests.  A lost connection ends nothing: the credential is sent on the
+    next one."""
+
+    __slots__ = ("_known", "_sent")
+
+    def __init__(self) -> None:
+        self._known: list[Credential] = []
+        self._sent: deque[Credential] = deque()  # on this connection, not answered
+
+    def __iter__(self) -> Iterator[Request]:
+        """The requests that wait."""
+        return (request for waiting in self.waiting for request in waiting)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the server has answered all that was sent."""
+        return not self._sent
+
+    def submit(self, request: Request) -> Credential:
+        """The credential that an ``auth`` request holds; its answer ends the request."""
+        packet = AuthPacket.decode(request.body)
+        credential = self.add(packet.scheme, packet.auth or b"")
+        credential.requests.append(request)
+        return credential
+
+    def add(self, scheme: str, secret: bytes) -> Credential:
+        """The credential with these values, known already or new."""
+        for known in self._known:
+            if (known.scheme, known.secret) == (scheme, secret):
+                return known
+        self._known.append(Credential(scheme, secret))
+        return self._known[-1]
+
+    def send(self, credential: Credential) -> bytes:
+        """The frame with a credential."""
+        self._sent.append(credential)
+        return control_frames.authentication(credential.scheme, credential.secret)
+
+    def restart(self) -> list[bytes]:
+        """The frames with all credentials, for a new connection."""
+        self._sent.clear()
+        return [self.send(credential) for credential in self._known]
+
+    @property
+    def waiting(self) -> list[deque[Request]]:
+        """The requests that wait for each credential; it stays when these have ended."""
+        return [credential.requests for credential in self._known]
+
+    def receive(self, code: int) -> Iterator[Request]:
+        """The requests that an answer ends, to be ended one by one.  Raises AuthFailedError."""
+        credential = self._sent.popleft() if self._sent else None
+        if code:
+            what = f" of scheme {credential.scheme!r}" if credential else ""
+            raise AuthFailedError(f"the server rejected the credentials{what}")
+        while credential is not None and credential.requests:
+            yield credential.requests[0]
+            credential.requests.popleft()
+
 
 # A connect request names a protocol version that has never changed.
 _PROTOCOL_VERSION = 0
@@ -166,7 +247,7 @@ class Handshake:
     def sasl_token(self, token: bytes, xid: int) -> bytes:
         """The frame with the mechanism's answer to the challenge."""
         self.challenge, self._sasl_xid = None, xid
-        return own_frames.encode(xid, ops.SASL, GetSASLRequest.pack(token))
+        return control_frames.encode(xid, ops.SASL, GetSASLRequest.pack(token))
 
     def receive_sasl(self, xid: int, code: int, chunk: bytes, at: int, end: int) -> None:
         """The server's answer to a token.  Raises AuthFailedError or ProtocolError."""
@@ -185,7 +266,7 @@ class Handshake:
     def restore(self, watches: WatchTable, last_zxid: int) -> list[bytes]:
         """The frames that make the connection as good as the last one."""
         self.challenge, self.restored = None, True
-        frames = list(own_frames.watches(watches, last_zxid))
+        frames = list(watches.frames(last_zxid))
         self._missing = len(frames)
         return self._identity.authentication.restart() + frames
 

@@ -1,4 +1,4 @@
-"""The connect string, and which server to try when.
+"""The connect string, which server to try when, and the search for a read-write server.
 
 Decides the order of servers, and of the addresses of a name (shuffled once, then in turn), and how
 long to pause: not at all in the first round after a connection that was of use, then before each
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Address = tuple[int, Any]  # address family, socket address
+
 
 DEFAULT_PORT = 2181
 FIRST_PAUSE = 0.05  # seconds
@@ -173,3 +174,53 @@ class HostList:
             return 0.0
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(rounds - 1, 10))
         return pause * (0.5 + 0.5 * self._rng.random())
+
+
+FIRST_SEARCH_PAUSE = 0.1
+LONGEST_SEARCH_PAUSE = 60.0
+READ_WRITE = b"rw"
+
+
+class ReadWriteSearch:
+    """The search for a read-write server while the client is connected to a read-only one.
+
+    Decides which server is asked and when: 100 ms after the connection was made, then after pauses
+    that double up to a minute (Java's ``ClientCnxn.pingRwServer``).  The I/O layer asks, with the
+    four-letter word ``isro``.
+
+    ``asking`` is the server that the shell must ask now, ``at`` the time in seconds at which the
+    next one is asked; both are None outside a search.
+    """
+
+    __slots__ = ("_hosts", "_pause", "asking", "at")
+
+    def __init__(self, hosts: HostList) -> None:
+        self._hosts = hosts
+        self._pause = 0.0
+        self.asking: tuple[str, int] | None = None
+        self.at: float | None = None
+
+    def start(self, now: float) -> None:
+        """The client has connected to a read-only server."""
+        self._pause, self.asking, self.at = FIRST_SEARCH_PAUSE, None, now + FIRST_SEARCH_PAUSE
+
+    def stop(self) -> None:
+        """The client is no longer connected to a read-only server."""
+        self.asking = self.at = None
+
+    def on_deadline(self, now: float) -> None:
+        """Ask the next server if that is due."""
+        if self.at is not None and now >= self.at:
+            self.asking, self.at = self._hosts.next(), None
+
+    def answered(self, answer: bytes, now: float) -> bool:
+        """The server's answer, b"" for none; True if it is read-write: it is tried next then."""
+        server, self.asking = self.asking, None
+        if server is None:
+            return False  # the connection has been lost meanwhile
+        if answer.startswith(READ_WRITE):
+            self._hosts.prefer(server)
+            return True
+        self._pause = min(self._pause * 2, LONGEST_SEARCH_PAUSE)
+        self.at = now + self._pause
+        return False

@@ -1,4 +1,4 @@
-"""How a request ends that no server has answered.
+"""How a request ends that no server has answered, or that the server does not know.
 
 Decides which error it ends with, whether it may have been executed, and what the message tells the
 caller to do next.  It must not know when that happens; all of these texts stand here.
@@ -16,8 +16,9 @@ from zkwire.errors import (
     ProtocolError,
     ReplyTooLargeError,
     SessionExpiredError,
+    UnimplementedError,
 )
-from zkwire.session.request import ANSWERED, Answered, Failed
+from zkwire.session.request import ANSWERED, Answered, Failed, Refused
 from zkwire.wire import ops
 from zkwire.wire.model import State
 
@@ -25,6 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.errors import ZooKeeperError
     from zkwire.session.request import Request
+    from zkwire.wire.ops import Op
+
 
 # What an error adds for its reader, and the log does not: a supervisor has made the next one.
 NEW_CLIENT = "; make a new Client, or ask the supervisor for its next"
@@ -125,3 +128,66 @@ def broken(request: Request, written: int, why: str, garbled: bool) -> Failed:
     )
     message = f"the connection broke ({why}) after it was sent, before the answer: {advice}"
     return Failed(GarbledError if garbled else OutcomeUnknownError, message, True)
+
+
+# Operations that need more than to be sent.
+_LOCAL = (ops.AUTH, ops.REMOVE_WATCHES)
+
+_NO_ZXID = -1
+UNKNOWN = Refused(UnimplementedError.code)
+
+
+def says_unknown(zxid: int, code: int) -> bool:
+    """Whether an answer is the refusal of an unknown operation."""
+    return code == UnimplementedError.code and zxid == _NO_ZXID
+
+
+class UnknownOperations:
+    """The operations that the connected server does not know.
+
+    Apache's server refuses such an operation outside its pipeline
+    (``UnimplementedRequestProcessor``): the refusal has no zxid, overtakes the answers to earlier
+    requests, and the server then closes the connection.  Seen on 3.4.14, 3.6.2, 3.8.0 and 3.9.5:
+    answers to requests before and after it may arrive later than it, and of those after it none,
+    some or all are executed.  An operation that a server knows and has switched off (TTL nodes,
+    ``reconfig``) is refused in its turn, with a zxid, and closes nothing.
+
+    A refusal costs a connection, so it tells of all operations that came with that one or later.
+    It is remembered for the next connection only, and only if that one follows at once and leads to
+    the same server: the protocol does not name a release, and an upgrade ends all connections.
+
+    ``ops`` are the unknown operations, ``local`` these and all others that need more than to be
+    sent.
+    """
+
+    __slots__ = ("_peer", "local", "ops")
+
+    def __init__(self) -> None:
+        self._peer: object = None  # the server
+        self.ops: tuple[Op, ...] = ()
+        self.local: tuple[Op, ...] = _LOCAL
+
+    def connected(self, peer: object) -> None:
+        """A connection to this server has been made."""
+        if peer != self._peer:
+            self._peer = peer
+            self.forget()
+
+    def learn(self, op: Op) -> None:
+        """The server does not know ``op``, so it is older than what came with it or later."""
+        later = [o for o in ops.OPS.values() if o.release >= op.release > (3, 0) and o is not op]
+        self.ops = (*self.ops, *later, op)
+        self.local = (*_LOCAL, *self.ops)
+
+    def forget(self) -> None:
+        """The next server may be another one."""
+        self.ops, self.local = (), _LOCAL
+
+    def known(self, requests: list[Request]) -> list[Request]:
+        """Those of the requests that the server knows."""
+        return [request for request in requests if request.op not in self.ops]
+
+    def refusal(self) -> str:
+        """Why the connection has ended: the last operation that the server did not know."""
+        name = self.ops[-1].name
+        return f"the server does not know {name} and ends a connection on which it is asked for"

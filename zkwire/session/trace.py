@@ -56,7 +56,7 @@ class Tracer:
     def __init__(self, emit: Callable[[TraceFrame], object]) -> None:
         self._emit = emit
 
-    def own_frames(self, frames: Sequence[bytes], now: float) -> None:
+    def control_frames(self, frames: Sequence[bytes], now: float) -> None:
         """The session's own frames are being sent."""
         for frame in frames:
             _, xid, opcode = _HEADER.unpack_from(frame)

@@ -1,18 +1,35 @@
-"""What can be waited for, and the time limits of waits.
+"""What can be waited for, alarms, and the time limits of waits.
 
-Decides when a wait may end and which functions to call then.  It must not know how a shell waits: a
-shell puts wakers into a :class:`Waitable`, and calls them after the automaton has returned them.
+Decides when a wait may end and which functions to call then.  It must not know how the I/O layer
+waits: that puts wakers into a :class:`Waitable`, and calls them after the state machine has
+returned them.
 """
 
 from __future__ import annotations
 
-from zkwire.session.bound import Bound
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import Never
 
     Waker = Callable[[], object]
+
+
+class Bound:
+    """What refuses to be copied or pickled: a client, and what is made with one.
+
+    The copy of a client would be a second owner of its connection, and the end of either would end
+    the session; the copy of a lock would say that it is held when the lock has been released.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled: it belongs to this process. Give "
+            "another process the hosts, to make a client of its own there; to hand a session over, "
+            "give it also the credentials that detach() returns, for Client(hosts, resume=...)"
+        )
 
 
 class Waitable(Bound):
@@ -119,3 +136,56 @@ class Awaited:
     def __await__(self) -> Generator[Waitable, None, None]:
         if not self._waitable.ready:
             yield self._waitable
+
+
+class Alarm(Waitable):
+    """Ready from the moment ``at`` on, in seconds on the shell's clock, once it has rung."""
+
+    __slots__ = ("_rung", "at")
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at: float = at
+        self._rung = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the moment has come."""
+        return self._rung
+
+
+class Alarms:
+    """The alarms of a session that have not rung.
+
+    The I/O layer keeps them with the session's other deadlines, so that they come in virtual time
+    too.  Any thread may set and drop an alarm; it rings under the state lock.
+    """
+
+    __slots__ = ("_callbacks", "_waiting")
+
+    def __init__(self, callbacks: list[Waker]) -> None:
+        self._callbacks = callbacks
+        self._waiting: dict[Alarm, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def set(self, alarm: Alarm) -> None:
+        """Have it ring."""
+        self._waiting[alarm] = None
+
+    def drop(self, alarm: Alarm) -> None:
+        """It need not ring any more.  Idempotent."""
+        self._waiting.pop(alarm, None)
+
+    def next(self) -> float:
+        """When the first one is due; infinity if there is none."""
+        return min((alarm.at for alarm in list(self._waiting)), default=float("inf"))
+
+    def ring(self, now: float) -> None:
+        """Those that are due are ready."""
+        for alarm in list(self._waiting):
+            if alarm.at <= now:
+                alarm._rung = True
+                self._callbacks.extend(alarm._take_wakers())
+                self.drop(alarm)  # interrupt-safe: last, so that it rings again

@@ -1,22 +1,55 @@
-"""The table of all watches that are set: which of them an event concerns, which to set again.
+"""The table of all watches that are set, and what a server must be told about them.
 
-A server keeps a watch per *connection*; the table outlives the connection, so that
+A server keeps a watch per *connection*; :class:`WatchTable` outlives the connection, so that
 :meth:`WatchTable.batches` can set them again.  It decides which local watches an event concerns
-(``ZKWatchManager`` in the Java client).  It must not know when a watch enters or leaves: that is
-:mod:`zkwire.session.watch_manager`.
+(``ZKWatchManager`` in the Java client).  :class:`WatchManager` decides when a watch enters and
+leaves it.  Neither knows when a request is sent, or whether there is a connection: what the server
+must be told stands in ``requests`` until the session queues or drops it.
 
-Invariant: ``Watch._places`` holds exactly the kinds and paths at which the table has the watch.
+Invariants:
+
+* ``Watch._places`` holds exactly the kinds and paths at which the table has the watch.
+* A watch is in the table exactly while the server has it or is told of it in the next handshake; it
+  enters with the reply that sets it, in the order of the wire.
+* Other watches are not disturbed: a server is told to forget only what no watch here needs.
+* Before 3.9 a server keeps *one mode* for each path of a connection and the last request wins
+  (``WatcherModeManager``): a read with a watch would end a persistent watch on the same path.  A
+  persistent watch sends every event that the one-shot watch waits for, so a read on a path that it
+  covers asks for no watch, and both get the event here.  What cannot be combined (a persistent and
+  a recursive watch on one path; a read sent while an ``add_watch`` is unanswered) is refused when
+  it is submitted.
+
+The *own-node watch* of a lock (a request with ``own_czxid``) reports the end of one node that the
+client has created.  It is in the table from its submission on, so that a lost connection does not
+hide that end, and its answer decides whether the node there is still that one.
 """
 
 from __future__ import annotations
 
-from zkwire.wire.model import EventType
+from zkwire.errors import (
+    REJECTIONS,
+    SESSION_EXPIRED,
+    NoNodeError,
+    NoWatcherError,
+    RequestTimeoutError,
+    SessionMovedError,
+    ThrottledOpError,
+)
+from zkwire.jute.frames import SEND_LIMIT
+from zkwire.jute.records import RemoveWatchesRequest, SetWatches, SetWatches2
+from zkwire.session import control_frames
+from zkwire.session.request import ANSWERED, Answered, Refused, Request
+from zkwire.wire import ops
+from zkwire.wire.model import Event, EventType, State, WatchType
 from zkwire.wire.ops import LASTING, WatchKind
+from zkwire.wire.paths import strip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+    from typing import Any
 
+    from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
 
     Place = tuple[WatchKind, str]
@@ -24,6 +57,7 @@ if TYPE_CHECKING:
     Told = tuple[Watch, bool]
     Spent = tuple[WatchKind, Paths]
     Batch = tuple[list[str], list[str], list[str], list[str], list[str]]
+
 
 # A set_watches frame must stay far below a server's limit of 1 MiB (ZOOKEEPER-706).
 BATCH_BYTES = 128 * 1024
@@ -158,6 +192,21 @@ class WatchTable:
         yield from _pieces(first, self._batch_bytes)
         yield from _pieces(((WatchKind.CHILD, path) for path in last), self._batch_bytes)
 
+    def frames(self, last_zxid: int) -> Iterator[bytes]:
+        """The frames that set all watches again; a server answers each.
+
+        ``set_watches2`` is used only for persistent watches: a server before 3.6 does not know it
+        and closes the connection.
+        """
+        xid = ops.SET_WATCHES_XID
+        for lists in self.batches():
+            if any(lists[3:]):
+                body = SetWatches2.pack(last_zxid, *lists)
+                yield control_frames.encode(xid, ops.SET_WATCHES2, body)
+            else:
+                body = SetWatches.pack(last_zxid, *lists[:3])
+                yield control_frames.encode(xid, ops.SET_WATCHES, body)
+
 
 def _each_once(found: list[Told]) -> list[Told]:
     """The first of each identity."""
@@ -190,3 +239,320 @@ def ancestors(path: str) -> Iterator[str]:
 
 def _no_paths() -> Batch:
     return [], [], [], [], []
+
+
+_new: Callable[..., Event] = tuple.__new__  # pyright: ignore
+_TYPES = {int(known): known for known in EventType}
+_NO_NODE = NoNodeError.code
+_TRY_AGAIN = (RequestTimeoutError.code, ThrottledOpError.code)
+_OF_THE_SESSION = (SESSION_EXPIRED, SessionMovedError.code, *REJECTIONS)
+_NO_WATCHER = Refused(NoWatcherError.code)
+_NO_WATCH = b"\0"  # the last field of every read that can set a watch
+
+_ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
+
+# The persistent watches that send every event of a one-shot watch on the same path.
+_COVERED_BY = {
+    WatchKind.DATA: LASTING,
+    WatchKind.EXIST: LASTING,
+    WatchKind.CHILD: (WatchKind.PERSISTENT,),
+}
+_OTHER_MODE: dict[WatchKind, WatchKind] = dict(zip(LASTING, reversed(LASTING), strict=True))
+_REMOVED = {
+    WatchKind.DATA: EventType.DATA_WATCH_REMOVED,
+    WatchKind.EXIST: EventType.DATA_WATCH_REMOVED,
+    WatchKind.CHILD: EventType.CHILD_WATCH_REMOVED,
+    WatchKind.PERSISTENT: EventType.PERSISTENT_WATCH_REMOVED,
+    WatchKind.RECURSIVE: EventType.PERSISTENT_WATCH_REMOVED,
+}
+_OF_TYPE = {
+    WatchType.CHILDREN: {WatchKind.CHILD},
+    WatchType.DATA: {WatchKind.DATA, WatchKind.EXIST},
+    WatchType.ANY: set(WatchKind),
+    WatchType.PERSISTENT: {WatchKind.PERSISTENT},
+    WatchType.PERSISTENT_RECURSIVE: {WatchKind.RECURSIVE},
+}
+
+
+def _repeated(request: Request, body: bytes) -> Request:
+    """The request of an own-node watch once more."""
+    place = request.watch_path, request.watch_kind
+    return Request(request.op, request.path, body, None, request.watch, *place, request.own_czxid)
+
+
+class WatchManager:
+    """Decides when a watch enters and leaves the table, and what the server must be told of it.
+
+    ``callbacks`` is the automaton's list of functions to call.  ``requests`` are what the server
+    must be told, ``table`` the watches that are set.
+    """
+
+    __slots__ = (
+        "_callbacks", "_chroot", "_expected", "_firing", "_state", "_to_release", "_to_repeat",
+        "requests", "table",
+    )  # fmt: skip
+
+    def __init__(self, chroot: str, callbacks: list[Waker], send_limit: int = SEND_LIMIT) -> None:
+        self.table: WatchTable = WatchTable(min(BATCH_BYTES, send_limit - OTHER_BYTES))
+        self.requests: list[Request] = []
+        self._chroot = chroot
+        self._callbacks = callbacks
+        self._state = State.CONNECTED  # in which events arrive
+        self._expected: dict[Place, list[Request]] = {}  # requests under way that may set a watch
+        self._to_repeat: list[Request] = []  # of own-node watches, without an answer
+        # Paths with a persistent watch that is not needed: released after the requests under way.
+        self._to_release: set[str] = set()
+        self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
+
+    # --- a request that sets a watch --------------------------------------------------------------
+
+    def expect(self, request: Request, watch: Watch) -> None:
+        """The request is being submitted.  RuntimeError if its watch cannot stand beside others."""
+        kind, path = request.watch_kind, request.watch_path
+        self._check_mix(kind, path)
+        if self._covered(kind, path):
+            request.body, request.covered = request.body[:-1] + _NO_WATCH, True
+        watch._arm(lasting=kind in LASTING)
+        self._expected.setdefault((kind, path), []).append(request)
+        if request.own_czxid is not None:
+            self.table.add(kind, path, watch)
+
+    def _check_mix(self, kind: WatchKind, path: str) -> None:
+        other = _OTHER_MODE.get(kind)
+        if other is not None and ((other, path) in self._expected or self.table.has(other, path)):
+            raise RuntimeError(
+                f"{strip(self._chroot, path)} cannot have a persistent and a recursive watch of "
+                "one client: servers before 3.9 would drop one"
+            )
+        for lasting in _COVERED_BY.get(kind, ()):
+            if (lasting, path) in self._expected and not self.table.has(lasting, path):
+                raise RuntimeError(
+                    f"an add_watch on {strip(self._chroot, path)} has not been answered yet: wait "
+                    "for it before you set another watch there"
+                )
+
+    def _covered(self, kind: WatchKind, path: str) -> bool:
+        return any(self.table.has(lasting, path) for lasting in _COVERED_BY.get(kind, ()))
+
+    def _ended(self, request: Request) -> bool:
+        """The request sets no watch any more; False if that was known, before an interrupt."""
+        place = request.watch_kind, request.watch_path
+        requests = self._expected.get(place, [])
+        known = request not in requests
+        if not known:
+            requests.remove(request)
+        if not requests:
+            self._expected.pop(place, None)
+        return not known
+
+    def answered(self, request: Request, watch: Watch, code: int, record: Any, zxid: int) -> None:
+        """The request has been answered: register its watch, or forget it."""
+        kind, path = request.watch_kind, request.watch_path
+        self._ended(request)
+        if request.own_czxid is not None:
+            self._own_node_answered(request, watch, code, record)
+        elif code == 0:
+            # An exists on a node that is there waits for its end, as get_data does.
+            self._register(
+                WatchKind.DATA if kind is WatchKind.EXIST else kind, request, watch, zxid
+            )
+        elif code == _NO_NODE and kind is WatchKind.EXIST:
+            self._register(kind, request, watch, zxid)
+        else:
+            watch._disarm(lasting=kind in LASTING)
+            self._callbacks += watch._take_wakers()
+        if watch.closed:  # while its request was under way
+            self.remove(watch, zxid)
+        if path in self._to_release:
+            self._release(path, set(), zxid)
+
+    def _own_node_answered(self, request: Request, watch: Watch, code: int, record: Any) -> None:
+        """The watch stays if the node is the client's own; without a look at it, ask again."""
+        is_own = code == 0 and record.stat.czxid == request.own_czxid
+        if code in _OF_THE_SESSION:
+            self._to_repeat.append(request)
+        elif code in _TRY_AGAIN and watch._places:
+            self.requests.append(_repeated(request, request.body))
+        elif not is_own and self.table.discard(request.watch_kind, request.watch_path, watch):
+            deleted = code in (0, _NO_NODE)
+            what = EventType.NODE_DELETED if deleted else EventType.CHILD_WATCH_REMOVED
+            self._deliver(watch, self._event(what, request.watch_path))
+
+    def _register(self, kind: WatchKind, request: Request, watch: Watch, zxid: int) -> None:
+        path = request.watch_path
+        request.watch = self.table.add(kind, path, watch)
+        covered = request.covered and path not in self._to_release
+        if covered and not self._needed(path, _COVERED_BY[kind]):
+            # Another kind of persistent watch is there now, which does not cover it.
+            self._set_again(path, (kind,), zxid)
+        if kind is WatchKind.RECURSIVE:
+            # Before 3.9 it has just replaced a child watch, whose event it does not get.
+            self._set_again(path, (WatchKind.CHILD,), zxid)
+
+    def fail(self, request: Request, watch: Watch, zxid: int, *, withdrawn: bool = False) -> None:
+        """The request has ended without an answer: only an own-node watch stays set."""
+        ended = self._ended(request)
+        if request.own_czxid is not None:
+            if not withdrawn:  # withdrawn: the lock is released already
+                self._to_repeat.append(request)
+        elif ended:
+            watch._disarm(lasting=request.watch_kind in LASTING)
+            self._callbacks += watch._take_wakers()
+        if request.watch_path in self._to_release:
+            self._release(request.watch_path, set(), zxid)
+
+    def take_repeats(self) -> list[Request]:
+        """The requests of own-node watches to repeat on a new connection, which has the watches.
+
+        Its server reports only what is newer than this client's last zxid.  The own node may have
+        been deleted, and another one created in its place, before that: only an answer tells.
+        """
+        requests, self._to_repeat = self._to_repeat, []
+        return [
+            _repeated(request, request.body[:-1] + _NO_WATCH)
+            for request in requests
+            if request.watch is not None and request.watch._places
+        ]
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _event(self, number: int, path: str, zxid: int | None = None) -> Event:
+        # Without Event.__new__, whose checks are a fifth of the cost of an event.
+        return _new(Event, (_TYPES[number], strip(self._chroot, path), self._state, zxid))
+
+    def _deliver(self, watch: Watch, event: Event, spent: bool = True) -> None:
+        watch._deliver(event, spent)
+        if watch._wakers or watch.callback is not None:
+            self._callbacks += watch._take_wakers()
+
+    def receive(self, number: int, path: str, zxid: int) -> None:
+        """The server says that something has happened to ``path``."""
+        told, spent = self.table.concerned(number, path)
+        if told:
+            # Servers before 3.9 send no zxid, and none does for what set_watches brings.
+            event = self._event(number, path, zxid if zxid > 0 else None)
+            self._firing = path, event, told, spent
+            self.fire()
+
+    def fire(self) -> None:
+        """Deliver the event at hand, which an interrupt may have left half delivered.
+
+        Each watch gets it once, however often this begins; then spent watches leave the table.
+        """
+        if self._firing is not None:
+            path, event, told, spent = self._firing
+            for watch, spends in told:
+                self._deliver(watch, event, spends)
+            self.table.take_out(path, spent)
+            self._firing = None
+
+    def reread(self, state: State) -> None:
+        """A new connection has the watches; persistent ones may have missed events."""
+        self._state = state
+        for kind in LASTING:
+            for path in self.table.paths(kind):
+                event = self._event(EventType.REREAD, path)
+                for watch in self.table.at(kind, path):
+                    self._deliver(watch, event, spent=False)
+
+    # --- the end of watches -----------------------------------------------------------------------
+
+    def remove(self, watch: Watch, zxid: int) -> None:
+        """Remove a watch from every path; ``zxid`` is the last one that the client has seen.
+
+        A watch that is not closed may be set again.
+        """
+        kinds: dict[str, set[WatchKind]] = {}
+        for kind, path in sorted(watch._places):
+            self.table.discard(kind, path, watch)
+            kinds.setdefault(path, set()).add(kind)
+        for path, touched in kinds.items():
+            self._release(path, touched, zxid)
+        self._callbacks += watch._take_wakers()
+
+    def drop(self, watch: Watch) -> None:
+        """Remove a watch from every path, on this side only: its nodes are about to be deleted."""
+        for kind, path in list(watch._places):
+            self.table.discard(kind, path, watch)
+        self._callbacks += watch._take_wakers()
+
+    def remove_asked(
+        self, request: Request, zxid: int, connected: bool
+    ) -> Answered | Refused | None:
+        """Do a ``remove_watches`` request here: how it ends, or None if the server must be told.
+
+        Its body is what the server must be told then.
+        """
+        asked = RemoveWatchesRequest.decode(request.body)
+        found = self._remove_at(asked.path, WatchType(asked.type), zxid)
+        if not (connected and self.requests):
+            return ANSWERED if found else _NO_WATCHER
+        request.body = self.requests.pop(0).body
+        return None
+
+    def _remove_at(self, path: str, which: WatchType, zxid: int) -> bool:
+        """Remove the watches of a type on a path and tell them; False if there were none."""
+        kinds = {kind for kind in _OF_TYPE[which] if self.table.has(kind, path)}
+        for kind in sorted(kinds):
+            event = self._event(_REMOVED[kind], path)
+            for watch in self.table.at(kind, path):
+                self.table.discard(kind, path, watch)
+                watch._disarm(lasting=kind in LASTING)
+                self._deliver(watch, event, spent=False)
+        self._release(path, kinds, zxid)
+        return bool(kinds)
+
+    def end_lasting(self, zxid: int) -> None:
+        """No server knows persistent watches: each gets the event that it is removed."""
+        for which in (WatchType.PERSISTENT, WatchType.PERSISTENT_RECURSIVE):
+            for kind in _OF_TYPE[which]:
+                for path in self.table.paths(kind):
+                    self._remove_at(path, which, zxid)
+
+    def _release(self, path: str, kinds: set[WatchKind], zxid: int) -> None:
+        """Make the server forget what no watch on ``path`` needs."""
+        if self._needed(path, LASTING):
+            self._to_release.discard(path)  # the new one has replaced the old one
+        elif kinds.intersection(LASTING) or path in self._to_release:
+            if any((kind, path) in self._expected for kind in _ONE_SHOT):
+                # Their answers tell which watches they have set.
+                self._to_release.add(path)
+                return
+            self._to_release.discard(path)
+            # The only type that removes a persistent watch on every server; it removes all others.
+            self._forget(path, WatchType.ANY)
+            self._set_again(path, _ONE_SHOT, zxid)
+        else:
+            for which in (WatchType.DATA, WatchType.CHILDREN):  # a server has a table for each
+                table = _OF_TYPE[which]
+                if kinds.intersection(table) and not self._needed(path, table):
+                    self._forget(path, which)
+
+    def forget_server(self) -> None:
+        """The connection has ended, and with it every watch that the server had."""
+        self.requests.clear()
+        self._to_release.clear()
+
+    def _needed(self, path: str, kinds: Iterable[WatchKind]) -> bool:
+        return any((k, path) in self._expected or self.table.has(k, path) for k in kinds)
+
+    def _forget(self, path: str, which: WatchType) -> None:
+        body = RemoveWatchesRequest.pack(path, which)
+        self.requests.append(Request(ops.REMOVE_WATCHES, strip(self._chroot, path), body))
+
+    def _set_again(self, path: str, kinds: Iterable[WatchKind], zxid: int) -> None:
+        """Set the one-shot watches on ``path`` again; changes after ``zxid`` fire them."""
+        lists = [
+            [path] if kind in kinds and self.table.has(kind, path) else [] for kind in _ONE_SHOT
+        ]
+        if any(lists):
+            body = SetWatches.pack(zxid, *lists)
+            self.requests.append(Request(ops.SET_WATCHES, strip(self._chroot, path), body))
+
+    def expect_nothing(self, but: Collection[Request]) -> None:
+        """No request ``but`` these is under way: forget what an interrupt has left."""
+        for request in [request for requests in self._expected.values() for request in requests]:
+            assert request.watch is not None
+            if request not in but:
+                self.fail(request, request.watch, 0, withdrawn=True)
+        self._expected = {place: requests for place, requests in self._expected.items() if requests}

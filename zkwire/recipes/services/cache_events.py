@@ -16,7 +16,7 @@ from itertools import islice
 from zkwire.errors import ClientClosedError
 from zkwire.recipes.services.cache_event import CacheEvent, between
 from zkwire.recipes.services.service import until_closed
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

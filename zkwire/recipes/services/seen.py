@@ -6,7 +6,7 @@ How the states are found is in :mod:`zkwire.recipes.services.following`.
 from __future__ import annotations
 
 from zkwire.jute.record import Record
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

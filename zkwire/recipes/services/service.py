@@ -40,8 +40,7 @@ from zkwire.errors import (
 )
 from zkwire.recipes.enterable import Enterable
 from zkwire.recipes.services.problem import Problem, check_on_problem
-from zkwire.session.bound import Bound
-from zkwire.session.waitable import Awaited, Waitable, check_timeout
+from zkwire.session.waitable import Awaited, Bound, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from zkwire.errors import LockLostError
 from zkwire.recipes.view import Itself
-from zkwire.session.bound import Bound
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

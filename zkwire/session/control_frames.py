@@ -1,21 +1,18 @@
-"""The session's own frames, which no caller asked for: authentication, watches, pings.
+"""The frames of the session itself, which no caller asked for, and the header of every request.
 
-Decides their bytes and their order; it must not know when they are sent.
+Decides their bytes; it must not know when they are sent.
 """
 
 from __future__ import annotations
 
 import struct
 
-from zkwire.jute.records import AuthPacket, SetWatches, SetWatches2
+from zkwire.jute.records import AuthPacket
 from zkwire.wire import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Final
-
-    from zkwire.session.watch_table import WatchTable
 
 _HEADER = struct.Struct(">iii")
 HEADER_BYTES = _HEADER.size
@@ -41,17 +38,3 @@ PING = header(ops.PING_XID, ops.PING.opcode, 0)
 def authentication(scheme: str, secret: bytes) -> bytes:
     """The frame with one credential."""
     return encode(ops.AUTH_XID, ops.AUTH, AuthPacket.pack(0, scheme, secret))
-
-
-def watches(table: WatchTable, last_zxid: int) -> Iterator[bytes]:
-    """The frames that set all watches again; a server answers each.
-
-    ``set_watches2`` is used only for persistent watches: a server before 3.6 does not know it and
-    closes the connection.
-    """
-    for lists in table.batches():
-        if any(lists[3:]):
-            yield encode(ops.SET_WATCHES_XID, ops.SET_WATCHES2, SetWatches2.pack(last_zxid, *lists))
-        else:
-            body = SetWatches.pack(last_zxid, *lists[:3])
-            yield encode(ops.SET_WATCHES_XID, ops.SET_WATCHES, body)
