@@ -69,36 +69,33 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield node.module
 
 
+PUBLIC = {"zkwire": set(zkwire.__all__), "zkwire.testing": set(zkwire.testing.__all__)}
+
+
 def private_uses(tree: ast.Module) -> Iterator[str]:
     """What is not public in zkwire and is used: modules, names of it, attributes of whatever."""
-    assigned = {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    }
-    defined = {
-        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    } | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    public = {"zkwire": set(zkwire.__all__), "zkwire.testing": set(zkwire.testing.__all__)}
+    own = set(KAZOOS_OWN)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.Name):
+            own.add(node.id)
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
+            own.add(node.attr)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.startswith("zkwire.") and alias.name not in public:
-                    yield f"import {alias.name}"
+            names = {alias.name for alias in node.names}
+            yield from (f"import {n}" for n in names if n.startswith("zkwire.") and n not in PUBLIC)
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             if module.split(".")[0] == "zkwire" and not module.startswith("zkwire.kazoo"):
-                known = public.get(module, set())
+                known = PUBLIC.get(module, set())
                 yield from (f"{module}.{a.name}" for a in node.names if a.name not in known)
         elif isinstance(node, ast.Attribute):
-            if isinstance(node.value, ast.Name) and node.value.id == "zk":
-                if node.attr not in zkwire.__all__:
-                    yield f"zk.{node.attr}"
-            elif node.attr.startswith("_") and not node.attr.startswith("__"):
-                if node.attr not in KAZOOS_OWN | assigned | defined:
-                    yield f".{node.attr}"
+            of_zkwire = getattr(node.value, "id", "") == "zk"
+            private = node.attr.startswith("_") and not node.attr.startswith("__")
+            if node.attr not in zkwire.__all__ if of_zkwire else private and node.attr not in own:
+                yield f"{'zk' * of_zkwire}.{node.attr}"
 
 
 @pytest.mark.parametrize("file", ENGINE, ids=lambda file: file.name)

@@ -1,4 +1,4 @@
-"""kazoo on zkwire: kazoo's own client, handlers and recipes, with zkwire in place of its connection.
+"""kazoo's own client, handlers and recipes, with zkwire in place of kazoo's connection.
 
     from zkwire.kazoo import KazooClient
 
@@ -9,7 +9,7 @@ stands in the documentation, in "kazoo's programs on zkwire".
 """
 
 try:
-    import kazoo.client  # noqa: F401
+    import kazoo.client as _kazoo  # noqa: F401  # pyright: ignore
 except ImportError as missing:
     raise ImportError(f"zkwire.kazoo needs kazoo, `pip install zkwire[kazoo]`: {missing}") from None
 

@@ -3,7 +3,7 @@
     python -m zkwire.kazoo PROGRAM ARGUMENTS...      a file, or a command of the PATH
     python -m zkwire.kazoo -m MODULE ARGUMENTS...
 
-The program sees its own name and arguments.  Other processes that it starts have kazoo's connection.
+The program sees its own name and arguments.  Processes that it starts anew have kazoo's connection.
 """
 
 from __future__ import annotations

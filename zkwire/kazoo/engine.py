@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import kazoo.client
@@ -113,8 +114,7 @@ class Engine:
             failure = error
         else:
             if self._callers_read and isinstance(result, AsyncResult):
-                result.__class__ = reading(type(result))
-                result._unread = reply, convert
+                _Reading.make(result, (reply, convert))
             elif result is not None:  # such as gevent's own kind
                 reply.add_done_callback(partial(settle, reply, convert, result))
             return
@@ -228,7 +228,7 @@ class _Socket:
         server = self._session.server
         if server is None:
             raise OSError(errno.ENOTCONN, "there is no connection")
-        return server  # type: ignore[no-any-return]
+        return server
 
     def getsockname(self) -> tuple[str, int]:
         """The own address is not known."""
@@ -289,6 +289,13 @@ class _Reading:
 
     _unread: tuple[Any, Any] | None = None
 
+    @staticmethod
+    def make(result: Any, unread: tuple[Any, Any]) -> None:
+        """Make one of this kind of kazoo's result."""
+        kind: Any = type(result)
+        result.__class__ = _reading(kind)
+        result._unread = unread
+
     def _take(self) -> tuple[Any, Any] | None:
         """``_unread``, for one thread alone; None for the others."""
         return self.__dict__.pop("_unread", None)
@@ -326,11 +333,11 @@ class _Reading:
 
     def ready(self) -> bool:
         self._have_it_set()
-        return super().ready()  # type: ignore[misc,no-any-return]
+        return super().ready()  # type: ignore[misc]
 
     def successful(self) -> bool:
         self._have_it_set()
-        return super().successful()  # type: ignore[misc,no-any-return]
+        return super().successful()  # type: ignore[misc]
 
     @property
     def exception(self) -> Any:
@@ -339,7 +346,7 @@ class _Reading:
 
     def wait(self, timeout: float | None = None) -> bool:
         self._have_it_set()
-        return super().wait(timeout)  # type: ignore[misc,no-any-return]
+        return super().wait(timeout)  # type: ignore[misc]
 
     def rawlink(self, callback: Any) -> None:
         # kazoo's rawlink asks whether this is ready, and calls the callbacks then; to set it calls
@@ -352,7 +359,7 @@ class _Reading:
 
 
 @cache
-def reading(kind: type[Any]) -> type[Any]:
+def _reading(kind: Any) -> type[Any]:
     """The class of results of a handler, with :class:`_Reading` in front."""
     return type(kind.__name__, (_Reading, kind), {})
 
@@ -417,10 +424,9 @@ class _PureSasl:
 
     def exchange(self, host: str) -> Generator[bytes, bytes, None]:
         """See :class:`zkwire.DigestMD5`."""
-        import puresasl
-        from puresasl.client import SASLClient
-
-        peer, challenge = SASLClient(host, **self._options), None
+        puresasl: Any = import_module("puresasl")
+        peer = import_module("puresasl.client").SASLClient(host, **self._options)
+        challenge = None
         while not peer.complete:
             try:
                 token = peer.process(challenge)
@@ -450,6 +456,8 @@ class KazooClient(kazoo.client.KazooClient):  # type: ignore[misc]
 
     __init__.__doc__ = kazoo.client.KazooClient.__init__.__doc__
 
+    _connection: Any
+
     @property
     def zkwire(self) -> zk.Client:
         """The same session as zkwire's own client, for programs that move call by call.
@@ -460,24 +468,24 @@ class KazooClient(kazoo.client.KazooClient):  # type: ignore[misc]
         session = self._connection.session
         if session is None:
             raise ke.ConnectionClosedError("start the client first")
-        return session  # type: ignore[no-any-return]
+        return session
 
     @property
     def last_zxid(self) -> int:
         """The zxid of the newest change that an answer has shown; 0 while the client is stopped."""
         session = getattr(self._connection, "session", None)
-        return vars(self).get("last_zxid", 0) if session is None else session.last_zxid
+        return self.__dict__.get("last_zxid", 0) if session is None else session.last_zxid
 
     @last_zxid.setter
     def last_zxid(self, zxid: int) -> None:
         """By kazoo: to 0 for a new session, and its own connection to what it has seen."""
-        vars(self)["last_zxid"] = zxid
+        self.__dict__["last_zxid"] = zxid
 
     def _call(self, request: Any, async_object: Any) -> bool | None:
         """What all of kazoo's operations end in; other programs override it, and call this."""
         engine = self._connection
         if not isinstance(engine, Engine):  # a client that was made before install()
-            return _original_call(self, request, async_object)  # type: ignore[no-any-return]
+            return _original_call(self, request, async_object)
         failure = _CLOSED.get(self._state)
         if failure is not None:
             async_object.set_exception(failure())

@@ -62,15 +62,15 @@ def translated(error: zk.ZooKeeperError) -> Exception:
     new: Any = kind(str(error))
     new.__cause__ = error
     new.maybe_applied = error.maybe_applied
-    return new  # type: ignore[no-any-return]
+    return new
 
 
 def refused_arguments(error: Exception) -> Exception:
     """What kazoo would have got from the server for arguments that zkwire does not send."""
-    new = ke.BadArgumentsError(str(error))
+    new: Any = ke.BadArgumentsError(str(error))
     new.__cause__ = error
     new.maybe_applied = False
-    return new  # type: ignore[no-any-return]
+    return new
 
 
 def outcome(reply: Any, convert: Convert) -> tuple[object, Exception | None]:
@@ -87,8 +87,9 @@ def outcome(reply: Any, convert: Convert) -> tuple[object, Exception | None]:
 
 def _refusal(error: zk.MultiError, index: int) -> Exception:
     """What kazoo has in the place of one operation of a transaction that was refused."""
-    if index == error.index:
-        return translated(error.results[index])
+    refusal = error.results[index]
+    if index == error.index and refusal is not None:
+        return translated(refusal)
     return ke.RolledBackError() if index < error.index else ke.RuntimeInconsistency()
 
 

@@ -80,7 +80,7 @@ PROGRAMS = (
         known={
             "test_cache.KazooTreeCacheTests.test_close": "counts watches in kazoo's own tables",
             "test_client.TestClientTransitions.test_connection_and_disconnection": (
-                "an expiry that kazoo's harness forges: zkwire's is real, with SUSPENDED before LOST"
+                "kazoo's harness forges an expiry; zkwire's is real, with SUSPENDED before LOST"
             ),
             "test_client.TestClient.test_request_queuing_session_expired": (
                 "waits for a request in kazoo's queue, which stays empty"
