@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +27,7 @@ from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 10.0
 NOBODY = "127.0.0.1:1"
 """No server listens there."""
@@ -531,3 +536,65 @@ def test_a_handler_for_green_threads_needs_green_threads(server: Server) -> None
     client: Any = KazooClient(server.hosts, handler=Green())
     with pytest.raises(ke.ConfigurationError, match="gevent has not patched threading"):
         client.start()
+
+
+# --- programs that are not one's own --------------------------------------------------------------
+
+PROGRAM = """
+import sys
+from kazoo.client import KazooClient
+client = KazooClient(sys.argv[1])
+client.start()
+client.create("/made", repr(sys.argv[2:]).encode())
+print(__name__, client.get("/made")[0].decode(), client.zkwire.state.value)
+client.stop()
+"""
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    path = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=path, timeout=60
+    )
+
+
+@pytest.mark.parametrize("words", [["program.py"], ["-m", "program"], ["command"]])
+def test_a_program_is_run_unchanged(server: Server, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = tmp_path / "command"
+    command.write_text(f"#!{sys.executable}\n{PROGRAM}")
+    command.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        done = run("-m", "zkwire.kazoo", *words, server.hosts, "-x", "y", folder=tmp_path)
+    assert (done.stdout, done.stderr) == ("__main__ ['-x', 'y'] connected\n", "")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("words", [[], ["-m"], ["--help"], ["no such program"]])
+def test_without_a_program_the_usage_is_shown(tmp_path: Path, words: list[str]) -> None:
+    done = run("-m", "zkwire.kazoo", *words, folder=tmp_path)
+    assert done.returncode in (1, 2)
+    assert ("python -m zkwire.kazoo PROGRAM" in done.stderr) or "no such program" in done.stderr
+
+
+def test_install_is_for_clients_that_are_made_after_it(server: Server, tmp_path: Path) -> None:
+    program = f"""
+from kazoo.client import KazooClient
+import kazoo.protocol.connection
+before = KazooClient({server.hosts!r})
+import zkwire.kazoo
+zkwire.kazoo.install()
+zkwire.kazoo.install()
+class Mine(KazooClient): pass
+for client in (before, Mine({server.hosts!r}), zkwire.kazoo.KazooClient({server.hosts!r})):
+    client.start()
+    client.ensure_path("/a")
+    print(type(client._connection).__name__, client.get("/a")[0], client.last_zxid > 0)
+    client.stop()
+    client.close()
+"""
+    done = run("-c", program, folder=tmp_path)
+    expected = "ConnectionHandler b'' True\nEngine b'' True\nEngine b'' True\n"
+    assert (done.stdout, done.stderr) == (expected, "")

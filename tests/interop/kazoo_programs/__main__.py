@@ -24,15 +24,15 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from tests.check.environment import ROOT
-from tests.interop.kazoo_programs.programs import PROGRAMS, REQUIREMENTS, Program
+from tests.interop.kazoo_programs.page import PAGE, page_with
+from tests.interop.kazoo_programs.programs import PROGRAMS, REQUIREMENTS, Program, differences
 from tests.interop.kazoo_suite import on_real
 from tests.support.installed_servers import find_installed
 
 FOLDER = ROOT / ".check" / "kazoo-programs"
 PYTHON = FOLDER / "environment" / "bin" / "python"
 CHECKS = Path(__file__).parent
-PAGE = ROOT / "docs" / "how-to" / "kazoo-programs.md"
-BEGIN, END = "<!-- begin: programs -->\n", "<!-- end: programs -->"
+HEAD = "| program | with kazoo's connection | with zkwire's |\n| --- | ---: | ---: |\n"
 SIDES = {"kazoo": (), "zkwire": ("-m", "zkwire.kazoo")}
 TRIALS = ("in_flight", "locks", "speed", "green")
 SECONDS = 3000
@@ -151,14 +151,6 @@ def try_out(trial: str) -> bool:
     return done.returncode == 0
 
 
-def page_with(rows: str) -> str:
-    """The page, with these rows in its table."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    head = "| program | with kazoo's connection | with zkwire's |\n| --- | ---: | ---: |\n"
-    return before + BEGIN + head + rows + END + after
-
-
 def main() -> int:
     names = [program.name for program in PROGRAMS]
     parser = argparse.ArgumentParser(prog="tests.interop.kazoo_programs")
@@ -174,7 +166,8 @@ def main() -> int:
     good = all(one.good for one in judged)
     rows = "".join(one.row for one in judged)
     if options.write and good and len(judged) == len(PROGRAMS):
-        PAGE.write_text(page_with(rows))
+        PAGE.write_text(page_with("programs", HEAD + rows))
+        PAGE.write_text(page_with("differences", differences()))
     missing = [row for row in rows.splitlines() if row not in PAGE.read_text().splitlines()]
     print("\n".join(f"not in {PAGE.name}: {row}" for row in missing) or "as the page says")
     tried = [try_out(trial) for trial in TRIALS if trial in chosen]
