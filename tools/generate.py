@@ -5,9 +5,9 @@
     python3 tools/generate.py --check    fail, and name the files, if one is not up to date
 
 A recipe is declared once, as a public class ``Async…`` in ``zkwire/recipes/``.  From that follow
-``zkwire/blocking/locks.py`` and so on, one module for each folder of recipes (the class without
-``Async``: the same signatures, types and docstrings, each coroutine run in the caller's thread),
-and the names in ``zkwire/__init__.py`` and ``docs/api.md``.
+the modules of ``zkwire/blocking/`` that GROUPS names (the class without ``Async``: the same
+signatures, types and docstrings, each coroutine run in the caller's thread), and the names in
+``zkwire/__init__.py`` and ``docs/api.md``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
 {typing}
 '''
+GROUPS = {
+    "locks": ["_lock", "sequential", "locks", "read_write", "semaphore"],
+    "services": ["cache", "watching", "membership", "persistent_node", "partitioner"],
+}
+"""The modules for threads, and the recipes of each; all other recipes are in ``classic``."""
 ONLY_ASYNC = {"cancel_on_loss"}
 """Methods that cancel a task: threads have none."""
 OVERRIDES = "  # pyright: ignore[reportIncompatibleVariableOverride]"
@@ -116,8 +121,13 @@ class Recipe:
         self.kind, self.name = kind, kind.__name__
         self.blocking = self.name.removeprefix("Async")
         self.home: str = kind.__module__
-        self.group = self.home.split(".")[2]
-        self.views = [base for base in kind.__mro__ if base.__name__.endswith("View")]
+        module = self.home.rpartition(".")[2]
+        self.group = next((g for g, modules in GROUPS.items() if module in modules), "classic")
+        self.views = [
+            base
+            for base in kind.__mro__
+            if base.__name__.endswith(("View", "LockState", "HasPath"))
+        ]
         self.parent = next((k for k in kind.__mro__[1:] if is_declaration(k)), object)
         if self.parent is not object:
             self.views = [view for view in self.views if not issubclass(self.parent, view)]
@@ -134,6 +144,10 @@ class Recipe:
             for name, member in vars(owner).items():
                 if name in seen or (name.startswith("_") and name not in SPECIAL):
                     continue
+                if code_of(member) is not None and code_of(member) is code_of(
+                    getattr(self.parent, name, None)
+                ):
+                    continue  # inherited: `public` has copied it
                 seen.add(name)
                 if owner not in self.views and name not in ONLY_ASYNC:
                     yield name, member
@@ -257,6 +271,11 @@ class Recipe:
                 self.typing[plain] = "contextlib"
 
 
+def code_of(member: Any) -> Any:
+    """The code of a function; None for anything else."""
+    return getattr(member, "__code__", None)
+
+
 def passed(arguments: ast.arguments) -> str:
     """The arguments of the call that passes all parameters on."""
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][1:]
@@ -297,7 +316,7 @@ def aliases(found: list[Recipe]) -> dict[str, Recipe]:
 
 
 def blocking_module(group: str, everywhere: list[Recipe]) -> str:
-    """The text of the module for threads of one folder of recipes."""
+    """The text of the module for threads of one group of recipes."""
     faces = {recipe.name for recipe in everywhere}
     found = [recipe for recipe in everywhere if recipe.group == group]
     classes = [recipe.written(faces) for recipe in found]
@@ -370,11 +389,11 @@ def exports(found: list[Recipe]) -> str:
 def api_page(found: list[Recipe]) -> str:
     """The text of `docs/api.md`."""
     public = [recipe for recipe in found if recipe.name not in NOT_PUBLIC]
-    homes = dict.fromkeys(recipe.home.removeprefix("zkwire.") for recipe in public)
     text = API.read_text()
     for group in dict.fromkeys(recipe.group for recipe in found):
-        names = [f"blocking.{group}", *(home for home in homes if f".{group}." in home)]
-        text = re.sub(rf"(?<=```{{api}} )blocking\.{group}.*", " ".join(names), text)
+        homes = dict.fromkeys(recipe.home for recipe in public if recipe.group == group)
+        names = [f"blocking.{group}", *(home.removeprefix("zkwire.") for home in homes)]
+        text = re.sub(rf"(?<=```{{api}} )blocking\.{group}\b.*", " ".join(names), text)
     return text
 
 

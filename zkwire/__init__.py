@@ -24,34 +24,32 @@ _from("aio.client")
 __all__ += ["DigestMD5"]
 _from("net.sasl")
 
-__all__ += ["Lost"]
-_from("recipes.lost")
-__all__ += ["LockInUseError"]
-_from("recipes.attempt")
+__all__ += ["LockInUseError", "Lost"]
+_from("recipes._recipe")
 __all__ += ["Contender"]
-_from("recipes.locks.contenders")
+_from("recipes.sequential")
 __all__ += ["SeenChildren", "SeenData"]
-_from("recipes.services.seen")
+_from("recipes._service")
 __all__ += ["Leadership"]
-_from("recipes.services.leadership")
+_from("recipes.supervisor")
 __all__ += ["Supervisor"]
 _from("blocking.supervisor")
 __all__ += ["AsyncSupervisor"]
 _from("aio.supervisor")
 __all__ += ["Member"]
-_from("recipes.services.member")
+_from("recipes.membership")
 __all__ += ["CacheEvent"]
-_from("recipes.services.cache_event")
+_from("recipes.cache")
 __all__ += ["CacheFullError", "CachedNode"]
-_from("recipes.services.cache_tree")
+_from("recipes._cache_tree")
 __all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
-_from("recipes.classic.queue_items")
+_from("recipes.queue")
 
 # <recipes: tools/generate.py>
 __all__ += ["Barrier", "Counter", "DoubleBarrier", "OncePer", "Queue"]
 _from("blocking.classic")
-__all__ += ["AsyncBarrier"]
-_from("recipes.classic.barrier")
+__all__ += ["AsyncBarrier", "AsyncDoubleBarrier"]
+_from("recipes.barrier")
 __all__ += [
     "BlockingLock",
     "Election",
@@ -65,8 +63,8 @@ __all__ += [
     "SequentialLock",
 ]
 _from("blocking.locks")
-__all__ += ["AsyncBlockingLock", "AsyncNonBlockingLock"]
-_from("recipes.locks.single")
+__all__ += ["AsyncBlockingLock", "AsyncMultiLock", "AsyncNonBlockingLock", "AsyncReentrantLock"]
+_from("recipes.locks")
 __all__ += [
     "Cache",
     "ChildrenWatch",
@@ -78,39 +76,27 @@ __all__ += [
 ]
 _from("blocking.services")
 __all__ += ["AsyncCache"]
-_from("recipes.services.cache")
+_from("recipes.cache")
 __all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
-_from("recipes.services.following")
+_from("recipes.watching")
 __all__ += ["AsyncCounter"]
-_from("recipes.classic.counter")
-__all__ += ["AsyncDoubleBarrier"]
-_from("recipes.classic.double_barrier")
-__all__ += ["AsyncElection"]
-_from("recipes.locks.election")
+_from("recipes.counter")
+__all__ += ["AsyncElection", "AsyncLock", "AsyncSequentialLock"]
+_from("recipes.sequential")
 __all__ += ["AsyncGroup"]
-_from("recipes.services.group")
-__all__ += ["AsyncLease"]
-_from("recipes.locks.lease")
-__all__ += ["AsyncLock", "AsyncSequentialLock"]
-_from("recipes.locks.sequential")
-__all__ += ["AsyncMultiLock"]
-_from("recipes.locks.multi_lock")
+_from("recipes.membership")
+__all__ += ["AsyncLease", "AsyncSemaphore"]
+_from("recipes.semaphore")
 __all__ += ["AsyncOncePer"]
-_from("recipes.classic.once_per")
-__all__ += ["AsyncPartitioner"]
-_from("recipes.services.partitioner")
+_from("recipes.once_per")
+__all__ += ["AsyncPartitioner", "AsyncShare"]
+_from("recipes.partitioner")
 __all__ += ["AsyncPersistentNode"]
-_from("recipes.services.persistent_node")
+_from("recipes.persistent_node")
 __all__ += ["AsyncQueue"]
-_from("recipes.classic.queue_taking")
+_from("recipes.queue")
 __all__ += ["AsyncReadWriteLock"]
-_from("recipes.locks.read_write")
-__all__ += ["AsyncReentrantLock"]
-_from("recipes.locks.reentrant")
-__all__ += ["AsyncSemaphore"]
-_from("recipes.locks.semaphore")
-__all__ += ["AsyncShare"]
-_from("recipes.services.share")
+_from("recipes.read_write")
 # </recipes>
 
 __all__ += ["ACL", "ClientInfo", "Id", "Stat"]
@@ -133,7 +119,8 @@ _from("session.trace")
 
 __all__ += [
     "AuthFailedError", "ClientClosedError", "ConnectionLossError", "ForkedError", "GarbledError",
-    "LockLostError", "LockTakenError", "LockTimeoutError", "NotSentError", "OperationTimeoutError",
+    "LockCancelledError", "LockLostError", "LockTakenError", "LockTimeoutError", "NotSentError",
+    "OperationTimeoutError",
     "OutcomeUnknownError", "ProtocolError", "ReplyTooLargeError", "SequenceExhaustedError",
     "SessionExpiredError", "UnreachableError", "ZooKeeperError",
 ]  # fmt: skip
@@ -189,6 +176,7 @@ if TYPE_CHECKING:
     from zkwire.errors import ForkedError as ForkedError
     from zkwire.errors import GarbledError as GarbledError
     from zkwire.errors import InvalidACLError as InvalidACLError
+    from zkwire.errors import LockCancelledError as LockCancelledError
     from zkwire.errors import LockLostError as LockLostError
     from zkwire.errors import LockTakenError as LockTakenError
     from zkwire.errors import LockTimeoutError as LockTimeoutError
@@ -233,41 +221,41 @@ if TYPE_CHECKING:
     from zkwire.operations.multi import GetChildren as GetChildren
     from zkwire.operations.multi import GetData as GetData
     from zkwire.operations.multi import SetData as SetData
-    from zkwire.recipes.attempt import LockInUseError as LockInUseError
-    from zkwire.recipes.classic.barrier import AsyncBarrier as AsyncBarrier
-    from zkwire.recipes.classic.counter import AsyncCounter as AsyncCounter
-    from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier as AsyncDoubleBarrier
-    from zkwire.recipes.classic.once_per import AsyncOncePer as AsyncOncePer
-    from zkwire.recipes.classic.queue_items import QueueEmptyError as QueueEmptyError
-    from zkwire.recipes.classic.queue_items import QueueFullError as QueueFullError
-    from zkwire.recipes.classic.queue_items import QueueItem as QueueItem
-    from zkwire.recipes.classic.queue_taking import AsyncQueue as AsyncQueue
-    from zkwire.recipes.locks.contenders import Contender as Contender
-    from zkwire.recipes.locks.election import AsyncElection as AsyncElection
-    from zkwire.recipes.locks.lease import AsyncLease as AsyncLease
-    from zkwire.recipes.locks.multi_lock import AsyncMultiLock as AsyncMultiLock
-    from zkwire.recipes.locks.read_write import AsyncReadWriteLock as AsyncReadWriteLock
-    from zkwire.recipes.locks.reentrant import AsyncReentrantLock as AsyncReentrantLock
-    from zkwire.recipes.locks.semaphore import AsyncSemaphore as AsyncSemaphore
-    from zkwire.recipes.locks.sequential import AsyncLock as AsyncLock
-    from zkwire.recipes.locks.sequential import AsyncSequentialLock as AsyncSequentialLock
-    from zkwire.recipes.locks.single import AsyncBlockingLock as AsyncBlockingLock
-    from zkwire.recipes.locks.single import AsyncNonBlockingLock as AsyncNonBlockingLock
-    from zkwire.recipes.lost import Lost as Lost
-    from zkwire.recipes.services.cache import AsyncCache as AsyncCache
-    from zkwire.recipes.services.cache_event import CacheEvent as CacheEvent
-    from zkwire.recipes.services.cache_tree import CachedNode as CachedNode
-    from zkwire.recipes.services.cache_tree import CacheFullError as CacheFullError
-    from zkwire.recipes.services.following import AsyncChildrenWatch as AsyncChildrenWatch
-    from zkwire.recipes.services.following import AsyncDataWatch as AsyncDataWatch
-    from zkwire.recipes.services.group import AsyncGroup as AsyncGroup
-    from zkwire.recipes.services.leadership import Leadership as Leadership
-    from zkwire.recipes.services.member import Member as Member
-    from zkwire.recipes.services.partitioner import AsyncPartitioner as AsyncPartitioner
-    from zkwire.recipes.services.persistent_node import AsyncPersistentNode as AsyncPersistentNode
-    from zkwire.recipes.services.seen import SeenChildren as SeenChildren
-    from zkwire.recipes.services.seen import SeenData as SeenData
-    from zkwire.recipes.services.share import AsyncShare as AsyncShare
+    from zkwire.recipes._cache_tree import CachedNode as CachedNode
+    from zkwire.recipes._cache_tree import CacheFullError as CacheFullError
+    from zkwire.recipes._recipe import LockInUseError as LockInUseError
+    from zkwire.recipes._recipe import Lost as Lost
+    from zkwire.recipes._service import SeenChildren as SeenChildren
+    from zkwire.recipes._service import SeenData as SeenData
+    from zkwire.recipes.barrier import AsyncBarrier as AsyncBarrier
+    from zkwire.recipes.barrier import AsyncDoubleBarrier as AsyncDoubleBarrier
+    from zkwire.recipes.cache import AsyncCache as AsyncCache
+    from zkwire.recipes.cache import CacheEvent as CacheEvent
+    from zkwire.recipes.counter import AsyncCounter as AsyncCounter
+    from zkwire.recipes.locks import AsyncBlockingLock as AsyncBlockingLock
+    from zkwire.recipes.locks import AsyncMultiLock as AsyncMultiLock
+    from zkwire.recipes.locks import AsyncNonBlockingLock as AsyncNonBlockingLock
+    from zkwire.recipes.locks import AsyncReentrantLock as AsyncReentrantLock
+    from zkwire.recipes.membership import AsyncGroup as AsyncGroup
+    from zkwire.recipes.membership import Member as Member
+    from zkwire.recipes.once_per import AsyncOncePer as AsyncOncePer
+    from zkwire.recipes.partitioner import AsyncPartitioner as AsyncPartitioner
+    from zkwire.recipes.partitioner import AsyncShare as AsyncShare
+    from zkwire.recipes.persistent_node import AsyncPersistentNode as AsyncPersistentNode
+    from zkwire.recipes.queue import AsyncQueue as AsyncQueue
+    from zkwire.recipes.queue import QueueEmptyError as QueueEmptyError
+    from zkwire.recipes.queue import QueueFullError as QueueFullError
+    from zkwire.recipes.queue import QueueItem as QueueItem
+    from zkwire.recipes.read_write import AsyncReadWriteLock as AsyncReadWriteLock
+    from zkwire.recipes.semaphore import AsyncLease as AsyncLease
+    from zkwire.recipes.semaphore import AsyncSemaphore as AsyncSemaphore
+    from zkwire.recipes.sequential import AsyncElection as AsyncElection
+    from zkwire.recipes.sequential import AsyncLock as AsyncLock
+    from zkwire.recipes.sequential import AsyncSequentialLock as AsyncSequentialLock
+    from zkwire.recipes.sequential import Contender as Contender
+    from zkwire.recipes.supervisor import Leadership as Leadership
+    from zkwire.recipes.watching import AsyncChildrenWatch as AsyncChildrenWatch
+    from zkwire.recipes.watching import AsyncDataWatch as AsyncDataWatch
     from zkwire.session.trace import TraceFrame as TraceFrame
     from zkwire.session.watch import Watch as Watch
     from zkwire.wire.model import CREATOR_ALL_ACL as CREATOR_ALL_ACL

@@ -19,6 +19,7 @@
     │   └── ReplyTooLargeError      it is longer than the limit
     ├── LockLostError          a lock is no longer held although it was not released
     ├── LockTakenError         a ``with`` found the lock taken
+    ├── LockCancelledError     ``cancel`` has ended the acquisition
     └── SequenceExhaustedError a lock, queue or counter has used up its numbers
 
 Every error has ``op`` and ``path`` of the operation that it ended (None if there is none) and
@@ -333,6 +334,10 @@ class LockTimeoutError(LockTakenError, OperationTimeoutError):
 
     An OperationTimeoutError of another class means that no server has told in time.
     """
+
+
+class LockCancelledError(ZooKeeperError):
+    """``cancel`` has ended the acquisition: nothing is held, and no node stays behind."""
 
 
 class SequenceExhaustedError(ZooKeeperError):

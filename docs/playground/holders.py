@@ -28,8 +28,8 @@ class Holders:
         """``clients``: name, state and seconds of lease; ``locks``: path and the three answers."""
         play = self._play
         for client in play.clients:
-            engaged: set[Any] = client.world.engaged
-            found = [one for one in engaged if "fence" in dir(one)]  # the locks in it
+            active_locks: set[Any] = client.world.active_locks
+            found = [one for one in active_locks if "fence" in dir(one)]  # the locks in it
             known = {id(lock) for _, lock in self._locks}
             new = sorted((lock for lock in found if id(lock) not in known), key=lambda k: k.path)
             self._locks += [(client.name, lock) for lock in new]

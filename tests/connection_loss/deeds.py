@@ -102,7 +102,7 @@ class Play(Case):
 
     def _guard_at_once(self) -> None:
         """As each client of a case has the guards of its locks."""
-        shell = self.home._shell
+        shell = self.home._backend
         make = shell.make_client
 
         def make_client() -> Any:

@@ -146,7 +146,7 @@ class Life(Case):
             return sum(map(ended, replies)) >= self.kind.nodes
 
         self.proxy.wait_for(cleaned, PATIENCE)
-        going = self.subject._driver.going
+        going = self.subject._driver.pending_cleanups
         poll("its clean-up has ended", lambda: not going or None, PATIENCE)
 
     def done_by_itself(self) -> str:

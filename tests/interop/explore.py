@@ -53,8 +53,8 @@ from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, 
 from tests.support.simulation_membership import various_group, various_keepers
 from tests.support.simulation_once_per import asking
 from tests.support.simulation_queue import various as various_queues
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.recipes.services.persistent_node import StandingKeeper
+from zkwire.recipes.persistent_node import PersistentModeKeeper
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.testing.simulation import FailedRunError, Figures, Scenario, exhaust, explore, replay
 from zkwire.testing.simulation.fault_choice import FAULTS
 
@@ -113,7 +113,7 @@ RANDOM = {
         watches.following(AsyncChildrenWatch, sessions=3, number=5), watches.FAULTS, 5
     ),
     "node": World(various_keepers(), FAULTS, 5),
-    "standing node": World(various_keepers(StandingKeeper), FAULTS, 5),
+    "standing node": World(various_keepers(PersistentModeKeeper), FAULTS, 5),
     "group": World(various_group(), FAULTS, 5),
     "cache": World(caches.mirror(), caches.FAULTS, 5),
     "cache, one by one": World(caches.mirror(version="3.5"), caches.FAULTS, 5),

@@ -29,7 +29,6 @@ from zkwire import (
     Supervisor,
     Watch,
 )
-from zkwire.recipes.services import cache_events
 from zkwire.testing import Server
 
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
@@ -225,7 +224,7 @@ def test_changes_that_wait_become_one(stage: Stage, fresh_path: str) -> None:
 def test_a_reader_that_is_too_far_behind(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_events, "_FEW", 2)
+    monkeypatch.setattr("zkwire.recipes.cache._FEW", 2)
     with Cache(stage.observer, fresh_path) as cache:
         assert cache.wait_ready(PATIENCE)
         events = cache.events()

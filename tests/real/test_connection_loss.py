@@ -39,7 +39,7 @@ from tests.connection_loss.operations import OPERATIONS
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, skip_older
 from zkwire.operations import Operations
-from zkwire.recipes.classic.mark import Marks
+from zkwire.recipes._node import TokenPool
 from zkwire.testing.proxy import FaultProxy, Gate, hold
 
 TEXT = document.PATH.read_text()
@@ -292,7 +292,7 @@ def test_recipe_that_forgets_a_lost_reply_is_noticed(
     async def not_made(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(Marks, "_look", not_made)
+    monkeypatch.setattr(TokenPool, "_look", not_made)
     (deed,) = [deed for deed in classic.DEEDS if deed.title == "`Counter.add`"]
     with zkwire.Client(zookeeper.hosts) as observer:
         observer.create(fresh_path)

@@ -23,8 +23,8 @@ from zkwire import (
     OutcomeUnknownError,
     SequentialLock,
 )
-from zkwire.recipes.classic.mark import KEPT
-from zkwire.recipes.classic.number_format import NumberFormat
+from zkwire.recipes._node import KEPT
+from zkwire.recipes.counter import NumberFormat
 from zkwire.testing.proxy import black_hole, cut_after
 
 MANY = 2**100
@@ -175,11 +175,11 @@ def test_a_turn_that_does_not_come(stage: Stage, fresh_path: str) -> None:
     """The one whose turn it is may be cut off: nothing waits for it for long."""
     counter = Counter(stage.client(), fresh_path)
     counter.add(1)
-    counter._algorithm._turns.crowded = True
+    counter._algorithm._contention.crowded = True
     with SequentialLock(stage.observer, fresh_path):
         assert counter.add(1) == 2
     assert counter.add(1) == 3
-    assert counter._algorithm._turns.crowded is False
+    assert counter._algorithm._contention.crowded is False
     left = stage.observer.get_children
     poll("no place is left", lambda: len(left(fresh_path)) == 1 or None, GRACE)
 
@@ -217,7 +217,7 @@ def test_every_cut_at_every_request_of_a_counter(
         assert stage.observer.exists(path).mzxid == first  # type: ignore[union-attr]
         stage.observer.set_data(path, b"7")
         assert counter.add(1, PATIENCE) == 8
-        counter._algorithm._turns.crowded = True
+        counter._algorithm._contention.crowded = True
         assert counter.add(1, PATIENCE) == 9
         assert counter.compare_and_set(9, 5, PATIENCE)
         left = stage.observer.get_children

@@ -145,7 +145,7 @@ def nodes(world: Nodes) -> list[str]:
 
 
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("then", ["release", "acquire", "_release_later"])
+@pytest.mark.parametrize("then", ["release", "acquire", "_release_in_background"])
 def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then: str) -> None:
     world: Any = Full()
     client = client_of(world)
@@ -170,10 +170,10 @@ def test_what_an_error_left_behind_is_made_good_at_the_end() -> None:
     with pytest.raises(RecursionError):
         lock.release()
     world.full = False
-    (owing,) = world.engaged
+    (owing,) = world.active_locks
     owing._resume_cleanup()
     assert nodes(world) == []
-    assert not world.engaged
+    assert not world.active_locks
 
 
 # --- a closed client ------------------------------------------------------------------------------

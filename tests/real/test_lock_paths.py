@@ -31,13 +31,12 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import poll
 from zkwire import ClientClosedError, Lost, SequentialLock
-from zkwire.recipes.alone import alone
-from zkwire.recipes.attempt import LockInUseError
+from zkwire.recipes._recipe import LockInUseError, exclusive_call
 from zkwire.testing.proxy import Gate, hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes.alone import Sole
+    from zkwire.recipes._recipe import Exclusive
 
 # --- nodes that go --------------------------------------------------------------------------------
 
@@ -175,13 +174,13 @@ def test_a_with_that_is_refused_releases_nothing(
     """Another thread gets the lock between the refusal and what a ``with`` does about it."""
     shared, main = kind(stage.client(), fresh_path), threading.get_ident()
 
-    async def refused(lock: Sole, attempt: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+    async def refused(lock: Exclusive, attempt: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
         if threading.get_ident() != main:
-            return await alone(lock, attempt)
+            return await exclusive_call(lock, attempt)
         assert Running(lambda: shared.acquire(GRACE)).result()
         raise LockInUseError("somebody else is at it")
 
-    monkeypatch.setattr("zkwire.recipes.locks.lock.alone", refused)
+    monkeypatch.setattr("zkwire.recipes._lock.exclusive_call", refused)
     with pytest.raises(RuntimeError, match="somebody else is at it"), shared:
         pass
     assert shared.held

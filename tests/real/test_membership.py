@@ -51,7 +51,7 @@ from zkwire import (
     SessionExpiredError,
     Supervisor,
 )
-from zkwire.recipes.services.persistent_node import TOKEN
+from zkwire.recipes.persistent_node import TOKEN
 from zkwire.testing.proxy import Frame, cut_after, cut_before
 from zkwire.testing.proxy.faults import Step
 

@@ -25,7 +25,7 @@ from zkwire import (
     ReadWriteLock,
     SequentialLock,
 )
-from zkwire.recipes.lost import Loss
+from zkwire.recipes._recipe import Loss
 
 
 def both(client: Client, path: str, order: str = "ab") -> MultiLock:

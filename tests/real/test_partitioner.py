@@ -106,7 +106,7 @@ def test_one_member_has_everything(stage: Stage, fresh_path: str) -> None:
     assert share.lost == set(ITEMS)
     assert nodes(stage.observer, fresh_path) == []
     assert client._session.watch_count == 0
-    assert client._driver.engaged == set()
+    assert client._driver.active_locks == set()
     assert client._driver.services == {}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import zkwire.recipes.classic.queue_choice
+import zkwire.recipes.queue
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, requests
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
@@ -29,8 +29,8 @@ from zkwire import (
     SequenceExhaustedError,
 )
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.classic.queue_items import most_bytes
+from zkwire.recipes._recipe import LockInUseError
+from zkwire.recipes.queue import most_bytes
 from zkwire.wire.paths import LAST_SEQUENCE
 
 # ruff: noqa: PT012 - how a block ends is what some of these tests are about
@@ -310,7 +310,7 @@ def test_marks_are_used_again_and_go_when_they_lie_idle(stage: Stage, fresh_path
 
 def test_a_mark_that_an_outsider_deletes_is_made_anew(stage: Stage, fresh_path: str) -> None:
     queue = Queue(stage.client(), fresh_path)
-    queue._algorithm._marks._tidy = lambda: None  # type: ignore[method-assign]
+    queue._algorithm._tokens._tidy = lambda: None  # type: ignore[method-assign]
     for number in range(3):
         assert queue.put(b"%d" % number) > 0
         for name in stage.observer.get_children(f"{fresh_path}/marks"):
@@ -334,7 +334,7 @@ def test_four_consumers_do_not_disturb_each_other(
     most: int,
 ) -> None:
     """Alone, one gets an item with two requests, and takes it with three."""
-    monkeypatch.setattr(zkwire.recipes.classic.queue_choice, "FRESH", PATIENCE)
+    monkeypatch.setattr(zkwire.recipes.queue, "FRESH", PATIENCE)
     number = 400
     Queue(stage.observer, fresh_path).put_many([b"x"] * number)
     queues = [Queue(stage.client(), fresh_path) for _ in range(4)]

@@ -21,7 +21,7 @@ from tests.support.lock_helpers import (
 )
 from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
 from zkwire.blocking.locks import PathLock
-from zkwire.recipes.locks.read_write import is_reader
+from zkwire.recipes.read_write import is_reader
 from zkwire.testing.proxy import Gate, hold
 
 SIDES = ("read", "write")

@@ -327,7 +327,7 @@ async def test_cancelled_tasks_of_a_supervisor_end_it(server: Server) -> None:
     """As a program does that cancels all tasks."""
     supervisor = AsyncSupervisor(server.hosts)
     client = await supervisor.client(PATIENCE)
-    for task in supervisor._shell.tasks:
+    for task in supervisor._backend.tasks:
         task.cancel()
     assert await supervisor.wait(PATIENCE)
     with pytest.raises(ClientClosedError):

@@ -14,7 +14,7 @@ import pytest
 from tests.support.lock_helpers import Running
 from zkwire import Client, SequentialLock
 from zkwire.blocking import owners
-from zkwire.recipes.services.awaited import AwaitedService
+from zkwire.recipes._service import ObservableService
 from zkwire.testing import Server
 
 MEETING_SECONDS = 1.0
@@ -89,7 +89,7 @@ def test_of_two_threads_one_acquires_the_object(server: Server) -> None:
 
 def test_waiters_come_and_go_while_a_service_tells_them() -> None:
     """Without an interpreter's lock a copy of what they stand in must be one step."""
-    service, over = AwaitedService.__new__(AwaitedService), threading.Event()
+    service, over = ObservableService.__new__(ObservableService), threading.Event()
     waiting: dict[Any, None] = {}
     service._waiting = waiting
 

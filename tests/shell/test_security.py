@@ -31,7 +31,7 @@ from zkwire import (
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetChildrenResponse
-from zkwire.recipes.locks.single_entry import GRANTS
+from zkwire.recipes.locks import GRANTS
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Action, rewrite
 from zkwire.wire.paths import LAST_SEQUENCE

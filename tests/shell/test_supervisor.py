@@ -620,7 +620,7 @@ def test_no_code_of_a_users_runs_under_the_mutex(server: Server, supervisor: Sup
     free = list[bool]()
 
     def look(_: object) -> None:
-        mutex = supervisor._shell.mutex
+        mutex = supervisor._backend.mutex
         other = Running(lambda: mutex.acquire(timeout=PATIENCE) and mutex.release() is None)
         free.append(other.result())
 
@@ -678,7 +678,7 @@ def test_one_that_nobody_closes_goes_on(server: Server) -> None:
     terms = Terms()
     supervisor = Supervisor(server.hosts)
     supervisor.lead("/election", terms)
-    shell, sequence = supervisor._shell, supervisor._algorithm
+    shell, sequence = supervisor._backend, supervisor._algorithm
     terms.wait(1)
     del supervisor
     gc.collect()

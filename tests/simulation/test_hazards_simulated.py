@@ -25,9 +25,9 @@ from tests.support.simulation_locks import (
     various,
 )
 from zkwire.errors import SessionExpiredError
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.locks.single import AsyncBlockingLock
+from zkwire.recipes._node import Attempt
+from zkwire.recipes.locks import AsyncBlockingLock
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,

@@ -34,9 +34,8 @@ from tests.support.simulation_locks import (
 from tests.support.simulation_parts import A_SIXTH
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
-from zkwire.recipes.locks.reentrant import AsyncReentrantLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.locks.single import AsyncBlockingLock
+from zkwire.recipes.locks import AsyncBlockingLock, AsyncReentrantLock
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.testing.server.node import Node
 from zkwire.testing.simulation import (
     CancelAt,

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import SEED
 from tests.support.simulation_barrier import NETWORK, PLANTED, meeting
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
+from zkwire.recipes.barrier import AsyncDoubleBarrier
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))

@@ -25,7 +25,7 @@ from tests.support.simulation_family import (
 )
 from tests.support.simulation_locks import Manners
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.locks.read_write import AsyncReadLock
+from zkwire.recipes.read_write import AsyncReadLock
 from zkwire.testing.simulation import (
     InTurn,
     Scenario,

@@ -13,7 +13,7 @@ import pytest
 from tests.support.history import Record, check
 from tests.support.simulation_histories import Recorder, users
 from tests.support.simulation_locks import LowestWatched, NoSecondLook
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.testing.simulation import FailedRunError, Seeded, explore
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim

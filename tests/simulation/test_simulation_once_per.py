@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import SEED
 from tests.support.simulation_once_per import NETWORK, PLANTED, asking
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.classic.once_per import AsyncOncePer
+from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.testing.simulation import FailedRunError, InTurn, cancel_everywhere, explore, sweep
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))

@@ -18,7 +18,7 @@ from tests.support.simulation_following import (
     following,
 )
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.session.watch_table import WatchTable
 from zkwire.testing.simulation import (
     FailedRunError,

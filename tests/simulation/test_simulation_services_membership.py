@@ -21,7 +21,7 @@ from tests.support.simulation_membership import (
     various_keepers,
 )
 from tests.support.simulation_parts import A_SIXTH
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode, StandingKeeper
+from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
@@ -41,13 +41,13 @@ SCENARIOS: dict[str, Scenario] = {
     "two processes, one path": keepers(2),
     "two objects of one client": keepers(2, together=True),
     "no parent": keepers(1, prepared=False),
-    "node of no session": keepers(1, Life(patience=9.0), kind=StandingKeeper),
+    "node of no session": keepers(1, Life(patience=9.0), kind=PersistentModeKeeper),
     "group": group(2),
     "group, one name": group(2, named=True),
 }
 RANDOM: dict[str, Scenario] = {
     "nodes": various_keepers(),
-    "nodes of no session": various_keepers(StandingKeeper),
+    "nodes of no session": various_keepers(PersistentModeKeeper),
     "groups": various_group(),
 }
 

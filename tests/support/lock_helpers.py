@@ -39,7 +39,7 @@ from zkwire.aio.driver import LoopDriver
 from zkwire.blocking.driver import ThreadDriver
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
-from zkwire.recipes.locks.single_entry import GRANTS
+from zkwire.recipes.locks import GRANTS
 from zkwire.testing.proxy import FaultProxy, Frame
 from zkwire.wire import ops
 

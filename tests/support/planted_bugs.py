@@ -26,11 +26,10 @@ from tests.support.simulation_locks import (
 from zkwire.errors import NoNodeError, NotSentError
 from zkwire.jute.records import ConnectResponse
 from zkwire.operations import Operations
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.locks.single import AsyncBlockingLock
-from zkwire.recipes.lost import OwnNodeWatch
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import Attempt, OwnNodeWatch
+from zkwire.recipes.locks import AsyncBlockingLock
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session import outcomes
 from zkwire.session.handshake import Identity
 from zkwire.session.liveness import LeaseHolders, Liveness

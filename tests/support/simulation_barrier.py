@@ -8,10 +8,9 @@ from typing import Any
 from zkwire.errors import NoNodeError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.operations.multi import Create, Operation, SetData
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.rounds import READY, Rounds, Seen
-from zkwire.recipes.runtime import persist
+from zkwire.recipes._node import Attempt
+from zkwire.recipes.barrier import READY, AsyncDoubleBarrier, Generations, Seen
+from zkwire.recipes.runtime import retry
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
@@ -35,7 +34,7 @@ class Together:
     def __init__(self, count: int, *, even: bool = True) -> None:
         self._count = count
         self._even = even  # without a fault there is a round for all
-        self._rounds: dict[int, set[str]] = {}  # the members, by zxid
+        self._generations: dict[int, set[str]] = {}  # the members, by zxid
         self.entered = 0
         self.refused = 0
         self.wrong: list[str] = []
@@ -49,19 +48,19 @@ class Together:
     def step(self, sim: Simulation) -> None:
         there = self._members(sim)
         round = there.pop(READY, 0)
-        if round and round not in self._rounds:
+        if round and round not in self._generations:
             members = {name for name, czxid in there.items() if czxid < round}
-            self._rounds[round] = members
+            self._generations[round] = members
             if len(members) < self._count:
                 raise ViolationError("EARLY", f"{len(members)} began the round {round}")
 
     def comparison_key(self) -> tuple[object, ...]:
-        return (*sorted(self._rounds), self.entered, self.refused)
+        return (*sorted(self._generations), self.entered, self.refused)
 
     def has_entered(self, member: AsyncDoubleBarrier) -> None:
         self.entered += 1
         assert member._inside is not None
-        if member._inside.id not in self._rounds.get(member._round, ()):
+        if member._inside.id not in self._generations.get(member._round, ()):
             self.wrong.append(f"EARLY: {member._inside.id} is not in {member._round}")
 
     def has_left(self, sim: Simulation, member: AsyncDoubleBarrier) -> None:
@@ -124,7 +123,7 @@ def meeting(
 # --- members with planted bugs --------------------------------------------------------------------
 
 
-class Blind(Rounds):
+class Blind(Generations):
     """Begins a round with those that it has seen, be they there or not."""
 
     async def begin(self, seen: Seen, deadline: float | None) -> int:
@@ -141,7 +140,7 @@ class BeginsBlindly(AsyncDoubleBarrier):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._rounds = Blind(self._runtime, self._path, self._acl)
+        self._generations = Blind(self._runtime, self._path, self._acl)
 
 
 class AnyRound(AsyncDoubleBarrier):
@@ -162,7 +161,7 @@ class EndsAtOnce(AsyncDoubleBarrier):
     async def _exit(self, deadline: float | None) -> None:
         with suppress(NoNodeError):
             delete = self._runtime.operations.delete
-            await persist(self._runtime, deadline, delete, f"{self._path}/{READY}")
+            await retry(self._runtime, deadline, delete, f"{self._path}/{READY}")
         await super()._exit(deadline)
 
 
@@ -191,7 +190,7 @@ class WaitsForAnEvent(AsyncDoubleBarrier):
         watch = Watch()
         try:
             look, path = self._runtime.operations.exists, f"{self._path}/{name}"
-            await persist(self._runtime, deadline, look, path, watch=watch)
+            await retry(self._runtime, deadline, look, path, watch=watch)
             await self._event(watch, deadline)
         finally:
             watch.close()

@@ -13,13 +13,9 @@ from typing import Any, NamedTuple
 
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
-from zkwire.recipes.services.cache import AsyncCache
-from zkwire.recipes.services.cache_event import CacheEvent
-from zkwire.recipes.services.cache_events import AsyncCacheEvents
-from zkwire.recipes.services.cache_reading import Reading
-from zkwire.recipes.services.cache_stale import DATA, STAT, Stale
-from zkwire.recipes.services.cache_tree import CachedNode, Tree
-from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes._cache_tree import DATA, STAT, CachedNode, Reading, Stale, Tree
+from zkwire.recipes._service import Condition, Service
+from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheEvent
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
 from zkwire.testing.server.rules import Rules

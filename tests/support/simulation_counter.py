@@ -12,9 +12,8 @@ from typing import Any
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Operation, SetData
-from zkwire.recipes.classic.counter import AsyncCounter
-from zkwire.recipes.classic.mark import Mark, Marks
-from zkwire.recipes.classic.turns import Turns
+from zkwire.recipes._node import Token, TokenPool
+from zkwire.recipes.counter import AsyncCounter, ContentionQueue
 from zkwire.recipes.runtime import within
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
@@ -23,7 +22,7 @@ from zkwire.testing.simulation.simulation import Simulation
 
 PATH = "/counters/one"
 OUTSIDERS = ("delete", "touch", "uproot", "wrap", "refuse")
-"""Faults under which nothing is promised, or an error is: others delete marks, servers refuse."""
+"""Faults under which nothing is promised, or an error is: others delete tokens, servers refuse."""
 NETWORK = tuple(fault for fault in FAULTS if fault not in OUTSIDERS)
 LIMIT = 30.0
 
@@ -31,7 +30,7 @@ LIMIT = 30.0
 class Sums:
     """ONCE: what has succeeded was made once, what may have been at most once, the rest never.
 
-    VALUE: what is returned has been the number.  ORPHAN: no queue is left, nor a mark too many.
+    VALUE: what is returned has been the number.  ORPHAN: no queue is left, nor a token too many.
     """
 
     reducible = True
@@ -111,7 +110,7 @@ def adding(
         for _ in range(number):
             client = sim.client()
             counter = core(client.world, PATH)
-            counter._turns.crowded = crowded
+            counter._contention.crowded = crowded
             client.spawn(add(client, counter, sums, times))
 
     return scenario
@@ -120,90 +119,92 @@ def adding(
 # --- counters with planted bugs -------------------------------------------------------------------
 
 
-class BuggyMarks(Marks):
-    """Marks of a counter that is told which."""
+class BuggyMarks(TokenPool):
+    """TokenPool of a counter that is told which."""
 
 
-def with_marks(kind: type[Marks]) -> Callable[..., AsyncCounter]:
-    """A counter that has such marks."""
+def with_marks(kind: type[TokenPool]) -> Callable[..., AsyncCounter]:
+    """A counter that has such tokens."""
 
     def make(world: Any, path: str) -> AsyncCounter:
         counter = AsyncCounter(world, path)
-        counter._marks = kind(world, path)
+        counter._tokens = kind(world, path)
         return counter
 
     return make
 
 
-class RepeatsBlindly(Marks):
+class RepeatsBlindly(TokenPool):
     """A change that was not answered is made again."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+    async def _look(self, token: Token, value: bytes, deadline: float | None) -> Stat | None:
         return None
 
 
-class BelievesInLuck(Marks):
+class BelievesInLuck(TokenPool):
     """A change that was not answered was made."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
-        return Stat(1, 1, 0, 0, mark.version + 1, 0, 0, 0, 0, 0, 1)
+    async def _look(self, token: Token, value: bytes, deadline: float | None) -> Stat | None:
+        return Stat(1, 1, 0, 0, token.version + 1, 0, 0, 0, 0, 0, 1)
 
 
-class LooksForAnything(Marks):
-    """Takes a mark that is there for the change's own, whatever stands in it."""
+class LooksForAnything(TokenPool):
+    """Takes a token that is there for the change's own, whatever stands in it."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
-        return await self._runtime.until(self._runtime.operations.exists(mark.node or ""), deadline)
+    async def _look(self, token: Token, value: bytes, deadline: float | None) -> Stat | None:
+        return await self._runtime.until(
+            self._runtime.operations.exists(token.node or ""), deadline
+        )
 
 
-class KeepsDoubt(Marks):
+class KeepsDoubt(TokenPool):
     """Does not say that what it could not look at may have been made."""
 
     async def execute(
-        self, mark: Mark, operations: list[Operation], deadline: float | None
+        self, token: Token, operations: list[Operation], deadline: float | None
     ) -> tuple[list[Any], int]:
         try:
-            return await super().execute(mark, operations, deadline)
+            return await super().execute(token, operations, deadline)
         except ZooKeeperError as error:
             error.maybe_applied = False
             raise
 
 
-class LeavesMarks(Marks):
-    """Does not delete the mark of a change that has ended in doubt."""
+class LeavesMarks(TokenPool):
+    """Does not delete the token of a change that has ended in doubt."""
 
-    def drop(self, mark: Mark) -> None:
+    def drop(self, token: Token) -> None:
         pass
 
 
-class KeepsNoMark(Marks):
-    """Makes a mark for each change, and deletes none."""
+class KeepsNoMark(TokenPool):
+    """Makes a token for each change, and deletes none."""
 
-    def give_back(self, mark: Mark) -> None:
+    def release(self, token: Token) -> None:
         pass
 
 
-class KeepsMark(Marks):
-    """Goes on with the mark of a change that has ended in doubt, as if it had not been made."""
+class KeepsMark(TokenPool):
+    """Goes on with the token of a change that has ended in doubt, as if it had not been made."""
 
-    def give_back(self, mark: Mark) -> None:
-        mark.in_doubt = False
-        super().give_back(mark)
+    def release(self, token: Token) -> None:
+        token.in_doubt = False
+        super().release(token)
 
 
 class BlindSet(AsyncCounter):
     """Sets the number whatever its version is by then."""
 
     async def _set(
-        self, mark: Mark, change: Callable[[int], int | None], deadline: float
+        self, token: Token, change: Callable[[int], int | None], deadline: float
     ) -> int | None:
-        data, version = mark.seen or await self._read(deadline)
+        data, version = token.seen or await self._read(deadline)
         new = change(self._format.decode(data))
         assert new is not None
         step = SetData(PATH, self._format.encode(new))
         if version < 0:
-            return await super()._set(mark, change, deadline)
-        _, self._version = await self._marks.execute(mark, [step], deadline)
+            return await super()._set(token, change, deadline)
+        _, self._version = await self._tokens.execute(token, [step], deadline)
         return new
 
 
@@ -213,8 +214,8 @@ class StaysInLine(AsyncCounter):
     async def _change(
         self, change: Callable[[int], int | None], timeout: float | None
     ) -> int | None:
-        turns = Turns(self._runtime, self._path, None)
-        await turns.come(turns.begin(), within(self._runtime, timeout))
+        queue = ContentionQueue(self._runtime, self._path, None)
+        await queue.come(queue.begin(), within(self._runtime, timeout))
         return await super()._change(change, timeout)
 
 

@@ -16,13 +16,13 @@ from zkwire.errors import (
     OperationTimeoutError,
 )
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.read_write import AsyncReadLock, AsyncWriteLock, is_reader
-from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock, before
-from zkwire.recipes.runtime import persist
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import Attempt
+from zkwire.recipes.locks import AsyncMultiLock
+from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
+from zkwire.recipes.runtime import retry
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
@@ -524,7 +524,7 @@ class BesideOnce(AsyncReadLock):
         attempt.entered = True
         create = Create(node, b"", ephemeral=True)
         await world.until(operations.multi([Check(f"{self.path}/{writer}"), create]), deadline)
-        attempt.node, attempt.stat = node, await persist(world, deadline, operations.exists, node)
+        attempt.node, attempt.stat = node, await retry(world, deadline, operations.exists, node)
         return await self._list(deadline)
 
 
@@ -575,7 +575,7 @@ class NoWatch(AsyncLease):
         watch = Watch()
         try:
             world, read = self._runtime, self._runtime.operations.get_data
-            await persist(world, deadline, read, self._base, watch=watch)
+            await retry(world, deadline, read, self._base, watch=watch)
             now = await self._list(deadline)
             if sorted(now) == sorted(names) and not await world.event(watch, deadline):
                 raise OperationTimeoutError("no lease in time")
@@ -591,7 +591,7 @@ class NoComparison(AsyncLease):
         watch = Watch()
         try:
             read = self._runtime.operations.get_children
-            await persist(self._runtime, deadline, read, self.path, watch=watch)
+            await retry(self._runtime, deadline, read, self.path, watch=watch)
             if not await self._runtime.event(watch, deadline):
                 raise OperationTimeoutError("no lease in time")
         finally:
@@ -608,7 +608,7 @@ class QueueKept(AsyncLease):
             return False
         won = await self._take_lease(attempt, deadline, wait)
         await self._queue._step_out(deadline)
-        self._queue._release_later()
+        self._queue._release_in_background()
         return won
 
     def _clean_up_pending(self) -> None:
@@ -619,12 +619,12 @@ class AgreesBlindly(AsyncLease):
     """Writes its number whatever has been written meanwhile."""
 
     async def _agree(self, deadline: float | None) -> None:
-        data, _ = await persist(
+        data, _ = await retry(
             self._runtime, deadline, self._runtime.operations.get_data, self._base
         )
         if not data:
             count = b"%d" % self._places
-            await persist(
+            await retry(
                 self._runtime, deadline, self._runtime.operations.set_data, self._base, count
             )
             return
@@ -641,7 +641,7 @@ class NoQueue(AsyncLease):
         try:
             await self._queue._step_out(deadline)
         finally:
-            self._queue._release_later()
+            self._queue._release_in_background()
         return await self._take_lease(attempt, deadline, wait)
 
 
@@ -683,7 +683,7 @@ class NoLastLook(AsyncMultiLock):
             return True
         finally:
             for core in taken:
-                core._release_later()
+                core._release_in_background()
 
 
 class OneRelease(AsyncMultiLock):

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.runtime import persist
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch, Follower
-from zkwire.recipes.services.seen import SeenData
-from zkwire.recipes.services.service import SESSION_OVER, Background
+from zkwire.recipes._service import Background, SeenData
+from zkwire.recipes.runtime import SESSION_OVER, retry
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError
@@ -30,7 +29,7 @@ QUIET = 5
 FAULTS = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag", "refuse",
           "expire", "close")  # fmt: skip
 
-Kind: TypeAlias = type[Follower]
+Kind: TypeAlias = type[NodeWatcher]
 Change = Callable[[Operations], Any]
 
 
@@ -152,7 +151,7 @@ class Reading:
         try:
             for change in wanted:
                 with suppress(ServerError):  # a delete of what is not there, and so on
-                    await persist(client.world, None, partial(change, client.world.operations))
+                    await retry(client.world, None, partial(change, client.world.operations))
                 if self.sim.rng.random() < 0.3:
                     await client.sleep(1.0)
         finally:
@@ -197,7 +196,7 @@ class Reading:
         self.follower._sessions = world
         while self.synced:
             with suppress(*BUSY):
-                await persist(world, None, world.operations.sync, "/")
+                await retry(world, None, world.operations.sync, "/")
                 break
         world.serve(self.follower)
         return self.sessions[0]

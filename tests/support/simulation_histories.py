@@ -19,7 +19,7 @@ from tests.support.simulation_family import make, manners_of
 from tests.support.simulation_locks import PATH, acquired
 from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.operations.multi import SetData
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claims, Rule, exclusive
 from zkwire.wire.model import EventType

@@ -15,14 +15,12 @@ from zkwire.errors import (
     ZooKeeperError,
 )
 from zkwire.operations import Operations
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock, before
-from zkwire.recipes.locks.single import AsyncBlockingLock
-from zkwire.recipes.locks.single_entry import GRANTS
-from zkwire.recipes.lost import Loss, OwnNodeWatch
-from zkwire.recipes.runtime import persist
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import Attempt, OwnNodeWatch
+from zkwire.recipes._recipe import Loss
+from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
+from zkwire.recipes.runtime import retry
+from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.session.watch import Watch
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
@@ -256,7 +254,7 @@ class NoCleaning(AsyncPathLock):
 class OneCleaning(AsyncPathLock):
     """A clean-up is tried once (B5, B25)."""
 
-    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
+    async def _delete_until_gone(self, operations: Operations, attempt: Attempt) -> None:
         with suppress(ZooKeeperError):
             await self._leave(operations, attempt)
 
@@ -286,7 +284,7 @@ class LateEnd(AsyncPathLock):
 class NoGuard(AsyncPathLock):
     """Does not watch its own node (B22)."""
 
-    def _stand_guard(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
+    def _watch_own_node(self, attempt: Attempt, guard: OwnNodeWatch) -> None:
         """Do nothing."""
 
 
@@ -367,9 +365,7 @@ class Exists(AsyncSequentialLock):
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
-            await persist(
-                self._runtime, deadline, self._runtime.operations.exists, path, watch=watch
-            )
+            await retry(self._runtime, deadline, self._runtime.operations.exists, path, watch=watch)
             if await self._runtime.event(watch, deadline) is None:
                 raise OperationTimeoutError("not free in time")
             return False
@@ -383,7 +379,7 @@ class WatchKept(AsyncSequentialLock):
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         path, watch = f"{self.path}/{ahead}", Watch()
         try:
-            await persist(
+            await retry(
                 self._runtime, deadline, self._runtime.operations.get_data, path, watch=watch
             )
             if await self._runtime.event(watch, deadline) is None:
@@ -400,7 +396,7 @@ class SessionIsName(AsyncSequentialLock):
         names = await self._list(deadline, sync=True)
         for name in names:
             path = f"{self.path}/{name}"
-            stat = await persist(self._runtime, deadline, self._runtime.operations.exists, path)
+            stat = await retry(self._runtime, deadline, self._runtime.operations.exists, path)
             if stat is not None and stat.ephemeral_owner == self._runtime.session_id:
                 attempt.node, attempt.stat = path, stat
                 attempt.id = name.rpartition("-lock-")[0]
@@ -410,7 +406,7 @@ class SessionIsName(AsyncSequentialLock):
 class StepBackOnce(AsyncSequentialLock):
     """A try that fails deletes its node as well as it can (B5)."""
 
-    async def _step_back(self, attempt: Attempt, deadline: float | None) -> None:
+    async def _leave_queue(self, attempt: Attempt, deadline: float | None) -> None:
         assert attempt.node is not None
         with suppress(NoNodeError, ConnectionLossError, OperationTimeoutError):
             await self._runtime.until(self._runtime.operations.delete(attempt.node), deadline)
@@ -453,7 +449,7 @@ class SingleExists(AsyncBlockingLock):
                 return False
             watch = Watch()
             try:
-                await persist(
+                await retry(
                     self._runtime, deadline, self._runtime.operations.exists, self.path, watch=watch
                 )
                 if await self._runtime.event(watch, deadline) is None:
@@ -490,7 +486,7 @@ class BelievesAnyEvent(AsyncSequentialLock):
 class BusyIsNever(AsyncPathLock):
     """A clean-up that is refused for the moment is given up."""
 
-    async def _leave_surely(self, operations: Operations, attempt: Attempt) -> None:
+    async def _delete_until_gone(self, operations: Operations, attempt: Attempt) -> None:
         while True:
             try:
                 await self._leave(operations, attempt)

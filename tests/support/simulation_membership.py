@@ -18,11 +18,10 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
-from zkwire.recipes.services.group import AsyncGroup
-from zkwire.recipes.services.member import Member
-from zkwire.recipes.services.node_owner import Wish
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode, StandingKeeper
-from zkwire.recipes.services.service import SESSION_OVER, Background
+from zkwire.recipes._service import Background
+from zkwire.recipes.membership import AsyncGroup, Member
+from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper, Wish
+from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
@@ -125,7 +124,7 @@ class KeptNodes:
             raise ViolationError("LEFT", f"{NODE} is left")
         for client in sim.clients:
             over = client.dead or client.session.ended
-            if not over and (client.session.watch_count or client.world.engaged):
+            if not over and (client.session.watch_count or client.world.active_locks):
                 raise ViolationError("LEFT", f"{client} has a watch or a claim left")
 
 
@@ -440,7 +439,7 @@ class LooksWithoutWatch(AsyncPersistentNode):
             await runtime.operations.exists(self._path + "-", watch=watch)
 
 
-class NoToken(StandingKeeper):
+class NoToken(PersistentModeKeeper):
     """Takes a node for its own if it belongs to no session."""
 
     async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
@@ -449,7 +448,7 @@ class NoToken(StandingKeeper):
         return await super()._is_own(runtime, stat)
 
 
-class LeavesToken(StandingKeeper):
+class LeavesToken(PersistentModeKeeper):
     """Does not repeat the lost delete of its token."""
 
     async def _drop_token(self, runtime: Any) -> None:

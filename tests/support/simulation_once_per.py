@@ -6,8 +6,8 @@ from contextlib import suppress
 from itertools import pairwise
 
 from zkwire.errors import OutcomeUnknownError, ZooKeeperError
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.once_per import AsyncOncePer
+from zkwire.recipes._node import Attempt
+from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS

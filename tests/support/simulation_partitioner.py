@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 
 from tests.support.simulation_cache import OneAfterAnother
 from zkwire.errors import ClientClosedError
-from zkwire.recipes.services import partition
-from zkwire.recipes.services.partitioner import AsyncPartitioner
-from zkwire.recipes.services.share import AsyncShare, ShareView
-from zkwire.recipes.services.sharing import Sharing
-from zkwire.recipes.services.tenure import ItemLock, Tenure
+from zkwire.recipes import partitioner
+from zkwire.recipes.partitioner import (
+    AsyncPartitioner,
+    AsyncShare,
+    ItemLock,
+    ItemOwnership,
+    Rebalance,
+    ShareView,
+)
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
@@ -39,7 +43,7 @@ class Worker:
         self.clients: list[Client] = [self.sessions.client]
         self.rng = Random(f"{sim.seed} {name}")
         self.attention = self.rng.choice((0.0, 0.5, 1.0))  # how often it looks at its share
-        self.working: dict[str, Tenure] = {}
+        self.working: dict[str, ItemOwnership] = {}
         self.share: AsyncShare | None = None
         self.too_early = ""  # an item that was given out anew
         items = self.rng.sample(ITEMS, len(ITEMS))  # in any order
@@ -93,43 +97,45 @@ class Worker:
 
     def _begin(self, share: AsyncShare) -> None:
         """Stop what the share leaves out, begin what is new in it."""
-        for item, tenure in share._tenures.items():
-            if self.working.get(item, tenure) is not tenure:
+        for item, ownership in share._ownerships.items():
+            if self.working.get(item, ownership) is not ownership:
                 self.too_early = item
-        self.share, self.working = share, dict(share._tenures)
+        self.share, self.working = share, dict(share._ownerships)
 
 
 class OneOwner:
     """What holds of items.
 
-    ME: no two members hold one item.  FENCE: each tenure of an item has a higher fence than those
-    before.  KEPT: an item that is being worked on is not let go.  TOLD: a share of which an item is
-    lost has changed.  BACK: an item is not given out anew before work on it has stopped.
+    ME: no two members hold one item.  FENCE: each ownership of an item has a higher fence than
+    those before.  KEPT: an item that is being worked on is not let go.  TOLD: a share of which an
+    item is lost has changed.  BACK: an item is not given out anew before work on it has stopped.
     LEFT: at the end nothing is left.
     """
 
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
         self._highest: dict[str, int] = {}
-        self._seen = set[Tenure]()
+        self._seen = set[ItemOwnership]()
 
-    def _held(self) -> Iterator[tuple[str, Tenure, Worker]]:
+    def _held(self) -> Iterator[tuple[str, ItemOwnership, Worker]]:
         for worker in self.workers:
-            tenures = {*worker.partitioning._tenures.items(), *worker.working.items()}
-            for item, tenure in () if worker.excused else tenures:
-                if tenure.held and tenure.lock.fence not in worker.sim.stolen:
-                    yield item, tenure, worker
+            ownerships = {*worker.partitioning._ownerships.items(), *worker.working.items()}
+            for item, ownership in () if worker.excused else ownerships:
+                if ownership.held and ownership.lock.fence not in worker.sim.stolen:
+                    yield item, ownership, worker
 
     def step(self, sim: Simulation) -> None:
         owners: dict[str, str] = {}
-        for item, tenure, worker in self._held():
+        for item, ownership, worker in self._held():
             if owners.setdefault(item, worker.name) != worker.name:
                 raise ViolationError("ME", f"{item}: {owners[item]} and {worker.name}")
-            if tenure not in self._seen:
-                self._seen.add(tenure)
-                if tenure.lock.fence <= self._highest.get(item, 0):
-                    raise ViolationError("FENCE", f"{item}: {tenure.lock.fence} of {worker.name}")
-                self._highest[item] = tenure.lock.fence
+            if ownership not in self._seen:
+                self._seen.add(ownership)
+                if ownership.lock.fence <= self._highest.get(item, 0):
+                    raise ViolationError(
+                        "FENCE", f"{item}: {ownership.lock.fence} of {worker.name}"
+                    )
+                self._highest[item] = ownership.lock.fence
         for worker in self.workers:
             self._look_at_work(worker)
 
@@ -143,12 +149,12 @@ class OneOwner:
             raise ViolationError(
                 "BACK", f"{worker.too_early} is back before work on it has stopped"
             )
-        for item, tenure in worker.working.items():
-            lock = tenure.lock
-            if not (tenure.held or lock._owned or lock.lost.reason):
+        for item, ownership in worker.working.items():
+            lock = ownership.lock
+            if not (ownership.held or lock._owned or lock.lost.reason):
                 raise ViolationError("KEPT", f"{worker.name} works on {item}, which was let go")
             share = worker.share
-            if not tenure.held and share is not None and item in share and not share._stale:
+            if not ownership.held and share is not None and item in share and not share._stale:
                 raise ViolationError("TOLD", f"{worker.name} is not told that {item} is lost")
 
     def settled(self) -> bool:
@@ -171,7 +177,7 @@ class OneOwner:
         refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
         for client in sim.clients:
             if not (client.dead or client.session.ended):
-                if client.world.engaged or client.world.services:
+                if client.world.active_locks or client.world.services:
                     raise ViolationError("LEFT", f"{client} has a claim or a service left")
                 if client.session.watch_count and not refused:
                     raise ViolationError("LEFT", f"{client} has a watch left")
@@ -225,35 +231,35 @@ def shared_out(members: int = 3, changes: int = 4) -> Scenario:
 
 # --- planted bugs ---------------------------------------------------------------------------------
 
-_confirm, _hand_out, _next = Sharing._confirm, Sharing._hand_out, Sharing.next
+_confirm, _hand_out, _next = Rebalance._confirm, Rebalance._hand_out, Rebalance.next
 _look = AsyncPartitioner._look
 
 
-def _unconfirmed(sharing: Sharing) -> None:
+def _unconfirmed(sharing: Rebalance) -> None:
     """Lets go what is revoked, without being asked."""
-    for item, tenure in tuple(sharing._given.items()):
-        if not tenure.wanted:
+    for item, ownership in tuple(sharing._given.items()):
+        if not ownership.wanted:
             del sharing._given[item]
     _confirm(sharing)
 
 
-async def _confirms_untold(sharing: Sharing, timeout: float | None = None) -> Any:
+async def _confirms_untold(sharing: Rebalance, timeout: float | None = None) -> Any:
     """Takes it for told what has been revoked when the reader asks."""
     if sharing._share is not None:
         _ = sharing._share.changed
     return await _next(sharing, timeout)
 
 
-def _confirms_what_waits(sharing: Sharing) -> None:
+def _confirms_what_waits(sharing: Rebalance) -> None:
     """Forgets the share that waits to be taken."""
     waits, sharing._next = sharing._next, None
     _confirm(sharing)
     sharing._next = waits
 
 
-def _wanted_alone(share: ShareView, tenure: Tenure) -> bool:
+def _wanted_alone(share: ShareView, ownership: ItemOwnership) -> bool:
     """Does not look at the lease."""
-    return tenure.wanted
+    return ownership.wanted
 
 
 def _first_come(lock: ItemLock, names: list[str], own: str) -> None:
@@ -273,24 +279,24 @@ async def _remembers_the_dead(
     if await _look(partitioning, runtime, watch, roll) is None:
         return None
     roll.update(known)
-    return partitioning._partition.allotted(roll)
+    return partitioning._partition.assigned(roll)
 
 
-def _lost_is_kept(tenure: Tenure) -> None:
-    """The end of a tenure is not noted."""
+def _lost_is_kept(ownership: ItemOwnership) -> None:
+    """The end of a ownership is not noted."""
 
 
-def _never_empty(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
+def _never_empty(sharing: Rebalance, wanted: dict[str, ItemOwnership]) -> None:
     """Does not tell a reader that has not looked that everything has to stop."""
     _hand_out(sharing, wanted)
     if sharing._next is not None and not sharing._next:
         sharing._next = None
 
 
-def _back_at_once(sharing: Sharing, wanted: dict[str, Tenure]) -> None:
+def _back_at_once(sharing: Rebalance, wanted: dict[str, ItemOwnership]) -> None:
     """Gives a lost item out anew before work on it has stopped."""
-    for item, tenure in tuple(sharing._given.items()):
-        if tenure.ended:
+    for item, ownership in tuple(sharing._given.items()):
+        if ownership.ended:
             del sharing._given[item]
     _hand_out(sharing, wanted)
 
@@ -306,23 +312,23 @@ class Bug(NamedTuple):
 
 
 PLANTED = {
-    "a revoked item is let go": Bug(Sharing, "_confirm", _unconfirmed, (), {"KEPT"}),
+    "a revoked item is let go": Bug(Rebalance, "_confirm", _unconfirmed, (), {"KEPT"}),
     "what was not told is confirmed": Bug(AsyncPartitioner, "next", _confirms_untold, (), {"KEPT"}),
     "a share that waits is forgotten": Bug(
-        Sharing, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
+        Rebalance, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
     ),
     "the lease is not looked at": Bug(
         AsyncShare, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
     ),
     "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
-    "the order of members counts": Bug(partition, "allot", _own_first, (), {"LIVE"}),
-    "a share is never empty": Bug(Sharing, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
+    "the order of members counts": Bug(partitioner, "rendezvous_assign", _own_first, (), {"LIVE"}),
+    "a share is never empty": Bug(Rebalance, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
     "dead members count": Bug(AsyncPartitioner, "_look", _remembers_the_dead, (), {"LIVE"}),
     "a lost item does not come back": Bug(
-        Tenure, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}
+        ItemOwnership, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}
     ),
     "a lost item comes back at once": Bug(
-        Sharing, "_hand_out", _back_at_once, ("delete", "partition"), {"BACK"}
+        Rebalance, "_hand_out", _back_at_once, ("delete", "partition"), {"BACK"}
     ),
 }  # fmt: skip
 """Bugs, each of which a few thousand runs find."""

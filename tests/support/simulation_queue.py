@@ -21,14 +21,17 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.operations import Operations
 from zkwire.operations.multi import Appended, Delete, Operation
-from zkwire.recipes.attempt import Attempt
-from zkwire.recipes.classic.mark import Mark
-from zkwire.recipes.classic.marks import PassingMarks
-from zkwire.recipes.classic.queue_choice import Choice
-from zkwire.recipes.classic.queue_items import QueueEmptyError, QueueItem, item
-from zkwire.recipes.classic.queue_search import Search
-from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
-from zkwire.recipes.runtime import in_time, persist
+from zkwire.recipes._node import Attempt, TemporaryTokens, Token
+from zkwire.recipes.queue import (
+    AsyncQueue,
+    ItemSelector,
+    QueueEmptyError,
+    QueueItem,
+    Search,
+    Taking,
+    item,
+)
+from zkwire.recipes.runtime import in_time, retry
 from zkwire.session.watch import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
@@ -73,9 +76,9 @@ class Ledger:
     consumer gets the items in order.  HERD: an item wakes one client.  LEFT: no node of a living
     session is left, and no watch.
 
-    ONCE leaves out the copies that were put in one transaction with a mark that an outsider has
+    ONCE leaves out the copies that were put in one transaction with a token that an outsider has
     deleted since, if the put was in ``doubt``: a client whose first reply is lost then cannot tell
-    that from a put that was not executed.  A removal can, since its mark is made before.
+    that from a put that was not executed.  A removal can, since its token is made before.
     """
 
     reducible = False
@@ -290,22 +293,24 @@ class Queues:
 
     queue: type[AsyncQueue] = AsyncQueue
     taking: type[Taking] = Taking
-    marks: type[PassingMarks] | None = None
-    choice: type[Choice] | None = None
+    tokens: type[TemporaryTokens] | None = None
+    selector: type[ItemSelector] | None = None
 
     def make(self, client: Client, sim: Simulation, ledger: Ledger) -> AsyncQueue:
         flat = ledger.plan.flat
         queue = self.queue(client.world, ITEMS if flat else PATH, flat=flat)
 
-        class Noting(self.marks or PassingMarks):  # type: ignore[misc]
-            async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+        class Noting(self.tokens or TemporaryTokens):  # type: ignore[misc]
+            async def _look(
+                self, token: Token, value: bytes, deadline: float | None
+            ) -> Stat | None:
                 assert sim.current is not None
                 ledger.doubt.update(ledger.putting.get(sim.current.name, ()))
-                return await super()._look(mark, token, deadline)
+                return await super()._look(token, value, deadline)
 
-        queue._marks = Noting(client.world, queue._layout.marks, queue._layout.path)
-        if self.choice is not None:
-            queue._choice = self.choice(client.world, queue._layout, None)
+        queue._tokens = Noting(client.world, queue._layout.tokens, queue._layout.path)
+        if self.selector is not None:
+            queue._selector = self.selector(queue._layout)
         return queue
 
 
@@ -353,39 +358,39 @@ def various(kind: Queues = Queues()) -> Scenario:
 # --- planted bugs ---------------------------------------------------------------------------------
 
 
-class RepeatsBlindly(PassingMarks):
+class RepeatsBlindly(TemporaryTokens):
     """Sends a multi again without anything that tells whether it was executed."""
 
-    async def _look(self, mark: Mark, token: bytes, deadline: float | None) -> Stat | None:
+    async def _look(self, token: Token, value: bytes, deadline: float | None) -> Stat | None:
         return None
 
 
-class RepeatsForItsMark(PassingMarks):
-    """Takes a change for not made when an outsider has deleted the mark that it has made."""
+class RepeatsForItsMark(TemporaryTokens):
+    """Takes a change for not made when an outsider has deleted the token that it has made."""
 
     _made = False  # before the multi
 
-    async def make(self, mark: Mark, deadline: float | None) -> None:
+    async def make(self, token: Token, deadline: float | None) -> None:
         self._made = True
-        await super().make(mark, deadline)
+        await super().make(token, deadline)
 
     async def execute(
-        self, mark: Mark, operations: list[Operation], deadline: float | None
+        self, token: Token, operations: list[Operation], deadline: float | None
     ) -> tuple[list[Any], int]:
-        fresh, self._made = mark.version < 0, False
-        done = await super().execute(mark, operations, deadline)
+        fresh, self._made = token.version < 0, False
+        done = await super().execute(token, operations, deadline)
         look = self._runtime.operations.exists
-        gone = await persist(self._runtime, deadline, look, mark.node or "") is None
+        gone = await retry(self._runtime, deadline, look, token.node or "") is None
         if fresh and gone and not self._made:
-            mark.version = -1
-            return await super().execute(mark, operations, deadline)
+            token.version = -1
+            return await super().execute(token, operations, deadline)
         return done
 
 
 class LooksForTheItem(AsyncQueue):
     """After a lost reply the queue is searched: a consumer may have the item already."""
 
-    async def _add(self, mark: Mark, beginning: str, items: list[bytes], deadline: float) -> int:
+    async def _add(self, token: Token, beginning: str, items: list[bytes], deadline: float) -> int:
         runtime, operations = self._runtime, self._runtime.operations
         creates = [Appended(beginning, items, self._acl)]
         while True:
@@ -393,12 +398,12 @@ class LooksForTheItem(AsyncQueue):
                 await runtime.until(operations.multi(creates), deadline)
                 return 0
             except MultiError:
-                await self._layout.provide(runtime, self._acl, deadline)
+                await self._layout.provide(deadline)
             except OutcomeUnknownError:
-                await persist(runtime, deadline, operations.sync, PATH)
-                for name in await self._choice.list(deadline):
+                await retry(runtime, deadline, operations.sync, PATH)
+                for name in await self._selector.list(deadline):
                     try:
-                        seen = await persist(
+                        seen = await retry(
                             runtime, deadline, operations.get_data, f"{ITEMS}/{name}"
                         )
                     except NoNodeError:
@@ -413,15 +418,15 @@ class ForgetsItsRemoval(AsyncQueue):
     """Takes the removal that it has made, and whose reply was lost, for another consumer's."""
 
     async def _claimed(
-        self, mark: Mark, operations: list[Operation], deadline: float | None
+        self, token: Token, operations: list[Operation], deadline: float | None
     ) -> bool:
         limit = in_time(self._runtime, deadline)
         try:
-            await persist(self._runtime, limit, self._runtime.operations.multi, operations)
+            await retry(self._runtime, limit, self._runtime.operations.multi, operations)
             return True
         except MultiError as error:
             if isinstance(error.results[error.index], NoNodeError) and error.index == 0:
-                await self._layout.provide(self._runtime, self._acl, deadline)
+                await self._layout.provide(deadline)
             return False
 
 
@@ -429,43 +434,43 @@ class IgnoresClaims(AsyncQueue):
     """Removes whatever is first, also what a consumer works on."""
 
     async def get(self, timeout: float | None = None) -> QueueItem:
-        search = Search(self._choice, self._runtime.now() + (timeout or 0.0), True)
-        mark = await self._marks.lend(search._deadline)
+        search = Search(self._selector, self._runtime.now() + (timeout or 0.0), True)
+        token = await self._tokens.acquire(search._deadline)
         try:
             while True:
                 name, (data, stat) = await search.next()
                 with suppress(MultiError):
                     removal = [Delete(f"{ITEMS}/{name}")]
-                    await self._marks.execute(mark, removal, search._deadline)
+                    await self._tokens.execute(token, removal, search._deadline)
                     return item(name, data, stat)
-                self._choice.missed()
+                self._selector.missed()
         finally:
             search.end()
-            self._marks.give_back(mark)
+            self._tokens.release(token)
 
 
-class ReadsNoClaims(Choice):
+class ReadsNoClaims(ItemSelector):
     """Does not look which items are taken, and removes these too."""
 
     async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
         read = self._runtime.operations.get_children
         while True:
             try:
-                return await persist(
+                return await retry(
                     self._runtime, in_time(self._runtime, deadline), read, ITEMS, watch=watch
                 )
             except NoNodeError:
-                await self._layout.provide(self._runtime, None, deadline)
+                await self._layout.provide(deadline)
 
 
 class RemovesAnything(Taking):
     """Removes the item without a proof that it is still claimed by this consumer."""
 
-    async def _remove(self, mark: Mark, attempt: Attempt, taken: QueueItem) -> None:
+    async def _remove(self, token: Token, attempt: Attempt, taken: QueueItem) -> None:
         try:
             assert attempt.node is not None
             removal = [Delete(attempt.node), Delete(f"{ITEMS}/{taken.name}")]
-            await self._queue._marks.execute(mark, removal, None)
+            await self._queue._tokens.execute(token, removal, None)
         except (MultiError, ServerError):
             raise LockLostError("lost") from None
 
@@ -477,7 +482,7 @@ class KeepsItsClaim(Taking):
         pass
 
 
-class AllWatch(Choice):
+class AllWatch(ItemSelector):
     """Consumers that find nothing watch all at once."""
 
     async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
@@ -498,21 +503,21 @@ class TrustsTheVersion(AsyncQueue):
         return super()._removal(name, version)[-1:]
 
 
-class SeesNoReturn(Choice):
+class SeesNoReturn(ItemSelector):
     """Waits for new items only, and not for those that are given back."""
 
     async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
         names = await super().list(deadline)
         if watch is not None:
             read = self._runtime.operations.get_children
-            await persist(self._runtime, in_time(self._runtime, deadline), read, ITEMS, watch=watch)
+            await retry(self._runtime, in_time(self._runtime, deadline), read, ITEMS, watch=watch)
         return names
 
 
-class LeavesMarks(PassingMarks):
-    """A mark is not deleted."""
+class LeavesMarks(TemporaryTokens):
+    """A token is not deleted."""
 
-    def give_back(self, mark: Mark) -> None:
+    def release(self, token: Token) -> None:
         pass
 
 
@@ -534,15 +539,15 @@ def _planted(
 
 PLANTED: dict[str, Planted] = {
     "repeats blindly": _planted(
-        Queues(marks=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE", Plan(items=2)
+        Queues(tokens=RepeatsBlindly), ("linger", "cut"), "ONCE LOST TWICE", Plan(items=2)
     ),
     "repeats for its mark": _planted(
-        Queues(marks=RepeatsForItsMark), ("delete",), "ONCE", Plan(items=3)
+        Queues(tokens=RepeatsForItsMark), ("delete",), "ONCE", Plan(items=3)
     ),
     "looks for the item": _planted(Queues(LooksForTheItem), ("linger", "cut"), "ONCE"),
     "forgets its removal": _planted(Queues(ForgetsItsRemoval), ("linger", "cut"), "LOST", Plan()),
     "ignores claims": _planted(
-        Queues(IgnoresClaims, choice=ReadsNoClaims), (), "CLAIM TWICE",
+        Queues(IgnoresClaims, selector=ReadsNoClaims), (), "CLAIM TWICE",
         Plan(consumers=("take", "get"), items=2),
     ),
     "removes anything": _planted(
@@ -550,14 +555,14 @@ PLANTED: dict[str, Planted] = {
         Plan(consumers=("take", "take"), items=3, stay=12),
     ),
     "keeps its claim": _planted(Queues(taking=KeepsItsClaim), (), "LEFT STARVED LIVE"),
-    "all watch": _planted(Queues(choice=AllWatch), (), "HERD"),
+    "all watch": _planted(Queues(selector=AllWatch), (), "HERD"),
     "trusts the version": _planted(
         Queues(TrustsTheVersion), (), "CLAIM TWICE",
         Plan(consumers=("take", "get"), items=2, flat=True),
     ),
     "sees no return": _planted(
-        Queues(choice=SeesNoReturn), (), "STARVED LIVE",
+        Queues(selector=SeesNoReturn), (), "STARVED LIVE",
         Plan(consumers=("fail", "get"), patience=30.0),
     ),
-    "leaves marks": _planted(Queues(marks=LeavesMarks), (), "LEFT"),
+    "leaves marks": _planted(Queues(tokens=LeavesMarks), (), "LEFT"),
 }  # fmt: skip

@@ -12,12 +12,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from zkwire.errors import NoNodeError
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.runtime import persist
-from zkwire.recipes.services.leadership import Leadership
-from zkwire.recipes.services.service import Condition, Service
-from zkwire.recipes.services.succession import Succession
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._service import Condition, Service
+from zkwire.recipes.runtime import retry
+from zkwire.recipes.sequential import AsyncSequentialLock
+from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.acl import Credentials
@@ -55,7 +53,7 @@ class Process:
         self.tasks: list[Task] = []
         self.terms = 0
         shell: Any = self
-        self.sequence = SessionSequence(shell)
+        self.sequence = SessionLoop(shell)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
         leadership = Leadership(self.sequence, self.work, ELECTION, name, None)
@@ -172,7 +170,7 @@ class Reader(Service):
             raise ViolationError("RUNS", "its run in the session before has not ended")
         self.running = True
         try:
-            _, stat = await persist(runtime, None, runtime.operations.get_data, NODE)
+            _, stat = await retry(runtime, None, runtime.operations.get_data, NODE)
         except NoNodeError:
             raise ViolationError("OLDER", "a node is gone that had been there before") from None
         if stat.mzxid < self._seen:
@@ -267,7 +265,7 @@ async def _impatient(sequence: Any, client: Connected) -> bool:
     await sequence._connect(driver)
     sequence._enter(client)
     while driver.usable and not sequence._closed:
-        await sequence._shell.within(sequence._stopped, 1.0)
+        await sequence._backend.within(sequence._stopped, 1.0)
     sequence._present = (sequence._present[0], None)
     for service in tuple(driver.services):
         driver.dismiss(service)
@@ -291,14 +289,14 @@ async def _no_sync(sequence: Any, driver: Any) -> None:
 async def _not_dismissed(sequence: Any, client: Connected) -> None:
     """Leaves it to the services to notice the end of their session."""
     sequence._present = (sequence._present[0], None)
-    await sequence._shell.close_client(client)
+    await sequence._backend.close_client(client)
 
 
 def _never_checks(lock: Any) -> None:
     """Goes on when the term is over."""
 
 
-_enter = Succession._enter
+_enter = SessionLoop._enter
 
 
 class Bug(NamedTuple):
@@ -312,11 +310,11 @@ class Bug(NamedTuple):
 
 
 PLANTED = {
-    "another session beside the old": Bug(Succession, "_run", _impatient, ("cut",), {"ONE"}),
-    "a service is begun once": Bug(Succession, "_enter", _begins_once, ("expire",), {"LIVE"}),
-    "no sync": Bug(Succession, "_connect", _no_sync, ("expire", "lag"), {"OLDER"}),
+    "another session beside the old": Bug(SessionLoop, "_run", _impatient, ("cut",), {"ONE"}),
+    "a service is begun once": Bug(SessionLoop, "_enter", _begins_once, ("expire",), {"LIVE"}),
+    "no sync": Bug(SessionLoop, "_connect", _no_sync, ("expire", "lag"), {"OLDER"}),
     "the old run goes on": Bug(
-        Succession, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
+        SessionLoop, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
     ),
     "a term outlasts its lock": Bug(
         AsyncSequentialLock, "check", _never_checks, ("pause", "partition"), {"TERM"}

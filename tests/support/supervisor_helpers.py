@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkwire.recipes.services.service import Condition, Service
+from zkwire.recipes._service import Condition, Service
 from zkwire.testing import Server
 
 

@@ -108,7 +108,7 @@ def test_an_import_loads_little(imported: Seen) -> None:
 
 def test_who_asks_for_a_lock_gets_no_more_than_that() -> None:
     loaded = set(run("import zkwire; zkwire.Lock")["loaded"])
-    assert "zkwire.recipes.locks.sequential" in loaded
+    assert "zkwire.recipes.sequential" in loaded
     assert loaded.isdisjoint({"asyncio", "hashlib", "zkwire.net.sasl", "zkwire.session.trace"})
 
 

@@ -24,8 +24,8 @@ ROOMS = [
     *("net", "blocking", "aio", "zkwire"),
     *("testing", "kazoo", "cli", "__main__"),
 ]
-# Within recipes: what all share, then the groups.
-RECIPES = ["", "locks", "services", "classic"]
+# Within recipes: what all share, each above those that it may know, then the recipes.
+RECIPES = ["runtime", "_recipe", "_node", "_lock", "_service"]
 CORE = ROOMS[: ROOMS.index("net")]
 NOT_EACH_OTHER = {"blocking", "aio"}
 MAY_USE_TESTING = {"testing", "cli", "kazoo"}
@@ -169,10 +169,10 @@ def room(module: str) -> str:
     return module.partition(".")[0]
 
 
-def group(recipe: str) -> str:
-    """The folder of a module of recipes."""
-    _, *middle, _ = recipe.split(".") if recipe.count(".") else (recipe, recipe)
-    return middle[0] if middle else ""
+def rank(recipe: str) -> int:
+    """The place of a module of recipes; one recipe may know another."""
+    name = recipe.rpartition(".")[2]
+    return RECIPES.index(name) if name in RECIPES else len(RECIPES)
 
 
 def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
@@ -196,7 +196,7 @@ def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
         yield f"imports {other}; the shells do not know each other"
     elif there == "testing" and here not in MAY_USE_TESTING:
         yield f"imports {other}; testing is for tests"
-    elif here == there == "recipes" and RECIPES.index(group(other)) > RECIPES.index(group(module)):
+    elif here == there == "recipes" and rank(other) > rank(module):
         yield f"imports {other}, which stands above it"
     elif (here, there) == ("recipes", "session") and other not in RECIPES_MAY_USE:
         yield f"imports {other}, which no recipe may know"
@@ -336,9 +336,8 @@ GOOD = {
         if TYPE_CHECKING:
             from zkwire.session.watch import Watch
         """,
-    "recipes/services/__init__.py": "",
-    "recipes/services/service.py": "from .. import runtime\n",
-    "recipes/lock.py": "from ..wire.paths import Error\nfrom . import runtime\n",
+    "recipes/cache.py": "from . import runtime\n",
+    "recipes/_lock.py": "from ..wire.paths import Error\nfrom . import runtime\n",
     "__init__.py": """
         from zkwire.blocking.client import Client
         from .errors import ZooKeeperError
@@ -395,11 +394,11 @@ a missing name, typing | net.dial:3: imports Missing from session.session, which
 a missing name | session.session:1: imports missing from wire.ops, which does not define it
     from zkwire.wire.ops import missing
 a new room | newcomer:1: has no place in ROOMS
-a recipe that knows the client | recipes.lock:1: imports blocking.client, which stands above it
+a recipe that knows the client | recipes._lock:1: imports blocking.client, which stands above it
     from zkwire.blocking.client import Client
-a group above | recipes.lock:1: imports recipes.services.service, which stands above it
-    import zkwire.recipes.services.service
-a recipe that knows a session | recipes.lock:1: imports session.session, which no recipe may know
+a recipe above | recipes._lock:1: imports recipes.cache, which stands above it
+    import zkwire.recipes.cache
+a recipe that knows a session | recipes._lock:1: imports session.session, which no recipe may know
     import zkwire.session.session
 testing | zkwire:1: imports testing.proxy, which stands above it
     from zkwire.testing import proxy
@@ -415,7 +414,7 @@ a clock, in a method | session.session:3: imports time: only the shells may touc
         from time import monotonic
 a submodule | wire.paths:1: imports os: only the shells may touch the world outside
     import os.path as p
-chance in a recipe | recipes.lock:1: imports random: only the shells may touch the world outside
+chance in a recipe | recipes._lock:1: imports random: only the shells may touch the world outside
     import random
 expensive | blocking.client:1: loads dataclasses, which is expensive, when it is imported
     import dataclasses

@@ -23,8 +23,8 @@ from tests.support import lesson_page
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
 from zkwire.jute.records import CreateRequest
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock, before
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes.sequential import AsyncSequentialLock, before
 from zkwire.session.handshake import Authentication, Identity
 from zkwire.session.liveness import Liveness
 from zkwire.session.watch_table import WatchTable

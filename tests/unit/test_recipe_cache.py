@@ -13,12 +13,16 @@ from tests.support.scripted import Answer
 from zkwire.blocking.run import run
 from zkwire.errors import BUSY, NotSentError, error_for
 from zkwire.jute.records import Stat
-from zkwire.recipes.services.cache_event import CacheEvent, between
-from zkwire.recipes.services.cache_events import AsyncCacheEvents
-from zkwire.recipes.services.cache_reading import Reading
-from zkwire.recipes.services.cache_scope import Scope
-from zkwire.recipes.services.cache_stale import CHILDREN, Stale
-from zkwire.recipes.services.cache_tree import CachedNode, CacheFullError, Tree
+from zkwire.recipes._cache_tree import (
+    CHILDREN,
+    CachedNode,
+    CacheFullError,
+    Reading,
+    Scope,
+    Stale,
+    Tree,
+)
+from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
 from zkwire.session.watch import Watch
 
 

@@ -24,10 +24,15 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch, Follower
-from zkwire.recipes.services.problem import FIRST_PAUSE, LONGEST_PAUSE
-from zkwire.recipes.services.seen import NodeWatches
-from zkwire.recipes.services.service import Background, Condition, Service
+from zkwire.recipes._service import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Background,
+    Condition,
+    NodeWatches,
+    Service,
+)
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
 from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation
 
@@ -143,7 +148,7 @@ class World:
         return ask
 
 
-def states(world: World, count: int, kind: type[Follower] = AsyncDataWatch) -> list[Any]:
+def states(world: World, count: int, kind: type[NodeWatcher] = AsyncDataWatch) -> list[Any]:
     """So many calls of ``next``; before each but the first, the watch fires once for each."""
     follower = kind(world, "/a")
     found = []
@@ -306,7 +311,7 @@ def test_the_end_of_the_client_is_no_end_of_an_iteration() -> None:
 
 def test_what_subclasses_say() -> None:
     nothing: Any = None
-    unnamed, service = Follower(World(), "/a"), Service(World())
+    unnamed, service = NodeWatcher(World(), "/a"), Service(World())
     missing: list[Callable[[], object]] = [
         lambda: run(unnamed._read(nothing, nothing)),
         lambda: run(service._serve(None)),

@@ -34,7 +34,7 @@ from zkwire.blocking.locks import (
 )
 from zkwire.blocking.run import run
 from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
-from zkwire.recipes.locks.lease import AsyncLease
+from zkwire.recipes.semaphore import AsyncLease
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -169,14 +169,14 @@ def test_what_is_being_released_cannot_be_acquired() -> None:
     def delete(*_: object) -> Answer:
         with pytest.raises(RuntimeError, match="releasing"):
             run(core._acquire_by(None, True))
-        tried.append(core._engaged)
+        tried.append(core._is_active)
         return Answer(None)
 
     world.delete = delete  # type: ignore[attr-defined]
     run(core._release_by(None))
     assert tried == [True]
-    assert not core._engaged
-    assert not world.engaged
+    assert not core._is_active
+    assert not world.active_locks
     assert run(core._acquire_by(None, True))
 
 
@@ -284,9 +284,9 @@ def test_a_reentrant_lock_whose_release_is_interrupted_is_to_be_released_still()
     assert lock.held
     algorithm.release = release
     assert lock.acquire()
-    lock._algorithm._release_later()
+    lock._algorithm._release_in_background()
     assert lock.held
-    lock._algorithm._release_later()
+    lock._algorithm._release_in_background()
     assert not lock.held
 
 
@@ -305,11 +305,11 @@ def test_the_same_under_asyncio() -> None:
         assert lock.held
         lock.lock.release = release  # type: ignore[method-assign]
         assert await lock.acquire()
-        lock._algorithm._release_later()
+        lock._algorithm._release_in_background()
         assert lock.held
         async with lock:
             assert lock._owned
-        lock._algorithm._release_later()
+        lock._algorithm._release_in_background()
         assert not lock.held
         algorithm: Any = lock.lock
         algorithm._acquire_by = refuse
@@ -347,14 +347,14 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
     things: list[Any] = [*all_locks._parts, all_locks]
     for thing in things:
         thing._busy = True
-        thing._release_later()
+        thing._release_in_background()
         with pytest.raises(RuntimeError, match="another thread or task"):
             run(thing._acquire_by(None, True))
         thing._busy = False
     assert both.held
     core = all_locks._parts[0]
-    core._disengage()
-    assert core in core._runtime.engaged
+    core._set_inactive()
+    assert core in core._runtime.active_locks
 
 
 def test_wrong_arguments_are_refused_when_a_lock_is_made() -> None:

@@ -32,15 +32,15 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.once_per import AsyncOncePer
-from zkwire.recipes.classic.rounds import Seen
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.read_write import AsyncReadLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.locks.single import AsyncBlockingLock
-from zkwire.recipes.lost import Lost, OwnNodeWatch
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode
+from zkwire.recipes._node import OwnNodeWatch
+from zkwire.recipes._recipe import Lost
+from zkwire.recipes.barrier import AsyncDoubleBarrier, Seen
+from zkwire.recipes.locks import AsyncBlockingLock
+from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.persistent_node import AsyncPersistentNode
+from zkwire.recipes.read_write import AsyncReadLock
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.watch import Watch
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
@@ -71,8 +71,8 @@ def sleep_too_long(core: AsyncSequentialLock, world: Runtime) -> None:
 
 def lose_the_place(core: AsyncSequentialLock, world: Runtime) -> None:
     """Somebody has deleted the node of the one that waits."""
-    assert core._guard is not None
-    core._guard._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
+    assert core._own_watch is not None
+    core._own_watch._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
     assert not core.lost.is_set(), "it has never held"
 
 
@@ -165,7 +165,7 @@ def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
     core, world = sequential(delete=[error("no")])
     attempt = an_attempt("/lock/x-lock-0000000002")
     attempt.entered = True
-    run(core._step_back(attempt, None))
+    run(core._leave_queue(attempt, None))
     assert len(world.spawned) == spawned
     assert not attempt.entered
 
@@ -467,7 +467,7 @@ def test_a_member_that_has_left_waits_until_no_other_is_left() -> None:
     async def note(name: str, deadline: float | None) -> None:
         gone.append(name)
 
-    core._rounds, core._gone = AllThere(), note  # type: ignore[assignment,method-assign]
+    core._generations, core._gone = AllThere(), note  # type: ignore[assignment,method-assign]
     run(core._exit(None))
     assert gone == ["#", "z"]
     assert world.asked == ["delete"]

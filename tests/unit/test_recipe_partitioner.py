@@ -17,14 +17,22 @@ from zkwire.errors import (
     NotReadOnlyError,
     ThrottledOpError,
 )
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.services.allotment import LISTED, MARK, allot, difference, digest, same
-from zkwire.recipes.services.partition import Partition
-from zkwire.recipes.services.partitioner import AsyncPartitioner
-from zkwire.recipes.services.problem import Problem
-from zkwire.recipes.services.share import AsyncShare
-from zkwire.recipes.services.sharing import Sharing
-from zkwire.recipes.services.tenure import ItemLock, Tenure
+from zkwire.recipes._service import Problem
+from zkwire.recipes.partitioner import (
+    LISTED,
+    MARK,
+    AsyncPartitioner,
+    AsyncShare,
+    ItemLock,
+    ItemOwnership,
+    Partition,
+    Rebalance,
+    difference,
+    digest,
+    rendezvous_assign,
+    same,
+)
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.watch import Watch
 
 ITEMS = [f"item-{number}" for number in range(50)]
@@ -66,18 +74,18 @@ def test_the_allotment_is_even_and_the_same_everywhere() -> None:
     rng = Random(1)
     for number in range(1, 12):
         members = [f"member-{one}" for one in range(number)]
-        owners = allot(ITEMS, members)
+        owners = rendezvous_assign(ITEMS, members)
         assert sorted(owners) == sorted(ITEMS)
         sizes = Counter(owners.values())
         assert max(sizes.values()) - min(sizes[member] for member in members) <= 1
-        assert allot(rng.sample(ITEMS, 50), rng.sample(members, number)) == owners
+        assert rendezvous_assign(rng.sample(ITEMS, 50), rng.sample(members, number)) == owners
 
 
 @pytest.mark.parametrize(("members", "most"), [(2, 40), (5, 20), (10, 15)])
 def test_few_items_move(members: int, most: int) -> None:
     """Of 50 items 25, 10 and 5 have to when a member dies."""
     names = [f"member-{one}" for one in range(members)]
-    before, after = allot(ITEMS, names), allot(ITEMS, names[:-1])
+    before, after = rendezvous_assign(ITEMS, names), rendezvous_assign(ITEMS, names[:-1])
     assert sum(before[item] != after[item] for item in ITEMS) <= most
 
 
@@ -105,7 +113,7 @@ def test_a_release_that_names_no_items_shares_them_out() -> None:
 
 def test_a_share_is_the_same_in_every_release() -> None:
     """Members of several releases work side by side."""
-    assert allot("abcdef", ["m0", "m1"]) == {
+    assert rendezvous_assign("abcdef", ["m0", "m1"]) == {
         "a": "m1", "b": "m0", "c": "m0", "d": "m1", "e": "m0", "f": "m1",
     }  # fmt: skip
     assert digest("ab").startswith(b"zkwire partition of 2 items ")
@@ -128,7 +136,7 @@ class Refused:
             raise self.errors.pop(0)
         return True
 
-    def _release_later(self) -> None:
+    def _release_in_background(self) -> None:
         self.released += 1
 
 
@@ -142,21 +150,21 @@ class Runtime:
         pass
 
 
-def tenure(lock: Any) -> Any:
-    made: Any = Tenure.__new__(Tenure)
+def ownership(lock: Any) -> Any:
+    made: Any = ItemOwnership.__new__(ItemOwnership)
     made.lock, made._tell, made._trouble = lock, lambda: None, Problem(None, print)
     return made
 
 
 def test_a_refusal_for_now_is_followed_by_another_try() -> None:
     lock, runtime = Refused(ThrottledOpError(), NotReadOnlyError()), Runtime()
-    run(tenure(lock)._serve(runtime))
+    run(ownership(lock)._serve(runtime))
     assert (lock.errors, lock.released, runtime.states) == ([], 1, 1)
 
 
 def test_a_lock_lost_in_the_moment_it_is_acquired_ends_the_tenure() -> None:
     lock = Refused(LockLostError("lost"))
-    run(tenure(lock)._serve(Runtime()))
+    run(ownership(lock)._serve(Runtime()))
     assert lock.released == 1
 
 
@@ -212,7 +220,7 @@ def test_members_that_an_outsider_has_deleted() -> None:
 
 def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p")
+    sharing = Rebalance(sessions, "/p")
     sharing._leaving = True
     sharing._session_ended()
     assert sharing._closed
@@ -222,7 +230,7 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sessions: Any = Sessions()
-    sharing, asked = Sharing(sessions, "/p"), list[object]()
+    sharing, asked = Rebalance(sessions, "/p"), list[object]()
     share: Any = AsyncShare(sharing, {})
 
     async def until(*_: object) -> bool:
@@ -239,7 +247,7 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
 
 def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p")
+    sharing = Rebalance(sessions, "/p")
     with pytest.raises(ValueError, match="must not be negative"):
         run(sharing.next(-1.0))
     assert sharing._asked is None
@@ -247,7 +255,7 @@ def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
 
 def test_the_error_that_each_call_raises_does_not_grow() -> None:
     sessions: Any = Sessions()
-    sharing, lengths = Sharing(sessions, "/p"), set[int]()
+    sharing, lengths = Rebalance(sessions, "/p"), set[int]()
     sharing._error = ValueError("others share out other items")
     for _ in range(3):
         with pytest.raises(ValueError, match="other items") as caught:
@@ -261,7 +269,7 @@ def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
     monkeypatch: pytest.MonkeyPatch, leaving: bool
 ) -> None:
     sessions: Any = Sessions()
-    sharing = Sharing(sessions, "/p")
+    sharing = Rebalance(sessions, "/p")
 
     async def closed(*_: object) -> object:
         sharing._leaving = leaving
@@ -282,5 +290,5 @@ def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> Non
     partition = Partition("/p", ["a"], "me", None)
     hostile = MARK + b"\x1b[31m" + b"x" * 5000
     with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
-        partition.allotted({"me": (2, partition.data), "old": (1, hostile)})
+        partition.assigned({"me": (2, partition.data), "old": (1, hostile)})
     assert len(str(caught.value)) < 400

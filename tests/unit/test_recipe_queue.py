@@ -28,11 +28,8 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Create, Delete
-from zkwire.recipes.classic.mark import USES
-from zkwire.recipes.classic.marks import PassingMarks
-from zkwire.recipes.classic.queue_items import is_item
-from zkwire.recipes.classic.queue_search import Search
-from zkwire.recipes.classic.queue_taking import AsyncQueue, Taking
+from zkwire.recipes._node import USES, TemporaryTokens
+from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.wire.model import ChildrenAndStat, DataAndStat
 
 WORK = [Delete("/x")]
@@ -51,7 +48,7 @@ def refused(error: ServerError, index: int, of: int = 3) -> MultiError:
 
 
 def made() -> list[object]:
-    """The results of the multi that makes the mark."""
+    """The results of the multi that makes the token."""
     return [None, "/m/id", at(1)]
 
 
@@ -60,24 +57,24 @@ def changed(version: int) -> list[object]:
 
 
 class Marked:
-    """Changes with one mark of a queue."""
+    """Changes with one token of a queue."""
 
     def __init__(self, **answers: list[object]) -> None:
         world: Any = Runtime(**answers)
         self.world = world
-        self.world.idle_marks = []
-        self.marks = PassingMarks(world, "/q/marks", "/q")
-        self.mark = run(self.marks.lend(None))
+        self.world.idle_tokens = []
+        self.tokens = TemporaryTokens(world, "/q/marks", "/q")
+        self.token = run(self.tokens.acquire(None))
 
     def execute(self) -> int:
         """One change; its zxid."""
-        return run(self.marks.execute(self.mark, list(WORK), None))[1]
+        return run(self.tokens.execute(self.token, list(WORK), None))[1]
 
 
 def test_a_mark_is_made_once_and_then_changed() -> None:
     own = Marked(multi=[made(), changed(2), changed(3)])
     assert [own.execute() for _ in range(3)] == [ZXID] * 3
-    assert own.mark.version == 3
+    assert own.token.version == 3
 
 
 @pytest.mark.parametrize("lost", [NotSentError(), ThrottledOpError()])
@@ -104,7 +101,7 @@ def test_a_mark_that_an_outsider_has_written_into_is_taken_as_it_is() -> None:
     touched = DataAndStat(IDLE.encode(), at(12))
     own = Marked(multi=[made(), bad, changed(10), lost], exists=[at(9)], get_data=[touched])
     assert [own.execute() for _ in range(3)] == [ZXID, ZXID, 0]
-    assert own.mark.version == 12
+    assert own.token.version == 12
 
 
 def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
@@ -116,7 +113,7 @@ def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
     with pytest.raises(OutcomeUnknownError, match="its mark was deleted") as caught:
         own.execute()
     assert caught.value.maybe_applied
-    own.marks.give_back(own.mark)
+    own.tokens.release(own.token)
     assert len(own.world.spawned) == 1
 
 
@@ -127,8 +124,8 @@ def test_a_refusal_of_the_work_leaves_the_mark_as_it_was() -> None:
             own.execute()
         with pytest.raises(MultiError):
             own.execute()
-        own.marks.give_back(own.mark)
-        assert own.world.idle_marks == [own.mark] * known
+        own.tokens.release(own.token)
+        assert own.world.idle_tokens == [own.token] * known
     assert own.world.spawned == []
 
 
@@ -148,17 +145,17 @@ def test_what_ends_it_behind_a_lost_reply_says_that_it_is_in_doubt(error: Except
 def test_marks_are_lent_again_until_they_are_idle_or_used_up() -> None:
     own = Marked(multi=[made(), changed(USES + 1), made()])
     own.execute()
-    own.marks.give_back(own.mark)
-    assert run(own.marks.lend(None)) is own.mark
+    own.tokens.release(own.token)
+    assert run(own.tokens.acquire(None)) is own.token
     own.execute()
-    own.marks.give_back(own.mark)
-    assert (own.world.idle_marks, len(own.world.spawned)) == ([], 1)
-    own.mark = run(own.marks.lend(None))
+    own.tokens.release(own.token)
+    assert (own.world.idle_tokens, len(own.world.spawned)) == ([], 1)
+    own.token = run(own.tokens.acquire(None))
     own.execute()
-    own.marks.give_back(own.mark)
+    own.tokens.release(own.token)
     for late in own.world.late:
         late()
-    assert (own.world.idle_marks, len(own.world.spawned)) == ([], 2)
+    assert (own.world.idle_tokens, len(own.world.spawned)) == ([], 2)
 
 
 def test_a_mark_goes_with_its_session() -> None:
@@ -169,7 +166,7 @@ def test_a_mark_goes_with_its_session() -> None:
         raise SessionExpiredError
 
     own.world.check_open = ended
-    own.marks.give_back(own.mark)
+    own.tokens.release(own.token)
     assert own.world.late == []
 
 
@@ -179,9 +176,9 @@ def test_a_mark_that_another_thread_borrows_meanwhile_is_not_deleted() -> None:
             raise ValueError
 
     own = Marked()
-    own.world.idle_marks = Borrowed([own.mark])
-    own.marks._tidy()
-    assert own.world.idle_marks == [own.mark]
+    own.world.idle_tokens = Borrowed([own.token])
+    own.tokens._tidy()
+    assert own.world.idle_tokens == [own.token]
     assert own.world.spawned == []
 
 
@@ -190,7 +187,7 @@ def test_a_mark_that_another_thread_borrows_meanwhile_is_not_deleted() -> None:
 
 def a_queue(**answers: list[object]) -> tuple[AsyncQueue, Any]:
     world: Any = Runtime(**answers)
-    world.idle_marks = []
+    world.idle_tokens = []
     return AsyncQueue(world, "/q"), world
 
 
@@ -217,15 +214,15 @@ def test_an_item_that_goes_before_it_is_read_is_left_out() -> None:
 def test_a_read_that_is_lost_is_repeated(gone: bool) -> None:
     again: object = NoNodeError() if gone else DataAndStat(b"data", STAT)
     queue, _ = a_queue(get_data=[OutcomeUnknownError(), again])
-    queue._choice.share([ITEM])
-    found = run(queue._choice.known(None))
+    queue._selector.share([ITEM])
+    found = run(queue._selector.known(None))
     assert (found is None) == gone
 
 
 def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
     queue, world = a_queue(multi=[refused(NoNodeError(), 0, 4), made()])
     claim = [Create("/claim"), *WORK]
-    assert run(queue._claimed(run(queue._marks.lend(None)), claim, None))
+    assert run(queue._claimed(run(queue._tokens.acquire(None)), claim, None))
     assert "create" in world.asked[world.asked.index("multi") :]
 
 
@@ -234,7 +231,7 @@ def test_a_removal_in_doubt_whose_first_mark_an_outsider_has_deleted_says_so() -
     creates: list[object] = [OutcomeUnknownError(), NodeExistsError()]
     queue, world = a_queue(create=creates, multi=[OutcomeUnknownError()], get_data=[NoNodeError()])
     with pytest.raises(OutcomeUnknownError, match="its mark was deleted"):
-        run(queue._claimed(run(queue._marks.lend(None)), WORK, None))
+        run(queue._claimed(run(queue._tokens.acquire(None)), WORK, None))
     assert world.asked == ["create", "create", "multi", "sync", "get_data"]
 
 
@@ -253,7 +250,7 @@ def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -
     world.asked.clear()
     for work in world.spawned:
         run(work(world))
-    assert world.asked.count("delete") == 1 + own  # of the mark, and of the claim
+    assert world.asked.count("delete") == 1 + own  # of the token, and of the claim
 
 
 def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +265,7 @@ def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         Entered(taking, None).__enter__()
     assert world.spawned, "the claim is given back"
-    assert not taking._engaged
+    assert not taking._is_active
 
 
 @pytest.mark.parametrize("wrong", [0, True, 1.5, "3"])
@@ -288,7 +285,7 @@ def test_a_put_whose_time_is_over_before_it_looks_for_room_says_no_more_than_tha
     """The wait for the connection has taken all of it."""
 
     class Slow(Runtime):
-        idle_marks: ClassVar[list[object]] = []
+        idle_tokens: ClassVar[list[object]] = []
 
         async def connected(self, deadline: float | None) -> None:
             self.time = 6.0

@@ -31,13 +31,12 @@ from zkwire.errors import (
     SessionExpiredError,
     UnimplementedError,
 )
-from zkwire.recipes.attempt import Attempt, LockInUseError
-from zkwire.recipes.locks.contenders import contenders
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.sequential import AsyncSequentialLock
-from zkwire.recipes.lost import OwnNodeWatch
-from zkwire.recipes.trees import ensure_path, walk
+from zkwire.recipes._node import Attempt, OwnNodeWatch
+from zkwire.recipes._recipe import LockInUseError
+from zkwire.recipes.locks import AsyncMultiLock
+from zkwire.recipes.runtime import ensure_path, walk
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncSequentialLock, contenders
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.model import DataAndStat, Event
 
@@ -67,9 +66,9 @@ class Runtime:
         self.late: list[Callable[[], object]] = []
         self.usable = True
         self.time = 0.0
-        self.engaged: set[Any] = set()
+        self.active_locks: set[Any] = set()
         self.unfinished = False
-        self.going: set[str] = set()
+        self.pending_cleanups: set[str] = set()
         self._made: list[str] = []
 
     @property
@@ -114,7 +113,7 @@ class Runtime:
     def drop(self, seconds: float) -> bool:
         return False
 
-    def _stand_guard(self, node: str, fence: int, guard: object) -> Answer:
+    def _watch_own_node(self, node: str, fence: int, guard: object) -> Answer:
         return Answer(None)
 
     def local(self, make: Callable[[], object]) -> Callable[[], object]:
@@ -264,9 +263,9 @@ def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool
 
     world.unhold = unhold  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):  # it is raised all the same
-        core._release_later()
+        core._release_in_background()
     assert len(world.spawned) == 1
-    assert not core._engaged
+    assert not core._is_active
 
 
 def test_a_lock_that_cannot_be_cleaned_up_now_is_cleaned_up_at_the_end() -> None:
@@ -278,17 +277,17 @@ def test_a_lock_that_cannot_be_cleaned_up_now_is_cleaned_up_at_the_end() -> None
     world.spawn = full  # type: ignore[method-assign]
     with pytest.raises(RecursionError):
         run(core._acquire_by(None, True))
-    assert world.engaged == {core}
+    assert world.active_locks == {core}
     del world.spawn
     core._resume_cleanup()
     assert world.spawned
-    assert not world.engaged
+    assert not world.active_locks
 
 
 def test_a_clean_up_goes_on_over_lost_connections_until_the_session_is_over() -> None:
     core, world = sequential(delete=[NotSentError("lost"), SessionExpiredError("over")])
     assert run(core._acquire_by(None, True))
-    core._release_later()
+    core._release_in_background()
     run(world.spawned[0](world))
     assert world.asked[-2:] == ["delete", "delete"]
 
@@ -301,7 +300,7 @@ def test_a_withdrawal_after_the_end_of_the_session_is_done() -> None:
         raise SessionExpiredError("over")
 
     world.spawn = spawn  # type: ignore[method-assign]
-    core._release_later()
+    core._release_in_background()
     assert not core.held
 
 
@@ -319,7 +318,7 @@ def test_a_release_that_meets_the_end_of_the_session_says_that_the_lock_was_lost
     assert run(core._acquire_by(None, True))
     with pytest.raises(LockLostError, match="the session has expired"):
         run(core._release_by(None))
-    assert not core._engaged
+    assert not core._is_active
 
 
 def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_was_lost() -> None:
@@ -336,7 +335,7 @@ def test_a_release_that_finds_no_server_until_the_lease_ends_says_that_the_lock_
     with pytest.raises(LockLostError, match="no answer has prolonged it for a session"):
         run(core._release_by(None))
     assert "delete" not in world.asked
-    assert not core._engaged
+    assert not core._is_active
 
 
 def test_a_guard_that_comes_behind_the_end_of_the_session_harms_nobody() -> None:
@@ -345,7 +344,7 @@ def test_a_guard_that_comes_behind_the_end_of_the_session_harms_nobody() -> None
     def refuse(node: str, fence: int, guard: object) -> Answer:
         raise SessionExpiredError("over")
 
-    world._stand_guard = refuse  # type: ignore[method-assign]
+    world._watch_own_node = refuse  # type: ignore[method-assign]
     assert run(core._acquire_by(None, True))
     (stand,) = world.late
     stand()
@@ -355,7 +354,7 @@ def test_a_guard_that_comes_behind_the_end_of_the_session_harms_nobody() -> None
 def test_a_lock_that_is_released_before_its_guard_stands_needs_none() -> None:
     core, world = sequential()
     stood: list[object] = []
-    world._stand_guard = lambda *guarded: stood.append(guarded)  # type: ignore[assignment,method-assign]
+    world._watch_own_node = lambda *guarded: stood.append(guarded)  # type: ignore[assignment,method-assign]
     world.forget = stood.append  # type: ignore[assignment,method-assign]
     assert run(core._acquire_by(None, True))
     run(core._release_by(None))
@@ -375,7 +374,7 @@ def test_a_guard_that_is_dismissed_while_it_is_asked_for_is_forgotten() -> None:
         assert guard.closed
         raise ClosedWatchError("the watch has been closed")
 
-    world._stand_guard = release_meanwhile  # type: ignore[method-assign,assignment]
+    world._watch_own_node = release_meanwhile  # type: ignore[method-assign,assignment]
     assert run(core._acquire_by(None, True))
     (stand,) = world.late
     stand()
@@ -451,7 +450,7 @@ def test_a_release_that_begins_as_acquire_is_interrupted_is_not_forgotten() -> N
     core = Interrupted(world, "/lock")
     with pytest.raises(KeyboardInterrupt):
         run(core._acquire_by(None, True))
-    assert world.engaged == {core}
+    assert world.active_locks == {core}
 
 
 def test_a_lock_that_is_lost_as_it_is_granted_was_never_acquired() -> None:
@@ -628,7 +627,7 @@ class Nodes(Runtime):
     def clean_up(self) -> list[str]:
         """What is left when everything has run that was to clean up."""
         if self.unfinished:
-            for lock in list(self.engaged):
+            for lock in list(self.active_locks):
                 lock._take_over()
         for work in self.spawned:
             run(work(self))

@@ -22,10 +22,15 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
-from zkwire.recipes.services.leadership import SupervisorView, Turn
-from zkwire.recipes.services.service import Condition, Service
-from zkwire.recipes.services.succession import FIRST_PAUSE, LASTED, LONGEST_PAUSE
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._service import Condition, Service
+from zkwire.recipes.supervisor import (
+    FIRST_PAUSE,
+    LASTED,
+    LONGEST_PAUSE,
+    SessionLoop,
+    SupervisorView,
+    Turn,
+)
 from zkwire.session.waitable import Waitable
 
 FOR_EVER = 1e9
@@ -227,8 +232,8 @@ def expired(*seconds: float | None) -> Iterator[tuple[float | None, ZooKeeperErr
     return ((lasts, SessionExpiredError("expired")) for lasts in seconds)
 
 
-def started(shell: Shell) -> SessionSequence:
-    sequence = SessionSequence(cast(Any, shell))
+def started(shell: Shell) -> SessionLoop:
+    sequence = SessionLoop(cast(Any, shell))
     sequence.begin()
     return sequence
 
@@ -318,7 +323,7 @@ def test_a_session_that_ends_during_the_sync_is_none() -> None:
 
 def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
     shell = Shell(*expired(1.0, 1.0))
-    sequence = SessionSequence(cast(Any, shell))
+    sequence = SessionLoop(cast(Any, shell))
     sequence.serve(Service(cast(Any, sequence)))
     shell.pass_time(2.5)
     assert shell.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
@@ -486,7 +491,7 @@ def test_a_close_before_the_first_session(steps: int) -> None:
 
 def test_callbacks_go_to_the_shell() -> None:
     called: list[int] = []
-    SessionSequence(cast(Any, Shell())).dispatch(lambda: called.append(1))
+    SessionLoop(cast(Any, Shell())).dispatch(lambda: called.append(1))
     assert called == [1]
 
 
@@ -498,15 +503,15 @@ class Face(SupervisorView):
 
     def __init__(self, shell: Shell, **options: object) -> None:
         self._checked(options)
-        self._shell = shell
-        self._algorithm = SessionSequence(cast(Any, shell))
+        self._backend = shell
+        self._algorithm = SessionLoop(cast(Any, shell))
 
 
 class Broken(Exception):
     """An error of a user's function."""
 
 
-def led(shell: Shell, function: Callable[[Session], object]) -> SessionSequence:
+def led(shell: Shell, function: Callable[[Session], object]) -> SessionLoop:
     face = Face(shell)
     face.lead("/e", function, "me")
     return face._algorithm
@@ -654,7 +659,7 @@ def test_what_ends_the_turn_of_a_session(
 
 
 def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:
-    sequence, lengths = SessionSequence(cast(Any, Shell())), set[int]()
+    sequence, lengths = SessionLoop(cast(Any, Shell())), set[int]()
     try:
         raise LookupError("the function has failed")
     except LookupError as error:

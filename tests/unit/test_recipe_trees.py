@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zkwire.errors import NoNodeError, NotEmptyError
-from zkwire.recipes import trees
+from zkwire.recipes import runtime
 
 MOST = 8 << 10
 
@@ -49,7 +49,7 @@ def finish(work: Awaitable[None]) -> None:
 
 @pytest.mark.parametrize("width", [1, 40])
 def test_endless_tree_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr(trees, "MOST_BYTES", MOST)
+    monkeypatch.setattr(runtime, "MOST_BYTES", MOST)
     left = 2000
 
     def endless(_: str) -> list[str]:
@@ -62,7 +62,7 @@ def test_endless_tree_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch, widt
     tracemalloc.start()
     try:
         with pytest.raises(Enough):
-            finish(trees.delete_tree(Runtime(endless, set()), "/a", None))  # type: ignore[arg-type]
+            finish(runtime.delete_tree(Runtime(endless, set()), "/a", None))  # type: ignore[arg-type]
         assert tracemalloc.get_traced_memory()[1] < 20 * MOST
     finally:
         tracemalloc.stop()
@@ -72,7 +72,7 @@ def test_endless_tree_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch, widt
 def test_tree_larger_than_what_is_remembered_is_deleted(
     monkeypatch: pytest.MonkeyPatch, width: int, depth: int
 ) -> None:
-    monkeypatch.setattr(trees, "MOST_BYTES", MOST)
+    monkeypatch.setattr(runtime, "MOST_BYTES", MOST)
     level, children = ["/a"], dict[str, set[str]]()
     for _ in range(depth):
         children |= {node: {f"{node}/{n}" for n in range(width)} for node in level}
@@ -84,5 +84,5 @@ def test_tree_larger_than_what_is_remembered_is_deleted(
             raise NoNodeError
         return [below.rpartition("/")[2] for below in children.get(path, ()) if below in nodes]
 
-    finish(trees.delete_tree(Runtime(listing, nodes), "/a", None))  # type: ignore[arg-type]
+    finish(runtime.delete_tree(Runtime(listing, nodes), "/a", None))  # type: ignore[arg-type]
     assert nodes == set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zkwire.blocking.run import run
-from zkwire.recipes.supervised import Recipe, SupervisedRuntime
+from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 
 
 class Driver:

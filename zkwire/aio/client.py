@@ -7,7 +7,7 @@ from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.net.client import ClientCoroutines
 from zkwire.net.pipeline import Pipeline
 from zkwire.net.transaction import TransactionBase
-from zkwire.recipes.public import public
+from zkwire.recipes._recipe import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from zkwire.aio.waiting import cancelled_by, within
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.errors import ForkedError
 from zkwire.net.pacing import clock
-from zkwire.recipes.public import public
-from zkwire.recipes.services.leadership import SupervisorView, Turn
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._recipe import public
+from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.states import StateWait
 
 TYPE_CHECKING = False
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self, Unpack
 
     from zkwire.net.client_options import ClientOptions
-    from zkwire.recipes.locks.sequential import AsyncSequentialLock
+    from zkwire.recipes.sequential import AsyncSequentialLock
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0  # for what a cancelled function still does
@@ -57,7 +56,7 @@ class LoopShell(Calling):
 
     def make_lock(self, client: AsyncClient, path: str, text: str) -> AsyncSequentialLock:
         """A fair lock of that client."""
-        from zkwire.recipes.locks.sequential import AsyncSequentialLock
+        from zkwire.recipes.sequential import AsyncSequentialLock
 
         return AsyncSequentialLock(client, path, text)
 
@@ -140,11 +139,11 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     _client_call = "(await supervisor.client())"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._shell = LoopShell(hosts, self._checked(options))
-        self._algorithm = SessionSequence(self._shell)
+        self._backend = LoopShell(hosts, self._checked(options))
+        self._algorithm = SessionLoop(self._backend)
 
     @property
-    def _sessions(self) -> SessionSequence:
+    def _sessions(self) -> SessionLoop:
         return self._algorithm
 
     @property
@@ -158,7 +157,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
         client: AsyncClient = await self._algorithm.client(timeout)
         return client
 
-    wait.__doc__, client.__doc__ = SessionSequence.wait.__doc__, SessionSequence.client.__doc__
+    wait.__doc__, client.__doc__ = SessionLoop.wait.__doc__, SessionLoop.client.__doc__
 
     async def __aiter__(self) -> AsyncGenerator[AbstractAsyncContextManager[AsyncClient], None]:
         """The sessions, as they come; the end of the supervisor ends it.
@@ -189,12 +188,12 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     async def close(self) -> None:
         """End the session, cancel the functions that still run, and wait for them.  Idempotent."""
-        if self._shell.forked:
+        if self._backend.forked:
             return
         try:
             await self._algorithm.stop()
         finally:
-            await self._shell.end()
+            await self._backend.end()
 
 
 @asynccontextmanager

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from zkwire.recipes.services.seen import NodeWatches
+from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
-    from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.seen import SeenChildren, SeenData
+    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
+    from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 
 
 class AsyncNodeWatches(NodeWatches):
-    """See :class:`zkwire.recipes.services.seen.NodeWatches`."""
+    """See :class:`zkwire.recipes._service.NodeWatches`."""
 
     def watch_data(
         self,
@@ -24,7 +23,7 @@ class AsyncNodeWatches(NodeWatches):
         *,
         on_problem: OnProblem | None = None,
     ) -> AsyncDataWatch:
-        from zkwire.recipes.services.following import AsyncDataWatch
+        from zkwire.recipes.watching import AsyncDataWatch
 
         client: Any = self
         return AsyncDataWatch(client, path, callback, on_problem)
@@ -36,7 +35,7 @@ class AsyncNodeWatches(NodeWatches):
         *,
         on_problem: OnProblem | None = None,
     ) -> AsyncChildrenWatch:
-        from zkwire.recipes.services.following import AsyncChildrenWatch
+        from zkwire.recipes.watching import AsyncChildrenWatch
 
         client: Any = self
         return AsyncChildrenWatch(client, path, callback, on_problem)

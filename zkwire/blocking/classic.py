@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, Sized, With, core_of
 from zkwire.blocking.run import complete, iterate
-from zkwire.recipes.classic.barrier import AsyncBarrier
-from zkwire.recipes.classic.counter import AsyncCounter, CounterView
-from zkwire.recipes.classic.double_barrier import AsyncDoubleBarrier
-from zkwire.recipes.classic.once_per import AsyncOncePer
-from zkwire.recipes.classic.queue_taking import AsyncQueue
-from zkwire.recipes.view import PathView
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.barrier import AsyncBarrier, AsyncDoubleBarrier
+from zkwire.recipes.counter import AsyncCounter, CounterView
+from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.queue import AsyncQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
-    from zkwire.recipes.classic.queue_items import QueueItem
+    from zkwire.recipes.queue import QueueItem
 
 
-class Barrier(PathView):
+class Barrier(HasPath):
     """A barrier that holds up all that come while it is closed.
 
         barrier = Barrier(client, "/maintenance")
@@ -73,6 +72,53 @@ class Barrier(PathView):
         and no watch stays behind.
         """
         return complete(self._algorithm.wait, timeout)
+
+
+class DoubleBarrier(HasPath, With):
+    """One member of a group that begins a piece of work together and ends it together.
+
+        with DoubleBarrier(client, "/step-1", 16):
+            work()
+
+    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
+    have left or died.  An error in the body of the ``with`` leaves without a wait for the
+    others.  An object is one member: each thread has its own, and may enter again when it has left.
+
+    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    """
+
+    _algorithm: AsyncDoubleBarrier
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        self._algorithm = AsyncDoubleBarrier(core_of(client), path, count, text, acl=acl)
+
+    def enter(self, timeout: float | None = None) -> bool:
+        """Enter together with ``count`` members; False if there was no round within ``timeout``.
+
+        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
+        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
+        deleted.  A round that had begun at this very moment counts it as one that has left.
+
+        RuntimeError if this object is inside, or in use by another thread or task.
+        """
+        return complete(self._algorithm.enter, timeout)
+
+    def leave(self, timeout: float | None = None) -> bool:
+        """Leave, and wait until all members of the round have; False if they have not in time.
+
+        It has left in any case, also when this raises, is cancelled or interrupted: its node is
+        deleted, at the latest with its session, and no other member waits for it.  A member that
+        has died counts as one that has left.  RuntimeError if this object is not inside.
+        """
+        return complete(self._algorithm.leave, timeout)
 
 
 class Counter(CounterView):
@@ -139,54 +185,7 @@ class Counter(CounterView):
         return complete(self._algorithm.compare_and_set, expected, new, timeout)
 
 
-class DoubleBarrier(PathView, With):
-    """One member of a group that begins a piece of work together and ends it together.
-
-        with DoubleBarrier(client, "/step-1", 16):
-            work()
-
-    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
-    have left or died.  An error in the body of the ``with`` leaves without a wait for the
-    others.  An object is one member: each thread has its own, and may enter again when it has left.
-
-    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
-    """
-
-    _algorithm: AsyncDoubleBarrier
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        count: int,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-    ) -> None:
-        self._algorithm = AsyncDoubleBarrier(core_of(client), path, count, text, acl=acl)
-
-    def enter(self, timeout: float | None = None) -> bool:
-        """Enter together with ``count`` members; False if there was no round within ``timeout``.
-
-        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
-        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
-        deleted.  A round that had begun at this very moment counts it as one that has left.
-
-        RuntimeError if this object is inside, or in use by another thread or task.
-        """
-        return complete(self._algorithm.enter, timeout)
-
-    def leave(self, timeout: float | None = None) -> bool:
-        """Leave, and wait until all members of the round have; False if they have not in time.
-
-        It has left in any case, also when this raises, is cancelled or interrupted: its node is
-        deleted, at the latest with its session, and no other member waits for it.  A member that
-        has died counts as one that has left.  RuntimeError if this object is not inside.
-        """
-        return complete(self._algorithm.leave, timeout)
-
-
-class OncePer(PathView):
+class OncePer(HasPath):
     """Run something at most once per period, over all machines.
 
         hourly = OncePer(client, "/jobs/clean-up", timedelta(hours=1))
@@ -196,7 +195,7 @@ class OncePer(PathView):
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
     one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
     another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
-    ``text`` stands in the node, behind the claim's id.
+    ``text`` stands in the node, after the claim's id.
 
     Raises ValueError or TypeError for bad arguments.
     """
@@ -235,7 +234,7 @@ class OncePer(PathView):
         complete(self._algorithm.give_back, timeout)
 
 
-class Queue(PathView, Sized):
+class Queue(HasPath, Sized):
     """A queue in which each item is put once, and removed by one consumer.
 
         queue = Queue(client, "/jobs")
@@ -273,48 +272,6 @@ class Queue(PathView, Sized):
         """Return repr(self)."""
         return self._algorithm.__repr__()
 
-    def take(self, timeout: float | None = None) -> AbstractContextManager[QueueItem]:
-        """The first item, claimed for the body of a ``with`` and removed when that ends well.
-
-            with queue.take() as item:
-                work(item.data)
-
-        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
-        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
-        claimed.
-
-        When the body raises, the item is given back, at its place in the order.  So it is when this
-        program ends or its session expires: the claim is an ephemeral node.  The work may then be
-        done twice, which ``item.deliveries`` shows.
-
-        The end of the ``with`` removes item and claim in one request that proves the claim.
-        LockLostError: the claim was lost before that (the session had expired, an outsider has
-        deleted it), the item was not removed, and another consumer may have it.  (With
-        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
-        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
-        doubt whether the item was removed; if not, it is given back in the background.
-        """
-        return Entered(self._algorithm.take(timeout), self)
-
-    def get(self, timeout: float | None = None) -> QueueItem:
-        """Remove the first item, and return it.
-
-        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
-        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
-        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
-
-        A lost connection is no error: whether this call has removed the item is found out on the
-        next one.  But an item that is removed is in the hands of this program alone: if that ends
-        before its work is done, or if this call is cancelled or interrupted or ends with
-        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
-        no item may be lost, use :meth:`take`.
-        """
-        return complete(self._algorithm.get, timeout)
-
-    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
-        """The first item that no consumer has claimed, which stays in the queue; None without."""
-        return complete(self._algorithm.peek, timeout=timeout)
-
     def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
 
@@ -343,10 +300,52 @@ class Queue(PathView, Sized):
         """
         return complete(self._algorithm.put_many, items, priority, timeout=timeout)
 
-    def size(self, *, timeout: float | None = None) -> int:
-        """How many items there are, claimed ones included."""
-        return complete(self._algorithm.size, timeout=timeout)
+    def get(self, timeout: float | None = None) -> QueueItem:
+        """Remove the first item, and return it.
+
+        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
+        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
+        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
+
+        A lost connection is no error: whether this call has removed the item is found out on the
+        next one.  But an item that is removed is in the hands of this program alone: if that ends
+        before its work is done, or if this call is cancelled or interrupted or ends with
+        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
+        no item may be lost, use :meth:`take`.
+        """
+        return complete(self._algorithm.get, timeout)
 
     def __iter__(self) -> Iterator[QueueItem]:
         """The items, as they come, each removed from the queue as by :meth:`get`; never ends."""
         return iterate(self._algorithm.__aiter__())
+
+    def take(self, timeout: float | None = None) -> AbstractContextManager[QueueItem]:
+        """The first item, claimed for the body of a ``with`` and removed when that ends well.
+
+            with queue.take() as item:
+                work(item.data)
+
+        The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
+        ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
+        claimed.
+
+        When the body raises, the item is given back, at its place in the order.  So it is when this
+        program ends or its session expires: the claim is an ephemeral node.  The work may then be
+        done twice, which ``item.deliveries`` shows.
+
+        The end of the ``with`` removes item and claim in one request that proves the claim.
+        LockLostError: the claim was lost before that (the session had expired, an outsider has
+        deleted it), the item was not removed, and another consumer may have it.  (With
+        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
+        OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
+        doubt whether the item was removed; if not, it is given back in the background.
+        """
+        return Entered(self._algorithm.take(timeout), self)
+
+    def peek(self, *, timeout: float | None = None) -> QueueItem | None:
+        """The first item that no consumer has claimed, which stays in the queue; None without."""
+        return complete(self._algorithm.peek, timeout=timeout)
+
+    def size(self, *, timeout: float | None = None) -> int:
+        """How many items there are, claimed ones included."""
+        return complete(self._algorithm.size, timeout=timeout)

@@ -8,7 +8,7 @@ from zkwire.blocking.watching import ThreadNodeWatches
 from zkwire.net.client import ClientBase, ClientCoroutines
 from zkwire.net.transaction import TransactionBase
 from zkwire.operations import Operations
-from zkwire.recipes.public import public
+from zkwire.recipes._recipe import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -51,6 +51,7 @@ class ThreadDriver(LeaderFollower):
     io: IOThread | None = None
     closing: float | None
     threads: object
+    waiter = staticmethod(threading.get_ident)
 
     def check_callback(self, function: Any) -> None:
         """TypeError for a function that would have to be awaited."""
@@ -231,7 +232,7 @@ class ThreadDriver(LeaderFollower):
 
     def wind_up(self, seconds: float) -> None:
         """At the end of the interpreter: see that no node of a lock is left, within this time."""
-        for lock in list(self.engaged):
+        for lock in list(self.active_locks):
             try:
                 lock._resume_cleanup()
             except Exception as error:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from weakref import ref
 
 from zkwire.blocking.run import complete
-from zkwire.recipes.attempt import LockInUseError
-from zkwire.recipes.view import check_kind
+from zkwire.recipes._recipe import LockInUseError, check_kind
 from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
@@ -67,7 +66,7 @@ def each_wrapped(kind: type[T], algorithms: Iterator[Any]) -> Iterator[Any]:
 
 
 class With:
-    """An object that a thread enters by a ``with``; see :mod:`zkwire.recipes.enterable`.
+    """An object that a thread enters by a ``with``; see :mod:`zkwire.recipes._recipe`.
 
     The ``try`` stands here as well as there, since an interrupt can come right after the coroutine
     has ended.  Before the first instruction of ``__exit__``, as with any context manager, nothing

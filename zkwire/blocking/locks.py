@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import Entered, With, algorithms_of, core_of, wrapped
 from zkwire.blocking.run import complete
-from zkwire.recipes.locks.election import AsyncElection
-from zkwire.recipes.locks.lease import AsyncLease
-from zkwire.recipes.locks.lock import AsyncPathLock
-from zkwire.recipes.locks.multi_lock import AsyncMultiLock
-from zkwire.recipes.locks.read_write import AsyncReadLock, AsyncReadWriteLock, AsyncWriteLock
-from zkwire.recipes.locks.reentrant import AsyncReentrantLock
-from zkwire.recipes.locks.semaphore import AsyncSemaphore
-from zkwire.recipes.locks.sequential import AsyncQueueLock, AsyncSequentialLock
-from zkwire.recipes.locks.single import AsyncBlockingLock, AsyncNonBlockingLock
-from zkwire.recipes.view import LockView, PathView, View
+from zkwire.recipes._lock import AsyncPathLock, LockState, PathLockState
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.locks import (
+    AsyncBlockingLock,
+    AsyncMultiLock,
+    AsyncNonBlockingLock,
+    AsyncReentrantLock,
+)
+from zkwire.recipes.read_write import AsyncReadLock, AsyncReadWriteLock, AsyncWriteLock
+from zkwire.recipes.semaphore import AsyncLease, AsyncSemaphore
+from zkwire.recipes.sequential import AsyncElection, AsyncQueueLock, AsyncSequentialLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.locks.contenders import Contender
-    from zkwire.recipes.locks.sequential_entry import Names
+    from zkwire.recipes.sequential import Contender, Names
 
 
-class PathLock(LockView, With):
+class PathLock(PathLockState, With):
     """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
 
     _algorithm: AsyncPathLock
@@ -121,7 +121,10 @@ class PathLock(LockView, With):
 
 
 class QueueLock(PathLock):
-    """A lock whose contenders queue, each with a node of its own."""
+    """A lock whose contenders queue: a child of the path for each, with a ``_label`` and a number.
+
+    ``text`` stands in the child.
+    """
 
     _algorithm: AsyncQueueLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -150,13 +153,6 @@ class QueueLock(PathLock):
         """
         return complete(self._algorithm.acquire, timeout, on_position=on_position)
 
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        self._algorithm.check()
-
     def contenders(self) -> list[Contender]:
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
 
@@ -166,72 +162,6 @@ class QueueLock(PathLock):
         ``operation_timeout``, without one two session timeouts.
         """
         return complete(self._algorithm.contenders)
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
 
 
 class SequentialLock(QueueLock):
@@ -272,126 +202,47 @@ class SequentialLock(QueueLock):
     ) -> None:
         self._algorithm = AsyncSequentialLock(core_of(client), path, text, acl=acl, names=names)  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def acquire(
-        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
-    ) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
 
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here: the client finds out on the next one
-        whether its node was created, and goes on within the time limit.
+class BlockingLock(PathLock):
+    """A lock that waits: one ephemeral node, watched by every contender.
 
-        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
-        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
-        try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  What an error keeps from
-        being asked for (a full stack, memory that has run out) the client asks for by itself, at
-        once if it can, and at the latest with its next heartbeat.
-
-        NodeExistsError names a node that it would wait for and that is not ephemeral.
-        LockInUseError if this object holds the lock already, or is being acquired or released.
-
-        ``on_position`` is called, in the client's callback thread or event loop, with the number of
-        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
-        has gone.
-        """
-        return complete(self._algorithm.acquire, timeout, on_position=on_position)
-
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        self._algorithm.check()
-
-    def contenders(self) -> list[Contender]:
-        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
-
-        The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
-        """
-        return complete(self._algorithm.contenders)
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
-
-
-class Election(PathView):
-    """One leader at a time; leadership is lost exactly as a lock is.
-
-        election = Election(client, "/election", "worker-7")
-        with election.lead() as leadership, leadership.cancel_on_loss():
-            ...
-
-    ``text`` tells others which candidate this is.
+    Simple, but each release wakes all waiters, and any of them may win.  What a lock can promise
+    is said at :class:`SequentialLock`.
     """
 
-    _algorithm: AsyncElection
+    _algorithm: AsyncBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        self._algorithm = AsyncBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class NonBlockingLock(PathLock):
+    """A lock that never waits for its holder: acquire is one try, and False if it is taken.
+
+    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
+    NodeExistsError names one that is not ephemeral, which does not go by itself.
+    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
+    """
+
+    _algorithm: AsyncNonBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
+        self._algorithm = AsyncNonBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class ReentrantLock(HasPath, LockState, With):
+    """A fair lock that the thread which holds it may acquire again.
+
+    One object serves any number of threads: each has its own place in the queue.  The properties
+    are those of the running thread's lock.
+
+    Only the thread that holds it can release it.  When that ends without doing so, the lock is
+    released in its place, as if by a last ``release``, and a warning is logged.  (Under asyncio
+    that also happens to a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what
+    it waits for in a thread of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
+    """
+
+    _algorithm: AsyncReentrantLock
 
     def __init__(
         self,
@@ -402,57 +253,37 @@ class Election(PathView):
         acl: Sequence[ACL] | None = None,
         names: Names = "zkwire",
     ) -> None:
-        self._algorithm = AsyncElection(core_of(client), path, text, acl=acl, names=names)
+        self._algorithm = AsyncReentrantLock(core_of(client), path, text, acl=acl, names=names)
 
-    def lead(self) -> SequentialLock:
-        """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
-        return wrapped(SequentialLock, self._algorithm.lead())
+    @property
+    def lock(self) -> SequentialLock:
+        """The lock of the task that asks: ``fence``, ``guard`` and all the rest."""
+        return wrapped(SequentialLock, self._algorithm.lock)
 
-    def candidates(self) -> list[Contender]:
-        """The candidates in order, the leader first.  Not a snapshot.
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock, or count one more if this thread or task holds it.
 
-        It only reads, so after an error it can be repeated; a lost connection is no error here.
-        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        Raises LockLostError if this thread or task had acquired it and lost it: first release it.
+        True, False, and what a lost connection, an error, a cancellation or an interrupt leaves
+        behind (nothing) are as for :meth:`zkwire.Lock.acquire`.
         """
-        return complete(self._algorithm.candidates)
+        return complete(self._algorithm.acquire, timeout)
 
-    def leader(self) -> Contender | None:
-        """The leader at this moment, as far as the server that was asked knows; None without one.
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free, or count one more; False if another contender has it.
 
-        Errors are those of :meth:`candidates`.
+        It does not wait for a holder.  Errors are those of ``try_acquire`` of :attr:`lock`, and
+        LockLostError as for :meth:`acquire`.
         """
-        return complete(self._algorithm.leader)
+        return complete(self._algorithm.try_acquire)
 
+    def release(self, timeout: float | None = None) -> None:
+        """Count one less; the last one releases the lock, as :meth:`zkwire.Lock.release` does.
 
-class Lease(QueueLock):
-    """One lease of a semaphore, a lock like all others; see :class:`Semaphore`."""
-
-    _algorithm: AsyncLease  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def acquire(
-        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
-    ) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
-
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here: the client finds out on the next one
-        whether its node was created, and goes on within the time limit.
-
-        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
-        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
-        try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  What an error keeps from
-        being asked for (a full stack, memory that has run out) the client asks for by itself, at
-        once if it can, and at the latest with its next heartbeat.
-
-        NodeExistsError names a node that it would wait for and that is not ephemeral.
-        LockInUseError if this object holds the lock already, or is being acquired or released.
-
-        ``on_position`` is called, in the client's callback thread or event loop, with the number of
-        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
-        has gone.
+        RuntimeError if this thread or task does not hold it.  The last one can end with
+        LockLostError or OperationTimeoutError.
         """
-        return complete(self._algorithm.acquire, timeout, on_position=on_position)
+        complete(self._algorithm.release, timeout)
 
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
@@ -461,70 +292,12 @@ class Lease(QueueLock):
         """
         self._algorithm.check()
 
-    def contenders(self) -> list[Contender]:
-        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
-
-        The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
-        """
-        return complete(self._algorithm.contenders)
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
         Of a MultiLock those of the lock that has the least.
         """
         return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
 
     def within(self, timeout: float | None) -> AbstractContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.
@@ -538,7 +311,7 @@ class Lease(QueueLock):
         return Entered(self._algorithm.within(timeout), self)
 
 
-class MultiLock(View, With):
+class MultiLock(LockState, With):
     """Several locks at once: all of them, or none.
 
         locks = SequentialLock(client, "/a"), SequentialLock(client, "/b")
@@ -628,230 +401,14 @@ class WriteLock(QueueLock):
 
     _algorithm: AsyncWriteLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def acquire(
-        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
-    ) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
-
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here: the client finds out on the next one
-        whether its node was created, and goes on within the time limit.
-
-        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
-        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
-        try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  What an error keeps from
-        being asked for (a full stack, memory that has run out) the client asks for by itself, at
-        once if it can, and at the latest with its next heartbeat.
-
-        NodeExistsError names a node that it would wait for and that is not ephemeral.
-        LockInUseError if this object holds the lock already, or is being acquired or released.
-
-        ``on_position`` is called, in the client's callback thread or event loop, with the number of
-        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
-        has gone.
-        """
-        return complete(self._algorithm.acquire, timeout, on_position=on_position)
-
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        self._algorithm.check()
-
-    def contenders(self) -> list[Contender]:
-        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
-
-        The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
-        """
-        return complete(self._algorithm.contenders)
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
-
 
 class ReadLock(QueueLock):
     """The side of the readers, who wait for the writers before them."""
 
     _algorithm: AsyncReadLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def acquire(
-        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
-    ) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
 
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here: the client finds out on the next one
-        whether its node was created, and goes on within the time limit.
-
-        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
-        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
-        try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  What an error keeps from
-        being asked for (a full stack, memory that has run out) the client asks for by itself, at
-        once if it can, and at the latest with its next heartbeat.
-
-        NodeExistsError names a node that it would wait for and that is not ephemeral.
-        LockInUseError if this object holds the lock already, or is being acquired or released.
-
-        ``on_position`` is called, in the client's callback thread or event loop, with the number of
-        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
-        has gone.
-        """
-        return complete(self._algorithm.acquire, timeout, on_position=on_position)
-
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        self._algorithm.check()
-
-    def contenders(self) -> list[Contender]:
-        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
-
-        The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
-        """
-        return complete(self._algorithm.contenders)
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
-
-
-class ReadWriteLock(PathView):
+class ReadWriteLock(HasPath):
     """Readers together, a writer alone, in order of arrival.
 
         table = ReadWriteLock(client, "/locks/table")
@@ -904,88 +461,13 @@ class ReadWriteLock(PathView):
         return complete(self._algorithm.contenders)
 
 
-class ReentrantLock(PathView, View, With):
-    """A fair lock that the thread which holds it may acquire again.
+class Lease(QueueLock):
+    """One lease of a semaphore, a lock like all others; see :class:`Semaphore`."""
 
-    One object serves any number of threads: each has its own place in the queue.  The properties
-    are those of the running thread's lock.
-
-    Only the thread that holds it can release it.  When that ends without doing so, the lock is
-    released in its place, as if by a last ``release``, and a warning is logged.  (Under asyncio
-    that also happens to a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what
-    it waits for in a thread of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
-    """
-
-    _algorithm: AsyncReentrantLock
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        self._algorithm = AsyncReentrantLock(core_of(client), path, text, acl=acl, names=names)
-
-    @property
-    def lock(self) -> SequentialLock:
-        """The lock of the task that asks: ``fence``, ``guard`` and all the rest."""
-        return wrapped(SequentialLock, self._algorithm.lock)
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock, or count one more if this thread or task holds it.
-
-        Raises LockLostError if this thread or task had acquired it and lost it: first release it.
-        True, False, and what a lost connection, an error, a cancellation or an interrupt leaves
-        behind (nothing) are as for :meth:`zkwire.Lock.acquire`.
-        """
-        return complete(self._algorithm.acquire, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free, or count one more; False if another contender has it.
-
-        It does not wait for a holder.  Errors are those of ``try_acquire`` of :attr:`lock`, and
-        LockLostError as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def release(self, timeout: float | None = None) -> None:
-        """Count one less; the last one releases the lock, as :meth:`zkwire.Lock.release` does.
-
-        RuntimeError if this thread or task does not hold it.  The last one can end with
-        LockLostError or OperationTimeoutError.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        self._algorithm.check()
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
+    _algorithm: AsyncLease  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class Semaphore(PathView):
+class Semaphore(HasPath):
     """At most ``count`` leases at a time, in order of arrival.
 
         semaphore = Semaphore(client, "/locks/printers", 3)
@@ -1028,7 +510,7 @@ class Semaphore(PathView):
         return wrapped(Lease, self._algorithm.lease())
 
     def holders(self) -> list[Contender]:
-        """The holders of the leases, in order: the first ``count``; behind them the next ones.
+        """The holders of the leases, in order: the first ``count``; after them the next ones.
 
         The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
         is in another node, and all that are shown hold.  Not a snapshot.  It only
@@ -1038,197 +520,47 @@ class Semaphore(PathView):
         return complete(self._algorithm.holders)
 
 
-class BlockingLock(PathLock):
-    """A lock that waits: one ephemeral node, watched by every contender.
+class Election(HasPath):
+    """One leader at a time; leadership is lost exactly as a lock is.
 
-    Simple, but each release wakes all waiters, and any of them may win.  What a lock can promise
-    is said at :class:`SequentialLock`.
+        election = Election(client, "/election", "worker-7")
+        with election.lead() as leadership, leadership.cancel_on_loss():
+            ...
+
+    ``text`` tells others which candidate this is.
     """
 
-    _algorithm: AsyncBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
+    _algorithm: AsyncElection
 
-    def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._algorithm = AsyncBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
+    ) -> None:
+        self._algorithm = AsyncElection(core_of(client), path, text, acl=acl, names=names)
 
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+    def lead(self) -> SequentialLock:
+        """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
+        return wrapped(SequentialLock, self._algorithm.lead())
 
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here.  When this returns False, raises, or is
-        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
-        again at once; :meth:`zkwire.Lock.acquire` says more.
+    def candidates(self) -> list[Contender]:
+        """The candidates in order, the leader first.  Not a snapshot.
+
+        It only reads, so after an error it can be repeated; a lost connection is no error here.
+        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
         """
-        return complete(self._algorithm.acquire, timeout)
+        return complete(self._algorithm.candidates)
 
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
+    def leader(self) -> Contender | None:
+        """The leader at this moment, as far as the server that was asked knows; None without one.
 
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        Errors are those of :meth:`candidates`.
         """
-        self._algorithm.check()
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
-
-
-class NonBlockingLock(PathLock):
-    """A lock that never waits for its holder: acquire is one try, and False if it is taken.
-
-    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
-    NodeExistsError names one that is not ephemeral, which does not go by itself.
-    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
-    """
-
-    _algorithm: AsyncNonBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def __init__(self, client: ClientLike, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._algorithm = AsyncNonBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
-
-        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here.  When this returns False, raises, or is
-        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
-        again at once; :meth:`zkwire.Lock.acquire` says more.
-        """
-        return complete(self._algorithm.acquire, timeout)
-
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        self._algorithm.check()
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm.lease_remaining()
-
-    def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
-
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
-
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
-        * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
-        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
-          in time.  There is nothing to do: the client goes on deleting in the background.
-
-        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
-
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
-        """
-        complete(self._algorithm.release, timeout)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; False, without waiting, if another contender has it.
-
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
-        """
-        return complete(self._algorithm.try_acquire)
-
-    def within(self, timeout: float | None) -> AbstractContextManager[Self]:
-        """The lock, to be entered within ``timeout`` seconds.
-
-            with lock.within(5.0):
-                ...
-
-        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
-        LockTimeoutError if another contender was seen to hold it.
-        """
-        return Entered(self._algorithm.within(timeout), self)
+        return complete(self._algorithm.leader)
 
 
 Lock = SequentialLock

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from zkwire.blocking.faces import With, core_of, each_wrapped, wrapped
 from zkwire.blocking.run import complete, iterate
-from zkwire.recipes.services.cache import AsyncCache, CacheView
-from zkwire.recipes.services.cache_events import AsyncCacheEvents
-from zkwire.recipes.services.following import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.recipes.services.group import AsyncGroup
-from zkwire.recipes.services.node_owner import NodeView
-from zkwire.recipes.services.partitioner import AsyncPartitioner, PartitionerView
-from zkwire.recipes.services.persistent_node import AsyncPersistentNode
-from zkwire.recipes.services.share import AsyncShare, ShareView
-from zkwire.recipes.view import PathView, ServiceView
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes._service import ServiceView
+from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheView
+from zkwire.recipes.membership import AsyncGroup
+from zkwire.recipes.partitioner import AsyncPartitioner, AsyncShare, PartitionerView, ShareView
+from zkwire.recipes.persistent_node import AsyncPersistentNode, NodeView
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
@@ -25,11 +23,10 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
-    from zkwire.recipes.services.cache_event import CacheEvent
-    from zkwire.recipes.services.cache_tree import CachedNode
-    from zkwire.recipes.services.member import Member
-    from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.seen import SeenChildren, SeenData
+    from zkwire.recipes._cache_tree import CachedNode
+    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
+    from zkwire.recipes.cache import CacheEvent
+    from zkwire.recipes.membership import Member
 
 
 class CacheEvents(Bound):
@@ -42,7 +39,7 @@ class CacheEvents(Bound):
 
         A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
         NoAuthError if the cache's own node may not be read, and a later call may succeed;
-        ClientClosedError behind ``close``.
+        ClientClosedError after ``close``.
         """
         return complete(self._algorithm.next, timeout)
 
@@ -152,146 +149,6 @@ class Cache(CacheView, With):
         return self._algorithm.get(path)
 
 
-class DataWatch(ServiceView, With):
-    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
-
-    _algorithm: AsyncDataWatch
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        callback: Callable[[SeenData], object] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem)
-
-    def next(self, timeout: float | None = None) -> SeenData | None:
-        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
-
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
-        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
-        is a callback.
-        """
-        return complete(self._algorithm.next, timeout)
-
-    def __iter__(self) -> Iterator[SeenData]:
-        return iterate(self._algorithm.__aiter__())
-
-    def close(self) -> None:
-        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._algorithm.close()
-
-
-class ChildrenWatch(ServiceView, With):
-    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
-
-    _algorithm: AsyncChildrenWatch
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        callback: Callable[[SeenChildren], object] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        self._algorithm = AsyncChildrenWatch(core_of(client), path, callback, on_problem)
-
-    def next(self, timeout: float | None = None) -> SeenChildren | None:
-        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
-
-        A state that comes behind the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
-        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
-        ClientClosedError behind :meth:`close`; RuntimeError while another reader waits, or if there
-        is a callback.
-        """
-        return complete(self._algorithm.next, timeout)
-
-    def __iter__(self) -> Iterator[SeenChildren]:
-        return iterate(self._algorithm.__aiter__())
-
-    def close(self) -> None:
-        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._algorithm.close()
-
-
-class Group(PathView, ServiceView, With):
-    """The members of a group, each with its data: to join them, and to know them.
-
-        with Group(supervisor, "/services/web") as group:
-            group.join(b"10.0.0.5:8080")
-            for members in group.changes():
-                balance(members)
-
-    A member is an ephemeral node below ``path``, kept as an :class:`PersistentNode` is;
-    kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
-    members and for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
-    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
-    """
-
-    _algorithm: AsyncGroup
-
-    def __init__(
-        self,
-        client: ClientLike,
-        path: str,
-        *,
-        acl: Sequence[ACL] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        self._algorithm = AsyncGroup(core_of(client), path, acl=acl, on_problem=on_problem)
-
-    def changes(self) -> Iterator[list[Member]]:
-        """The list of members, for ever: as it is now, then whenever it is another.
-
-        A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends behind :meth:`close`; errors as of :meth:`members`.
-        """
-        return iterate(self._algorithm.changes())
-
-    def close(self, timeout: float | None = 10.0) -> None:
-        """:meth:`leave`, and watch no longer.  Idempotent."""
-        complete(self._algorithm.close, timeout)
-
-    def join(
-        self, data: bytes = b"", name: str | None = None, timeout: float | None = None
-    ) -> PersistentNode:
-        """Be a member from now on, in each session; returns the membership, a PersistentNode.
-
-        It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
-        in either case (``present``).  ``name``: without one it is made; a name that a foreign node
-        has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
-
-        ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
-        member of that name already.  Raises what has ended the client, or the supervisor, and what
-        a server refuses the node with; then it is no membership, and nothing of it stays.  What is
-        refused later does not end a membership: its ``problem`` says so, and the group's.
-        """
-        return wrapped(PersistentNode, complete(self._algorithm.join, data, name, timeout))
-
-    def leave(self, timeout: float | None = 10.0) -> None:
-        """End all memberships that this object has joined; like ``PersistentNode.close``."""
-        complete(self._algorithm.leave, timeout)
-
-    def members(self, timeout: float | None = None) -> list[Member]:
-        """The members as the server has them, at this call or later, the longest-standing first.
-
-        Only what has changed since the last call is read again: from this call until :meth:`close`
-        the group is watched.  A lost connection is no error.  OperationTimeoutError after
-        ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
-        group may not be read; a later call may succeed.  A member that may not is left out, with a
-        warning in the log.
-        """
-        return complete(self._algorithm.members, timeout)
-
-    def wait_for(self, count: int, timeout: float | None = None) -> bool:
-        """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
-        return complete(self._algorithm.wait_for, count, timeout)
-
-
 class PersistentNode(NodeView, With):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
@@ -326,16 +183,15 @@ class PersistentNode(NodeView, With):
             core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
         )
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+    def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
 
-        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  So it does after a
-        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
-        that is not ephemeral has children.  Of such a node it also raises what has ended the
-        session or the client before.
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
         """
-        complete(self._algorithm.close, timeout)
+        return complete(self._algorithm.wait_present, timeout)
 
     def set_data(self, data: bytes, timeout: float | None = None) -> None:
         """Change the node's data, for good: returns when that, or later data, is on the server.
@@ -348,15 +204,103 @@ class PersistentNode(NodeView, With):
         """
         complete(self._algorithm.set_data, data, timeout)
 
-    def wait_present(self, timeout: float | None = None) -> bool:
-        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
-        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
-        client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError while another object of the same client keeps this path.  After a refusal
-        the node is still tried, and a later call may succeed.
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
         """
-        return complete(self._algorithm.wait_present, timeout)
+        complete(self._algorithm.close, timeout)
+
+
+class Group(HasPath, ServiceView, With):
+    """The members of a group, each with its data: to join them, and to know them.
+
+        with Group(supervisor, "/services/web") as group:
+            group.join(b"10.0.0.5:8080")
+            for members in group.changes():
+                balance(members)
+
+    A member is an ephemeral node below ``path``, kept as an :class:`PersistentNode` is;
+    kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
+    members and for the missing ones above (None: the client's ``default_acl``).  ``on_problem`` and
+    ``problem`` tell what is refused of the memberships too; see docs/supervisor.md#refusals.
+    """
+
+    _algorithm: AsyncGroup
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        *,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncGroup(core_of(client), path, acl=acl, on_problem=on_problem)
+
+    def join(
+        self, data: bytes = b"", name: str | None = None, timeout: float | None = None
+    ) -> PersistentNode:
+        """Be a member from now on, in each session; returns the membership, a PersistentNode.
+
+        It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
+        in either case (``present``).  ``name``: without one it is made; a name that a foreign node
+        has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
+
+        ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
+        member of that name already.  Raises what has ended the client, or the supervisor, and what
+        a server refuses the node with; then it is no membership, and nothing of it stays.  What is
+        refused later does not end a membership: its ``problem`` says so, and the group's.
+        """
+        return wrapped(PersistentNode, complete(self._algorithm.join, data, name, timeout))
+
+    def leave(self, timeout: float | None = 10.0) -> None:
+        """End all memberships that this object has joined; like ``PersistentNode.close``."""
+        complete(self._algorithm.leave, timeout)
+
+    def members(self, timeout: float | None = None) -> list[Member]:
+        """The members as the server has them, at this call or later, the longest-standing first.
+
+        Only what has changed since the last call is read again: from this call until :meth:`close`
+        the group is watched.  A lost connection is no error.  OperationTimeoutError after
+        ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
+        group may not be read; a later call may succeed.  A member that may not is left out, with a
+        warning in the log.
+        """
+        return complete(self._algorithm.members, timeout)
+
+    def changes(self) -> Iterator[list[Member]]:
+        """The list of members, for ever: as it is now, then whenever it is another.
+
+        A reader that is slow gets the newest list when it asks for it, not those between.  A change
+        of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.
+        """
+        return iterate(self._algorithm.changes())
+
+    def wait_for(self, count: int, timeout: float | None = None) -> bool:
+        """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
+        return complete(self._algorithm.wait_for, count, timeout)
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """:meth:`leave`, and watch no longer.  Idempotent."""
+        complete(self._algorithm.close, timeout)
+
+
+class Share(ShareView):
+    """The items of one member, each with its fence, as an :class:`Partitioner` has them."""
+
+    _algorithm: AsyncShare
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
+
+        It has, too, when the session or the client is over: then all items are lost.
+        """
+        return complete(self._algorithm.wait, timeout)
 
 
 class Partitioner(PartitionerView, With):
@@ -421,7 +365,7 @@ class Partitioner(PartitionerView, With):
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
-        with, unless there is a share to return: a later call may have one; ClientClosedError behind
+        with, unless there is a share to return: a later call may have one; ClientClosedError after
         :meth:`close`; RuntimeError while another reader waits.
         """
         return wrapped(Share, complete(self._algorithm.next, timeout))
@@ -430,14 +374,67 @@ class Partitioner(PartitionerView, With):
         return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
 
 
-class Share(ShareView):
-    """The items of one member, each with its fence, as an :class:`Partitioner` has them."""
+class DataWatch(ServiceView, With):
+    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
 
-    _algorithm: AsyncShare
+    _algorithm: AsyncDataWatch
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem)
 
-        It has, too, when the session or the client is over: then all items are lost.
+    def next(self, timeout: float | None = None) -> SeenData | None:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes after the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
         """
-        return complete(self._algorithm.wait, timeout)
+        return complete(self._algorithm.next, timeout)
+
+    def __iter__(self) -> Iterator[SeenData]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()
+
+
+class ChildrenWatch(ServiceView, With):
+    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
+
+    _algorithm: AsyncChildrenWatch
+
+    def __init__(
+        self,
+        client: ClientLike,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        self._algorithm = AsyncChildrenWatch(core_of(client), path, callback, on_problem)
+
+    def next(self, timeout: float | None = None) -> SeenChildren | None:
+        """The next state, the first one at once; None if ``timeout`` seconds pass without one.
+
+        A state that comes after the time limit is kept for the next call.  A lost connection is no
+        error: the state is read again on the next one.  Raises what ended the client, or the
+        supervisor; NoAuthError if the node may not be read, and a later call may succeed;
+        ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
+        is a callback.
+        """
+        return complete(self._algorithm.next, timeout)
+
+    def __iter__(self) -> Iterator[SeenChildren]:
+        return iterate(self._algorithm.__aiter__())
+
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()

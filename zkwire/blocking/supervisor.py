@@ -16,10 +16,8 @@ from zkwire.net.background import Callbacks
 from zkwire.net.forking import remember
 from zkwire.net.observe import warn
 from zkwire.net.pacing import clock
-from zkwire.recipes.insist import insist
-from zkwire.recipes.public import public
-from zkwire.recipes.services.leadership import SupervisorView, Turn
-from zkwire.recipes.services.supervisor import SessionSequence
+from zkwire.recipes._recipe import public, shield_from_interrupts
+from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import check_timeout
 
 TYPE_CHECKING = False
@@ -144,20 +142,20 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._shell = ThreadShell(hosts, self._checked(options))
-        self._algorithm = SessionSequence(self._shell)
+        self._backend = ThreadShell(hosts, self._checked(options))
+        self._algorithm = SessionLoop(self._backend)
 
     @property
-    def _core(self) -> SessionSequence:
+    def _core(self) -> SessionLoop:
         return self._algorithm
 
-    wait: Final = blocking(SessionSequence.wait)
+    wait: Final = blocking(SessionLoop.wait)
 
     def client(self, timeout: float | None = None) -> Client:
         client: Client = run(self._algorithm.client(timeout))
         return client
 
-    client.__doc__ = SessionSequence.client.__doc__
+    client.__doc__ = SessionLoop.client.__doc__
 
     def __iter__(self) -> Iterator[SessionScope]:
         """The sessions, as they come; the end of the supervisor ends it.
@@ -197,9 +195,9 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         interrupt of this (Ctrl-C) is raised when the session has been ended.
         """
         limit = check_timeout("timeout", timeout)
-        if not self._shell.forked:
-            insist(lambda: run(self._algorithm.stop()))
-            self._shell.join(limit)
+        if not self._backend.forked:
+            shield_from_interrupts(lambda: run(self._algorithm.stop()))
+            self._backend.join(limit)
 
 
 class SessionScope:

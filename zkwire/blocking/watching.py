@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkwire.recipes.services.seen import NodeWatches
+from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,12 +10,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.blocking.services import ChildrenWatch, DataWatch
-    from zkwire.recipes.services.problem import OnProblem
-    from zkwire.recipes.services.seen import SeenChildren, SeenData
+    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
 
 
 class ThreadNodeWatches(NodeWatches):
-    """See :class:`zkwire.recipes.services.seen.NodeWatches`."""
+    """See :class:`zkwire.recipes._service.NodeWatches`."""
 
     def watch_data(
         self,

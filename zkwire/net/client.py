@@ -24,7 +24,7 @@ from zkwire.net.options import (
     check_tls,
 )
 from zkwire.operations.checks import check_acl, check_flag
-from zkwire.recipes import trees
+from zkwire.recipes import runtime as trees
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
@@ -267,9 +267,11 @@ class ClientBase:
         """The credentials, if nothing is held that would live on without an owner."""
         credentials = self.credentials
         self._driver.check()
-        for lock in list(self._driver.engaged):
+        for lock in list(self._driver.active_locks):
             lock._resume_cleanup()
-        if self._session.lease_holders or any(lock._engaged for lock in list(self._driver.engaged)):
+        if self._session.lease_holders or any(
+            lock._is_active for lock in list(self._driver.active_locks)
+        ):
             raise RuntimeError(
                 "a lock is held, or being acquired, or it was lost and not released: end that "
                 "first, its node would block all others"

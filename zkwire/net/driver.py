@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from random import Random
     from ssl import SSLContext
-    from typing import Any, Self, TypeVar
+    from typing import Any, Protocol, Self, TypeVar
 
     from zkwire.jute.records import ACL
     from zkwire.net.connection import Connection
     from zkwire.net.dial import LookUp, Resolver
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
-    from zkwire.recipes.classic.mark import Mark
-    from zkwire.recipes.runtime import Engaged, Owned
+    from zkwire.recipes._node import Token
+    from zkwire.recipes.runtime import ActiveLock, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event, State
 
     T = TypeVar("T")
+
+    class Cancellable(Protocol):
+        """An attempt that another thread or task may end."""
+
+        _busy: bool
+
+        def _cancelled_error(self) -> Exception: ...
 
 
 class Seeing:
@@ -74,6 +81,7 @@ class Driver:
     _kind: type[Request]  # the replies to a recipe's requests
     mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
+    waiter: Callable[[], object]  # the same; in a simulation, too
     io: Any = None  # an IOThread or a LoopIO, once it is started
     closing: float | None = None  # seconds that the close may take, once it is wanted
     forked: bool = False
@@ -102,10 +110,11 @@ class Driver:
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
-        self.engaged: set[Engaged] = set()
+        self.active_locks: set[ActiveLock] = set()
         self.unfinished: bool = False  # what an engaged lock has to clean up
-        self.going: set[str] = set()
-        self.idle_marks: list[Mark] = []
+        self.interrupted: dict[object, Cancellable] = {}  # by waiter
+        self.pending_cleanups: set[str] = set()
+        self.idle_tokens: list[Token] = []
         make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
         self.operations: Pipeline = make(self._kind, eager=False)
         self.background: Pipeline = make(BackgroundReply)
@@ -346,6 +355,26 @@ class Driver:
         """Put an error that ends something, with its traceback, into the log."""
         self.dispatch(partial(log_failure, message, error))
 
+    # --- to end another caller's wait -------------------------------------------------------------
+
+    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
+        """Have this thread's or task's wait raise what the attempt says, if that lasts then.
+
+        Within a twentieth of a second where it reads from the socket, else at once.
+        """
+        self.interrupted[waiter] = attempt
+        self._rouse(waiter)
+
+    def _rouse(self, waiter: object) -> None:
+        """Have the wait of this thread or task look again at what it waits for."""
+        raise NotImplementedError
+
+    def _refuse_interrupted(self) -> None:
+        """Raise what has interrupted this caller; called where ``interrupted`` is not empty."""
+        attempt = self.interrupted.pop(self.waiter(), None)
+        if attempt is not None and attempt._busy:
+            raise attempt._cancelled_error()
+
     # --- a recipe's waits -------------------------------------------------------------------------
 
     async def connected(self, deadline: float | None) -> None:
@@ -413,7 +442,7 @@ class Driver:
     def finish_clean_up(self) -> None:
         """Clean up what locks could not, each on a stack that was full; by the thread for I/O."""
         self.unfinished = False  # first: what comes from now on asks for it anew
-        for lock in list(self.engaged):
+        for lock in list(self.active_locks):
             lock._take_over()
 
     def after_fork(self) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 
 from zkwire.net.background import BackgroundTask
 from zkwire.net.driver import Driver, Seeing
-from zkwire.recipes.services.service import Background
+from zkwire.recipes._service import Background
 from zkwire.session.waitable import Alarm, Awaited, Either
 from zkwire.wire.model import State
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.net.pipeline import Pipeline
-    from zkwire.recipes.services.service import Service
+    from zkwire.recipes._service import Service
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable
 

@@ -231,7 +231,7 @@ class Nodes(Requests):
         """
         return self._call(ops.SYNC, path, (), _nothing)
 
-    def _stand_guard(self, path: str, czxid: int, watch: Watch) -> Reply[object]:
+    def _watch_own_node(self, path: str, czxid: int, watch: Watch) -> Reply[object]:
         """Set an own-node watch: it fires when the node with this czxid is deleted, or already is.
 
         For a node without children, whose child watch fires only at its end.  The watch is in the

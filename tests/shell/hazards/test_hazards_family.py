@@ -43,7 +43,7 @@ from zkwire import (
     Watch,
     ZooKeeperError,
 )
-from zkwire.recipes.locks.single_entry import GRANTS
+from zkwire.recipes.locks import GRANTS
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 # --- one node -------------------------------------------------------------------------------------

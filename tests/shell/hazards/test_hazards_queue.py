@@ -32,7 +32,7 @@ from zkwire import (
     Watch,
     testing,
 )
-from zkwire.recipes.classic.counter import LAST_VERSION
+from zkwire.recipes.counter import LAST_VERSION
 from zkwire.testing.proxy import Action, Gate, cut_after, cut_before, hold
 from zkwire.wire.ops import NOTIFICATION_XID
 from zkwire.wire.paths import LAST_SEQUENCE

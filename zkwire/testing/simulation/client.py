@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from zkwire.aio.replies import StepReply
 from zkwire.net.serving import ServingDriver
-from zkwire.recipes.services.service import Background
+from zkwire.recipes._service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
@@ -24,8 +24,8 @@ from zkwire.testing.server.connection import Connection
 
 if TYPE_CHECKING:
     from zkwire.net.pipeline import Pipeline
+    from zkwire.recipes._service import Service
     from zkwire.recipes.runtime import Owned
-    from zkwire.recipes.services.service import Service
     from zkwire.testing.server.processor import Processor
 
 T = TypeVar("T")
@@ -286,6 +286,14 @@ class Shell(ServingDriver):
         """All tasks of a client count as one: how they share a lock object is looked at, too."""
         return None
 
+    def waiter(self) -> object:
+        """The task that runs."""
+        return self._sim.current
+
+    def _rouse(self, waiter: object) -> None:
+        assert isinstance(waiter, Task)
+        waiter.wake()
+
     def local(self, make: Callable[[], T]) -> Callable[[], T]:
         """A function that returns the value of the task that calls it."""
         values: dict[Task | None, T] = {}
@@ -319,6 +327,8 @@ class Shell(ServingDriver):
         latest = None if timeout is None else sim.now + timeout
         while not (waitable.ready or (latest is not None and sim.now >= latest)):
             assert task is not None
+            if self.interrupted:
+                self._refuse_interrupted()
             wake = task.wake  # one object for both uses
             waitable._add_waker(wake)
             try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from zkwire.recipes.locks.single_entry import GRANTS
+from zkwire.recipes.locks import GRANTS
 from zkwire.testing.simulation.client import Client, Holder, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import EventType

@@ -1,0 +1,666 @@
+"""What all locks have in common: how they are acquired, held, lost and released.
+
+It decides when an attempt begins, when it has won, whether that still counts, how long each call
+may take and how a release ends.  How contenders take turns, and which nodes that needs, is a
+subclass's matter; whether the caller blocks or awaits is the runtime's, and this must not know it.
+
+Time limits:
+
+* ``acquire(timeout)`` that runs out is False, whatever the reason: another contender has the lock,
+  no server answers.
+* Every other call that runs out raises OperationTimeoutError, which is a TimeoutError:
+  ``with lock.within(timeout)``, ``try_acquire``, ``release``, the end of a ``with``, ``guard`` and
+  ``contenders``.  From an acquisition it is a LockTimeoutError if another contender was seen to
+  hold the lock.
+* A call without a limit has the client's ``operation_timeout``; without that ``try_acquire`` has a
+  session timeout, the others two.  ``acquire()`` and ``with lock`` of a lock that waits have none.
+* ``acquire(timeout=0)`` is False at once without a connection; with one it is a try for which the
+  server has a third of a session timeout, or the ``operation_timeout`` if that is shorter.
+
+Invariants, for every lock, beside those of :mod:`zkwire.recipes._node`:
+
+* ``held`` is a pure function: granted, not lost, not released, lease not run out.  It asks nothing.
+* A lock is lost when its session is over, when the session may have expired because no answer has
+  prolonged its lease for a session timeout, or when its node is deleted.  A loss is noticed from
+  before the hold can be seen until it is released.
+* What an attempt has created (one node; beside that of a lock of one node a token) outlives it only
+  while the lock is held.  An attempt that ends in any other way (timeout, refusal, interrupt,
+  error) hands it to the clean-up.
+* The hold ends before the request that frees the lock is sent.
+* A node is one's own if its owner is this session *and* it carries the attempt's id.  The session
+  alone proves nothing (two locks of one client), nor the id alone (an earlier session's node).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    LockLostError,
+    LockTakenError,
+    LockTimeoutError,
+    MultiError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zkwire.operations.multi import Check
+from zkwire.recipes._node import RETRYABLE, Attempt, OwnedNode, OwnNodeWatch
+from zkwire.recipes._recipe import (
+    Enterable,
+    HasPath,
+    Itself,
+    LockInUseError,
+    Loss,
+    Lost,
+    Recipe,
+    exclusive_call,
+)
+from zkwire.recipes.runtime import in_time, within
+from zkwire.session.liveness import LAPSED
+from zkwire.session.waitable import check_timeout
+from zkwire.session.watch import ClosedWatchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any, Self
+
+    from zkwire.jute.records import ACL
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.runtime import Runtime
+
+
+class LockState(Recipe):
+    """What every lock shows."""
+
+    _algorithm: Any = Itself()
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
+
+        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
+        that asks holds it.
+
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  A lost connection alone changes
+        nothing: the lock is held until the lease ends, and longer if a server answers before.
+
+        If an outsider deletes the node, it is True until the client hears of that: until the event
+        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
+        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
+        See also :mod:`zkwire.session.liveness`.
+        """
+        return self._algorithm._holds
+
+    @property
+    def lost(self) -> Loss:
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
+        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+
+        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
+        LockLostError alone.  A loss may come although the session lives on, when no answer has come
+        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        """
+        return self._algorithm._lost
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        return self._algorithm._lease_left()
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        lock = self._algorithm
+        if not lock._holds:
+            lock._runtime.check()
+            held_once = lock._lost.is_set() or lock._owned
+            raise LockLostError(
+                f"{lock._called} is not held: {lock._lost.reason or 'not acquired, or no longer'}",
+                session_id=lock._runtime.session_id if held_once else 0,
+            )
+
+
+class PathLockState(HasPath, LockState):
+    """What a lock on one path shows."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}{' held' if self.held else ''}>"
+
+    if TYPE_CHECKING:
+
+        @property
+        def lost(self) -> Lost: ...
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the last acquisition: higher than those of all before it.
+
+        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
+        begins low again.  RuntimeError if the lock was never acquired.
+        """
+        if self._algorithm._fence is None:
+            raise RuntimeError("this lock object has never held the lock")
+        return self._algorithm._fence
+
+
+class Acquirable(LockState, Enterable):
+    """The algorithm of any lock, as far as it is acquired and released."""
+
+    _runtime: Runtime
+    _waits = True  # until a holder releases
+
+    if TYPE_CHECKING:
+
+        @property
+        def _holds(self) -> bool:
+            """Whether the lock is surely held at this moment."""
+            ...
+
+        @property
+        def _owned(self) -> bool:
+            """Whether it was acquired and not released, be it lost or not."""
+            ...
+
+        @property
+        def _called(self) -> str:
+            """What to call it in an error."""
+            ...
+
+        def _lease_left(self) -> float:
+            """Seconds for which it is surely held even if nothing more is heard."""
+            ...
+
+        def _refuse_two(self) -> None:
+            """Raise LockInUseError if this object is in use, else what ``Runtime.check`` raises."""
+            ...
+
+        async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
+            """Acquire it; False if another contender has it, and it does not wait.
+
+            Raises LockTimeoutError when another contender had it at the ``deadline``,
+            OperationTimeoutError when no server could tell by then.
+            """
+            ...
+
+        async def _release_by(self, deadline: float | None) -> None:
+            """Release it; OperationTimeoutError at the ``deadline``."""
+            ...
+
+        def _release_in_background(self) -> None:
+            """Release it, if it is held, without waiting for that: where nothing may await.
+
+            What an interrupt has kept from being done is done when this is called again.
+            """
+            ...
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
+        again at once; :meth:`zkwire.Lock.acquire` says more.
+        """
+        try:
+            return await self._take(timeout)
+        except OperationTimeoutError:
+            if timeout is None:
+                raise
+            return False
+
+    async def try_acquire(self) -> bool:
+        """Acquire the lock if it is free; False, without waiting, if another contender has it.
+
+        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
+        tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
+        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        """
+        return await self._acquire_by(self._runtime.now() + self._one_try(), False)
+
+    async def release(self, timeout: float | None = None) -> None:
+        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+
+        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
+        False before the request is sent.  What the caller knows afterwards:
+
+        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
+          the node is deleted on the next one, or goes with the session.
+        * LockLostError: the lock had been lost before, and what was done under it may not have been
+          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+        * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
+          in time.  There is nothing to do: the client goes on deleting in the background.
+
+        A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
+        background.  The same after any other error, such as RecursionError, that comes when it has
+        begun; before, ``held`` stays as it was.
+
+        RuntimeError if the lock was never acquired, or has been released already.  A loss that
+        shows only here is not told by ``lost`` any more, to which the lock is released.
+        """
+        self._runtime.check()
+        await self._release_by(within(self._runtime, timeout))
+
+    def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
+        """The lock, to be entered within ``timeout`` seconds.
+
+            async with lock.within(5.0):
+                ...
+
+        OperationTimeoutError, before the body, when the lock is not acquired in time; it is a
+        LockTimeoutError if another contender was seen to hold it.
+        """
+        return Within(self, check_timeout("timeout", timeout))
+
+    def cancel_on_loss(self) -> AbstractAsyncContextManager[Self]:
+        """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
+
+            async with lock, lock.cancel_on_loss():
+                await work()
+
+        As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
+        """
+        self.check()
+        lost = self.lost
+
+        def add(cancel: Callable[[object], None]) -> Callable[[], None]:
+            return partial(lost._drop_waker, lost._call_back(cancel))
+
+        def error() -> LockLostError:
+            return LockLostError(
+                f"{self._called} was lost: {lost.reason}", session_id=self._runtime.session_id
+            )
+
+        return self._runtime.cancelled_by(add, error, self)
+
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> Self: ...
+
+    async def _enter_body(self, timeout: float | None = None) -> Self:
+        if not await self._take(timeout):
+            raise self._taken_error(timeout)
+        return self
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        try:
+            await self.release()
+        except (LockLostError, OperationTimeoutError):
+            if kind is None:
+                raise
+
+    def _abandon(self) -> None:
+        self._release_in_background()
+
+    def _taken_error(self, timeout: float | None) -> LockTakenError:
+        kind = LockTakenError if timeout is None else LockTimeoutError
+        return kind(f"{self._called} is held by another contender")
+
+    async def _take(self, timeout: float | None) -> bool:
+        """Whether the lock was acquired; OperationTimeoutError when the time ran out.
+
+        False from one try only: another contender has it.
+        """
+        if timeout is None:
+            return await (self._acquire_by(None, True) if self._waits else self.try_acquire())
+        limit, runtime = check_timeout("timeout", timeout), self._runtime
+        if limit:
+            return await self._acquire_by(runtime.now() + limit, True)
+        self._refuse_two()
+        await runtime.connected(runtime.now())
+        limit = min(self._one_try(), runtime.session_timeout / 3)
+        return await self._acquire_by(runtime.now() + limit, False)
+
+    def _one_try(self) -> float:
+        limit = self._runtime.operation_timeout
+        return self._runtime.session_timeout if limit is None else limit
+
+
+class Within(Enterable):
+    """A lock and a time limit, for one ``async with``."""
+
+    __slots__ = ("_lock", "_timeout")
+
+    def __init__(self, lock: Acquirable, timeout: float | None) -> None:
+        self._lock = lock
+        self._timeout = timeout
+
+    @property
+    def _owned(self) -> bool:
+        return self._lock._owned
+
+    async def _enter_body(self) -> Acquirable:
+        return await self._lock._enter_body(self._timeout)
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        await self._lock._leave_body(kind)
+
+    def _abandon(self) -> None:
+        self._lock._release_in_background()
+
+
+class HeldLock(PathLockState, OwnedNode):
+    """A node that holds the lock as long as it stands and its session lives."""
+
+    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
+        super().__init__(runtime, path, acl)
+        self._lost = Lost(runtime)
+        self._granted: Attempt | None = None
+        self._own_watch: OwnNodeWatch | None = None
+        self._fence: int | None = None
+
+    def _grant(self, attempt: Attempt) -> None:
+        """The attempt has won.  A loss is noticed before a claim can be seen."""
+        assert attempt.stat is not None
+        late = self._own_watch is None
+        watch = self._own_watch = self._own_watch or OwnNodeWatch()
+        watch.lost = self._lost
+        self._fence = attempt.stat.czxid
+        self._runtime.hold(self._lost)
+        if late:
+            self._runtime.defer(partial(self._watch_own_node_later, attempt, watch))
+        self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
+        if not self._lasts:
+            why = f"{self._path} was lost in the moment it was acquired"
+            raise LockLostError(why, session_id=self._runtime.session_id)
+        # interrupt-safe: last, and together: another thread may release it at once.
+        self._granted = attempt
+        self._pending_cleanup = None
+
+    def _watch_own_node(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
+        """From here on it is noticed if the attempt's node is deleted."""
+        assert attempt.node is not None
+        assert attempt.stat is not None
+        watch.stands = True  # first: a release that dismisses it meanwhile must forget it, too
+        operations = self._runtime.operations
+        watch.request = operations._watch_own_node(attempt.node, attempt.stat.czxid, watch)
+
+    def _watch_own_node_later(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
+        """The same, in any thread, if the lock has not been released and this not been done."""
+        if watch.request is not None or watch.closed:
+            return
+        # What is over ends the claim, too; a watch may be dismissed at any moment of this.
+        with contextlib.suppress(ZooKeeperError, ClosedWatchError):
+            self._watch_own_node(attempt, watch)
+
+    def _end_claim(self) -> None:
+        """From here on nothing is held."""
+        self._granted = None
+        if self._own_watch is not None:
+            self._dismiss(self._own_watch, self._lost)
+            self._own_watch = None
+
+    def _part_with_claim(self) -> Callable[[], None]:
+        watch, lost = self._own_watch, self._lost
+        self._granted = self._own_watch = None
+        wakers = () if watch is None else lost._let_go()  # so that another attempt has another loss
+
+        def end_claim() -> None:
+            for waker in wakers:
+                waker()
+            if watch is not None:
+                self._dismiss(watch, lost)
+
+        return end_claim
+
+    def _dismiss(self, watch: OwnNodeWatch, lost: Lost) -> None:
+        self._runtime.unhold(lost)
+        watch.dismiss()
+        if watch.stands:
+            if watch.request is not None:
+                self._runtime.withdraw(watch.request)
+                watch.request = None  # which has it
+            self._runtime.forget(watch)
+
+    def _forget_grant(self) -> None:
+        """Be as new after a loss that no release has followed."""
+        if self._granted is not None:
+            self._clean_up_after(self._granted)
+            self._granted = None
+        if self._lost.ready:
+            self._lost = Lost(self._runtime)
+
+    @property
+    def _owned(self) -> bool:
+        return self._granted is not None
+
+    @property
+    def _holds(self) -> bool:
+        return self._granted is not None and self._lasts
+
+    @property
+    def _lasts(self) -> bool:
+        """Whether the session surely lives, and the node is not known to be deleted."""
+        watch = self._own_watch
+        return (
+            self._lost._reason is None
+            and not (watch is not None and watch.gone)
+            and self._runtime.now() < self._runtime.lease_deadline
+        )
+
+    def _lease_left(self) -> float:
+        left = self._runtime.lease_deadline - self._runtime.now()
+        return max(0.0, left) if self._holds else 0.0
+
+    def _proof(self, attempt: Attempt) -> list[Operation]:
+        """Checks that the server passes as long as the attempt's grant lasts."""
+        assert attempt.node is not None
+        # Of any version: what writes into the node does not take the lock away.
+        return [Check(attempt.node)]
+
+    async def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        self._runtime.check()
+        checks = self._checks()
+        multi = self._runtime.operations.multi([*checks, *operations])
+        try:
+            results = await self._runtime.until(multi, in_time(self._runtime, None))
+        except MultiError as error:
+            index = error.index - len(checks)
+            if index >= 0:
+                raise MultiError(error.results[len(checks) :], index) from error.__cause__
+            refusal = error._culprit
+            if not isinstance(refusal, (NoNodeError, BadVersionError)):
+                raise refusal from error
+            raise self._lost_before("the server does not find its node", "used") from error
+        return results[len(checks) :]
+
+    def _checks(self) -> list[Operation]:
+        """What the server finds true as long as the lock is held; raises if it is not."""
+        attempt = self._granted
+        if attempt is None or attempt.node is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        if not self._holds:
+            raise self._lost_before(self._lost.reason or LAPSED, "used")
+        return self._proof(attempt)
+
+    def _lost_before(self, reason: str, done: str = "released") -> LockLostError:
+        """The error for something that only a holder may do."""
+        return LockLostError(
+            f"{self._path} had been lost before it was {done}: {reason}",
+            session_id=self._runtime.session_id,
+        )
+
+
+class AsyncPathLock(HeldLock, Acquirable):
+    """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
+
+    _seen_taken = False  # another contender was seen to have the lock, in the last attempt
+
+    # --- what a kind of lock adds -----------------------------------------------------------------
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        """Get the lock, or return False if another contender has it and ``wait`` is False.
+
+        Sets ``_seen_taken`` if that has it.  Raises OperationTimeoutError at the deadline.  Leaves
+        cleaning up to the caller.
+        """
+        raise NotImplementedError
+
+    async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        """Delete the attempt's node, which has this version; the clean-up deletes all else.
+
+        Raises what the server refuses it with: NoNodeError if the lock had been lost before.
+        """
+        assert attempt.node is not None
+        await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
+
+    @property
+    def _called(self) -> str:
+        return self._path
+
+    # --- to acquire -------------------------------------------------------------------------------
+
+    async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
+        try:
+            return await exclusive_call(
+                self, partial(self._acquire, deadline, wait and self._waits)
+            )
+        except BaseException:
+            self._set_inactive()
+            raise
+
+    def _refuse_two(self) -> None:
+        self._runtime.check()
+        if self._busy or self._releasing:
+            doing = "releasing" if self._releasing else "acquiring"
+            raise LockInUseError(f"another thread or task is {doing} this very lock object")
+        if self._granted is not None and self._lost._reason is None:
+            raise LockInUseError("this lock object holds the lock already; it is not re-entrant")
+
+    async def _acquire(self, deadline: float | None, wait: bool) -> bool:
+        runtime, self._seen_taken = self._runtime, False
+        try:
+            runtime.active_locks.add(self)
+            self._clean_up_pending()
+            self._forget_grant()
+            await runtime.connected(deadline)
+            attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))
+            self._pending_cleanup = attempt
+            won = await self._contend(attempt, deadline, wait)
+            if won:
+                self._grant(attempt)
+            else:
+                self._pending_cleanup = None
+                runtime.active_locks.discard(self)
+            return won
+        except BaseException as error:  # and not else: another thread may be releasing it already
+            if self._granted is not None:
+                self._pending_cleanup, self._granted = self._granted, None
+            self._clean_up_pending()
+            if not isinstance(error, OperationTimeoutError):
+                raise
+            if self._seen_taken or isinstance(error, LockTimeoutError):
+                raise self._taken_error(deadline) from None
+            raise OperationTimeoutError(
+                f"no server could tell in time whether {self._path} is free; nothing is held"
+            ) from None
+
+    # --- to release -------------------------------------------------------------------------------
+
+    async def _release_by(self, deadline: float | None) -> None:
+        attempt = self._granted
+        pending = self._pending_cleanup is not None
+        if attempt is None and pending and not (self._busy or self._releasing):
+            self._resume_cleanup()  # an earlier release was interrupted each time it was tried
+            return
+        if attempt is None or attempt.node is None or attempt.stat is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        self._releasing = True  # or else one clean-up would be pending for two attempts
+        try:
+            self._pending_cleanup, self._granted = attempt, None
+            try:
+                await self._delete(attempt, attempt.stat.version, deadline)
+            finally:
+                if self._pending_cleanup is not None:
+                    self._clean_up_pending()
+        finally:
+            self._releasing = False
+            if self._pending_cleanup is not None:
+                self._runtime.unfinished = True  # first: the stack may have no room for a call
+            self._set_inactive()
+
+    async def _delete(self, attempt: Attempt, version: int, deadline: float | None) -> None:
+        """Delete the lock's node; what this leaves undone is left to the clean-up."""
+        try:
+            self._refuse_if_lost()
+            if not self._runtime.usable:
+                await self._reconnected(deadline)
+                self._refuse_if_lost()
+            self._end_claim()
+            await self._free(attempt, version, deadline)
+            self._pending_cleanup = None
+        except NoNodeError:
+            raise self._lost_before("its node was deleted") from None
+        except SessionExpiredError as error:
+            raise self._lost_before("the session has expired") from error
+        except (ConnectionLossError, BadVersionError, *RETRYABLE):
+            pass
+        except OperationTimeoutError:
+            raise self._in_doubt() from None
+
+    async def _reconnected(self, deadline: float | None) -> None:
+        """Wait for a connection, in which the watch first tells what became of the node meanwhile.
+
+        A delete that was queued with a node gone since would hit the next holder's.
+        """
+        try:
+            lease = self._runtime.lease_deadline
+            await self._runtime.connected(lease if deadline is None else min(lease, deadline))
+        except ZooKeeperError:
+            return  # the lock is lost then
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost._reason is not None:
+            raise self._lost_before(self._lost._reason)
+        if self._runtime.now() >= self._runtime.lease_deadline:
+            raise self._lost_before(LAPSED)
+
+    def _in_doubt(self) -> OperationTimeoutError:
+        return OperationTimeoutError(
+            f"no server has confirmed in time that {self._path} is free; it is not held here, and "
+            "the client goes on deleting its node: there is nothing to do",
+            op="release",
+            path=self._path,
+            maybe_applied=True,
+        )
+
+    def _release_in_background(self) -> None:
+        if not (self._busy or self._releasing) and self._granted is not None:
+            self._pending_cleanup, self._granted = self._granted, None
+        self._resume_cleanup()
+
+    def _owner_ended(self, owner: str) -> None:
+        """Release it in the place of the ``owner`` that has ended, if that has not released it."""
+        if self._holds:
+            self._runtime.warn(
+                f"{self._path}: {owner} has ended and still held this re-entrant lock, which "
+                "nothing else can release: it is released"
+            )
+        self._release_in_background()

@@ -1,0 +1,608 @@
+"""What shall be true for as long as its owner wants it: work that each session begins anew.
+
+A client is one session.  A supervisor is one after another, and runs each of its services again in
+the next.  A service knows neither: it is given a runtime for each session, in the background, where
+no caller waits, and keeps in its object what outlives the session.
+
+Invariants:
+
+* A service runs in one session at a time.  What it does there has ended before the next begins.
+* Its state changes in background steps only; callers read it, and wait for a :class:`Condition`.
+
+What a refusal means is one rule for all services (ServerError: the server refuses what one of them
+asks for, by an access list, a quota, a parent that has become ephemeral):
+
+* It does not end the service.  It is logged as a WARNING, once for each kind of refusal; it is
+  ``problem``, and ``on_problem`` is called with it, and with None when all is right again.
+* It is tried again after pauses that double, from 0.1 s to 10 s, as long as the session lives, and
+  at once in each new session.
+* A call that waits for the service has it try again at once, and raises the refusal that comes
+  while it waits, or that stands when its time is over.  A later call may succeed.
+* Arguments that no server could make right (an access list that is none, data that this client
+  cannot send) are the caller's ValueError or TypeError, at once; nothing is begun.
+
+A service ends when it is closed, with its client or supervisor, and with an error that is no
+server's: a limit or a function of the program's own (``max_bytes`` and ``skip`` of a cache, other
+items than the oldest member's).  That is logged too, is its ``problem``, and each call raises it.
+
+What is remembered here is answered by its owner's process alone, and not when the service, its
+client or its supervisor has ended: a forked child, and what comes later, get an error instead.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkwire.errors import (
+    ClientClosedError,
+    ForkedError,
+    OperationTimeoutError,
+    ServerError,
+)
+from zkwire.jute.record import Record
+from zkwire.recipes._recipe import Enterable, Itself
+from zkwire.recipes.runtime import SESSION_OVER
+from zkwire.session.waitable import Awaited, Bound, Waitable, check_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from types import TracebackType
+    from typing import Any, Protocol, Self, TypeVar
+
+    from zkwire.jute.records import Stat
+    from zkwire.operations import Operations, Reply
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.session.waitable import Waker
+    from zkwire.session.watch import Watch
+    from zkwire.wire.model import Event
+
+    OnProblem = Callable[[Exception | None], object]
+
+    T = TypeVar("T")
+
+    class Sessions(AsyncClientLike, Protocol):
+        """One session, or with a supervisor one after another."""
+
+        @property
+        def forked(self) -> bool:
+            """Whether this is the copy in a forked child."""
+            ...
+
+        @property
+        def operations(self) -> Operations:
+            """The operations of a client, for :func:`zkwire.operations.rehearse`."""
+            ...
+
+        def check(self) -> None:
+            """Raise if nothing can be asked here: in a forked child, in another event loop."""
+            ...
+
+        def check_open(self) -> None:
+            """Raise what has ended the client, or the supervisor."""
+            ...
+
+        def serve(self, service: Service) -> None:
+            """Run the service in this session, or in each, until :meth:`dismiss`.
+
+            Raises what ended the client, or the supervisor, if nothing will be run any more.
+            """
+            ...
+
+        def dismiss(self, service: Service) -> None:
+            """Stop the service soon, in the middle of a wait.  Idempotent."""
+            ...
+
+        async def holds(self, condition: Condition, timeout: float | None) -> bool:
+            """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
+
+            Raises what ended the client, or the supervisor, if that comes first.
+            """
+            ...
+
+        def dispatch(self, function: Callable[[], object]) -> None:
+            """Call a user's function, in order, where a user's code may run."""
+            ...
+
+        @property
+        def awaits(self) -> bool:
+            """Whether what a user's function returns is awaited there."""
+            ...
+
+        def check_callback(self, function: Any) -> None:
+            """TypeError for a function of a user's that cannot be called there."""
+            ...
+
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds between a refusal and the next try: doubled each time, less up to a half of it."""
+
+
+class Problem:
+    """The refusal that stands: ``error``, None while all is right."""
+
+    def __init__(self, on_problem: OnProblem | None, dispatch: Callable[..., object]) -> None:
+        self.error: Exception | None = None
+        self._pause = FIRST_PAUSE
+        self._logged: set[tuple[object, ...]] = set()
+        self._on_problem = on_problem
+        self._dispatch = dispatch
+
+    def stands(self, what: str, error: Exception, warn: Callable[[str], object]) -> float:
+        """There is one; returns the seconds to wait before the next try, without jitter.
+
+        ``what`` begins the line in the log.  An error of the same kind is logged once.
+        """
+        kind = type(error), getattr(error, "code", 0), getattr(error, "op", None)
+        self.error = error.with_traceback(None)  # which would keep what was under way alive
+        if kind not in self._logged:
+            self._logged.add(kind)
+            warn(f"{what}: {type(error).__name__}: {error}")
+            self._tell()
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
+        return pause
+
+    def is_over(self) -> None:
+        """All is right."""
+        if self.error is not None:
+            self.error = None
+            self._logged.clear()
+            self._tell()
+        self._pause = FIRST_PAUSE
+
+    def afresh(self) -> None:
+        """Begin with the shortest pause, as in a new session."""
+        self._pause = FIRST_PAUSE
+
+    def _tell(self) -> None:
+        if self._on_problem is not None:
+            self._dispatch(partial(self._on_problem, self.error))
+
+
+def check_on_problem(function: Any) -> None:
+    """TypeError unless it is None or can be called."""
+    if function is not None and not callable(function):
+        raise TypeError(f"on_problem must be a function, not {function!r}")
+
+
+class ServiceView(Bound):
+    """What every service shows of itself."""
+
+    _outlives_sessions = True  # by itself: it is begun again in each
+
+    _algorithm: Any = Itself()
+
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
+
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        problem: Exception | None = self._algorithm._shown_problem
+        return problem
+
+
+def sessions_of(client: AsyncClientLike) -> Sessions:
+    """Where the services of a client run; TypeError if it is none, or not for asyncio."""
+    sessions: Sessions | None = getattr(client, "_sessions", None)
+    if sessions is None:
+        wanted = "client must be an AsyncClient or an AsyncSupervisor"
+        raise TypeError(f"{wanted}, not {type(client).__name__}")
+    return sessions
+
+
+class Condition(Waitable):
+    """Ready while a function says so; what changes its answer calls :meth:`notify` after that.
+
+    Any thread may do so and no lock is needed: a waker is added before the function is asked.
+    """
+
+    __slots__ = ("_holds", "_waiting")
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        super().__init__()
+        self._waiting: dict[Waker, None] = {}
+        self._holds = holds
+
+    @property
+    def ready(self) -> bool:
+        """Whether it holds."""
+        return self._holds()
+
+    def _add_waker(self, waker: Waker) -> None:
+        self._waiting[waker] = None
+        self.notify()
+
+    def _drop_waker(self, waker: Waker) -> None:
+        self._waiting.pop(waker, None)
+
+    def notify(self) -> None:
+        """Wake what waits for it if it holds.  What interrupts this may call it again."""
+        for waker in list(self._waiting):
+            if not self._holds():
+                return
+            waker()  # interrupt-safe: before it is forgotten, so perhaps twice
+            self._waiting.pop(waker, None)
+
+
+class Background:
+    """The runtime, as a coroutine in the background has it: every wait lets other steps run.
+
+    A wait raises what ended the session.  Deadlines are not kept: a reply ends with its connection.
+    """
+
+    def __init__(self, runtime: Runtime, operations: Operations) -> None:
+        self._runtime = runtime
+        self.operations: Operations = operations
+        self.background: Operations = operations
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    @property
+    def _recipe_runtime(self) -> Any:
+        return self
+
+    _sessions = _recipe_runtime
+
+    async def connected(self, deadline: float | None) -> None:
+        """Wait for a usable connection."""
+        change: Waitable = self.session.change
+        await self.wait_for(change)
+        self._runtime.check_open()
+
+    async def until(self, reply: Reply[T], deadline: float | None) -> T:
+        """The reply's result."""
+        return await reply
+
+    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+        """The watch's next event."""
+        while (event := watch.take()) is None:
+            await Awaited(watch)
+        return event
+
+    async def wait_for(self, *conditions: Waitable) -> None:
+        """Wait until one of them is ready; raises what ended the session if that comes first."""
+        while not any(condition.ready for condition in conditions):
+            await self._runtime.any_of(*conditions)
+
+
+class Service(Bound, Enterable):
+    """Something that shall be true for as long as its owner wants it.
+
+    Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
+    """
+
+    _called: str  # in messages
+    _path: str
+    _origin: TracebackType | None = None  # of the error
+
+    def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
+        check_on_problem(on_problem)
+        sessions.check_callback(on_problem)
+        self._sessions = sessions
+        self._closed = False
+        self._error: Exception | None = None
+        self._on_problem = on_problem
+        self._trouble = Problem(on_problem, sessions.dispatch)
+        # Numbers of tries: the last that was asked for, that was begun, that was refused.
+        self._asked_try, self._begun_try, self._refused_try = 0, 0, -1
+        self._hurry = Condition(lambda: self._asked_try > self._begun_try)
+        self._waiting: dict[Condition, None] = {}
+
+    @property
+    def _owned(self) -> bool:
+        return True  # from its first moment on
+
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> Self: ...
+
+    async def _enter_body(self) -> Self:
+        return self
+
+    # --- the session's side -----------------------------------------------------------------------
+
+    async def _serve(self, runtime: Any) -> None:
+        """One session's work, with a :class:`Background`.  Its end is the end of the service.
+
+        After a refusal it is called again, in the same session.
+        """
+        raise NotImplementedError
+
+    def _session_ended(self) -> None:
+        """What the session has made true is true no longer."""
+
+    def _changed(self) -> None:
+        """Wake the callers for which something has changed."""
+        for condition in list(self._waiting):
+            condition.notify()
+
+    def _is_right(self) -> None:
+        """What the service is for is true, as far as the server has told."""
+        self._trouble.is_over()
+
+    async def _run(self, runtime: Background) -> None:
+        self._trouble.afresh()
+        try:
+            while True:
+                self._begun_try = self._asked_try
+                try:
+                    await self._serve(runtime)
+                    break
+                except ServerError as refusal:
+                    pause = self._refused(runtime, refusal)
+                await runtime.pause(pause * runtime.jitter(), self._hurry)
+            self._sessions.dismiss(self)
+        except SESSION_OVER:
+            pass
+        except Exception as error:  # one that went unnoticed would leave callers waiting for ever
+            self._error, self._origin = error, error.__traceback__
+            self._trouble.stands(f"{self._what} has ended", error, runtime.warn)
+            self._sessions.dismiss(self)
+        finally:
+            self._session_ended()
+            self._changed()
+
+    def _refused(self, runtime: Background, refusal: ServerError) -> float:
+        what = f"{self._what} is refused, and tried again"
+        pause = self._trouble.stands(what, refusal, runtime.warn)
+        self._refused_try = self._begun_try
+        self._changed()
+        return pause
+
+    # --- the owner's side -------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Have it run; not if this is interrupted, as the caller may have nothing to close then."""
+        try:
+            self._sessions.serve(self)
+        except BaseException:
+            self._sessions.dismiss(self)
+            raise
+
+    @property
+    def _what(self) -> str:
+        return f"the {self._called} of {self._path}"
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._error is not None
+
+    def _parts(self) -> Iterable[Service]:
+        """The services that this one consists of."""
+        return ()
+
+    @property
+    def _problem(self) -> Exception | None:
+        """What keeps it, or one of its parts, from being right."""
+        own = self._trouble.error
+        return own or next((part._problem for part in self._parts() if part._problem), None)
+
+    @property
+    def _shown_problem(self) -> Exception | None:
+        return self._problem
+
+    def _part_problem(self, problem: Exception | None) -> object:
+        """The ``on_problem`` of what this one has made; called where a user's code may run."""
+        told = problem or self._shown_problem
+        return None if self._on_problem is None else self._on_problem(told)
+
+    def _retry(self) -> None:
+        """Try again now what was refused."""
+        self._asked_try += 1
+        self._hurry.notify()
+        for part in self._parts():
+            part._retry()
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the last try that was asked for is refused, of this or of a part of it."""
+        own = self._trouble.error is not None and self._refused_try >= self._asked_try
+        return own or any(part._is_refused for part in self._parts())
+
+    def _check(self) -> None:
+        """Raise what has ended the service, or why it cannot be used here."""
+        self._sessions.check()
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        if self._error is not None:
+            raise self._error.with_traceback(self._origin)  # which each raise would make longer
+        if self._closed:
+            raise ClientClosedError(f"{self._what} has been closed")
+
+    def _check_memory(self) -> None:
+        """Raise if what is remembered here must not be taken for an answer."""
+        if self._sessions.forked:
+            raise ForkedError(f"{self._what} belongs to the parent process; make one in this one")
+        self._check_ended()
+        self._sessions.check_open()
+
+    async def _until(self, holds: Callable[[], bool], timeout: float | None) -> bool:
+        """Whether it holds within the time; raises what has ended the service, and a refusal."""
+        limit = check_timeout("timeout", timeout)
+        self._check()
+        in_time, refusal = await self._outcome(holds, limit)
+        self._check()
+        if not (in_time or refusal):
+            refusal = self._problem
+        if refusal is not None and not holds():
+            raise refusal.with_traceback(None)
+        return in_time
+
+    async def _outcome(
+        self, holds: Callable[[], bool], limit: float | None
+    ) -> tuple[bool, Exception | None]:
+        """Wait until it holds, or the service is over or refused anew.
+
+        Whether one of these has come in time, and the refusal if there was one.
+        """
+        refusal: Exception | None = None
+
+        def ends() -> bool:
+            nonlocal refusal
+            if self._is_refused:
+                refusal = self._problem
+            return self._over or holds() or refusal is not None
+
+        self._retry()
+        with self._notified(ends) as condition:
+            in_time = await self._sessions.holds(condition, limit)
+        return in_time, refusal
+
+    def _notified(self, holds: Callable[[], bool]) -> Notified:
+        """For a ``with``: a condition that each :meth:`_changed` notifies meanwhile."""
+        return Notified(self._waiting, Condition(holds))
+
+    def _end(self) -> None:
+        self._closed = True
+        self._sessions.dismiss(self)
+        self._changed()
+
+    def _end_well(self) -> None:
+        """It is wanted no longer, and so is what it is refused."""
+        self._is_right()
+        self._end()
+
+
+class Notified:
+    """One of several conditions that are notified, for a ``with``."""
+
+    __slots__ = ("_condition", "_waiting")
+
+    def __init__(self, waiting: dict[Condition, None], condition: Condition) -> None:
+        self._waiting = waiting
+        self._condition = condition
+
+    def __enter__(self) -> Condition:
+        self._waiting[self._condition] = None
+        return self._condition
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.pop(self._condition, None)
+
+
+async def until_closed(
+    next_one: Callable[[], Awaitable[Any]],
+    closed: Callable[[], bool],
+    end: Callable[[], object] = lambda: None,
+) -> AsyncGenerator[Any, None]:
+    """What ``next_one`` returns, again and again, until it is ``closed``; calls ``end`` then."""
+    try:
+        while not closed():
+            yield await next_one()
+    except ClientClosedError:
+        if not closed():
+            raise
+    finally:
+        end()
+
+
+class ObservableService(Service):
+    """Its background steps call :meth:`_changed` after each change of what callers wait for."""
+
+    def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
+        super().__init__(sessions, on_problem)
+        self._leaving = False  # it ends by itself, after what it has to do for that
+
+    def _leave(self) -> None:
+        """Begin to close, in the background: where nothing may await.  Idempotent."""
+        raise NotImplementedError
+
+    async def close(self, timeout: float | None = 10.0) -> None:
+        """End it, within ``timeout`` seconds."""
+        raise NotImplementedError
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        try:
+            await self.close()
+        except OperationTimeoutError:
+            if kind is None:
+                raise
+
+    def _abandon(self) -> None:
+        self._leave()
+
+    async def _left(self, path: str, limit: float | None) -> None:
+        """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
+        if self._over:
+            return
+        in_time, refusal = await self._outcome(lambda: False, limit)
+        kept_by = self._error or (None if self._over else refusal or self._problem)
+        if kept_by is not None:
+            raise kept_by
+        if not in_time:
+            message = "it did not end in time, and goes on to do so in the background"
+            raise OperationTimeoutError(message, op="close", path=path, maybe_applied=True)
+
+
+# What watching shows, and the methods that begin it, stand here: a client loads this module only.
+
+
+class SeenData(Record):
+    """A state of a node: its data and stat, None while it does not exist.
+
+    ``skipped``: states between the one before and this one may have been missed.  With a watch that
+    fires once a reader cannot see each of two changes that follow one another; False is a proof.
+    """
+
+    data: bytes | None
+    stat: Stat | None
+    skipped: bool
+
+
+class SeenChildren(Record):
+    """A state of a node's children: their names, sorted, and the node's stat.
+
+    None while the node does not exist; ``skipped`` as in :class:`SeenData`.
+    """
+
+    children: list[str] | None
+    stat: Stat | None
+    skipped: bool
+
+
+class NodeWatches(Bound):
+    """What clients and supervisors have in common: watches for ever."""
+
+    def watch_data(
+        self,
+        path: str,
+        callback: Callable[[SeenData], object] | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+    ) -> Any:
+        """The data of a node, for ever: an iterator of :class:`SeenData`.
+
+            for seen in client.watch_data("/config"):
+                configure(seen.data)
+
+        It yields the state at this moment first, then each newer one, and ``data`` is None while
+        the node does not exist.  The last state is never missed, and none comes after a newer one.
+        A reader that is slow gets the newest state when it asks for it, not those between
+        (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
+        server.  ``next(timeout)`` waits for one state only.
+
+        With a ``callback`` each state goes to that, one call at a time, in the callback thread
+        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it.
+
+        A lost connection is no error.  From a client it raises what ended the session; from a
+        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
+        with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
+        ``on_problem``: see docs/supervisor.md#refusals.
+        """
+        raise NotImplementedError
+
+    def watch_children(
+        self,
+        path: str,
+        callback: Callable[[SeenChildren], object] | None = None,
+        *,
+        on_problem: OnProblem | None = None,
+    ) -> Any:
+        """The names of a node's children, for ever: an iterator of :class:`SeenChildren`.
+
+        Like :meth:`watch_data`; ``children`` is None while the node does not exist.
+        """
+        raise NotImplementedError

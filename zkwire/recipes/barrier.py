@@ -1,0 +1,420 @@
+"""Barriers: closed while a node is there, and so many members that begin and end together.
+
+The layout of the barrier is that of kazoo's Barrier and Curator's DistributedBarrier: one
+persistent node, of which nothing but its being there matters.
+
+To enter a double barrier, a member creates its node and waits for a round that begins with it; the
+one that sees enough of them there begins it.  To leave, a member deletes its node and waits until
+no member of its round is left; only the lowest keeps its node until it is alone, so that its end
+wakes all others, once.  A member that comes while a round is on waits for the next one.
+
+    /path                  persistent; its version is the number of rounds that have begun
+    /path/<member>         ephemeral, whatever its name; kazoo, Curator and zkwire make them alike
+    /path/ready            there while a round is on
+
+A round has the zxid of its ``ready``.  Its members are the children that are older than that.  It
+is on while ``ready`` and a member are there; a ``ready`` without one is what a round has left
+whose last member has died, and it is deleted.
+
+Invariants:
+
+* A round begins in a multi that checks that ``count`` members are there, and raises the version of
+  the path: so of two that begin one at once, one does.
+* ``ready`` is deleted only together with a check of that version, or with a member of its round.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from functools import partial
+
+from zkwire.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+)
+from zkwire.operations.checks import check_acl
+from zkwire.operations.multi import Check, Create, Delete, SetData
+from zkwire.recipes._node import Attempt, OwnedNode, encoded
+from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
+from zkwire.recipes.runtime import (
+    deadline_of,
+    ensure_path,
+    in_time,
+    retry,
+    runtime_of,
+    unwrap_multi_error,
+    within,
+)
+from zkwire.session.watch import Watch
+from zkwire.wire.model import EventType
+from zkwire.wire.paths import check_below_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any, Self
+
+    from zkwire.jute.records import ACL
+    from zkwire.operations import Operations
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.wire.model import Event
+
+    Step = Callable[[float | None], Coroutine[Any, Any, None]]
+
+
+class AsyncBarrier(HasPath):
+    """A barrier that holds up all that come while it is closed.
+
+        barrier = AsyncBarrier(client, "/maintenance")
+        await barrier.close()       # from here on the others wait
+        ...
+        await barrier.open()
+
+        await barrier.wait(60)      # the others: True when it is open
+
+    It is closed while its node is there, whatever becomes of the client that has closed it.  Any
+    client may close or open it.  kazoo's Barrier and Curator's DistributedBarrier are the same.
+
+    Raises ValueError for a bad path.
+    """
+
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        self._runtime = runtime_of(client)
+        self._path = check_below_root(path, "a barrier")
+        self._acl = None if acl is None else check_acl(acl)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Close the barrier; nothing happens if it is closed.
+
+        A lost connection is no error: the request is repeated, until a server has answered.  If the
+        lost one was executed and another client has opened the barrier since, the repetition closes
+        it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
+        ``operation_timeout``: call it again, or ``open``.
+        """
+        await ensure_path(self._runtime, self._path, self._acl, within(self._runtime, timeout))
+
+    async def open(self, timeout: float | None = None) -> None:
+        """Open the barrier for all that wait; nothing happens if it is open.
+
+        Ends as :meth:`close` does; a repetition opens again what another client has closed since.
+        NotEmptyError if the node has children: it is then no barrier.
+        """
+        with suppress(NoNodeError):
+            delete = self._runtime.operations.delete
+            await retry(self._runtime, within(self._runtime, timeout), delete, self._path)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
+
+        Without a limit it waits as long as it takes; with 0 it looks once, for which a server has
+        the ``operation_timeout``, without one two session timeouts.  A lost connection is no error,
+        and no watch stays behind.
+        """
+        deadline = deadline_of(self._runtime, timeout)
+        answer = in_time(self._runtime, None) if timeout == 0 else deadline
+        operations = self._runtime.operations
+        while True:
+            try:
+                with closing(Watch()) as watch:
+                    # sync: what another client has closed before this call is closed for this one.
+                    # get_data and not exists: that leaves no watch behind where there is no node.
+                    synced = operations.sync(self._path)
+                    read = operations.get_data(self._path, watch=watch)
+                    await self._runtime.until(synced, answer)
+                    await self._runtime.until(read, answer)
+                    if await self._runtime.event(watch, deadline) is None:
+                        return False
+            except NoNodeError:
+                return True
+            except ConnectionLossError:
+                continue
+            except OperationTimeoutError:
+                return False
+
+
+READY = "ready"
+ANY = 1 << 63  # a round that is known to have begun, and no more: all that stand there are in it
+
+
+class Seen:
+    """The children of a double barrier, at one moment: ``round`` is 0 if none has begun."""
+
+    def __init__(self, names: list[str], version: int, round: int) -> None:
+        self.names: list[str] = sorted(name for name in names if name != READY)
+        self.version = version
+        self.round = round
+
+
+class Generations:
+    """The rounds of one double barrier: what members read and write together."""
+
+    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
+        self._runtime = runtime
+        self._path = path
+        self._acl = acl
+
+    async def look(self, deadline: float | None, watch: Watch | None = None) -> Seen:
+        """The children; ``watch`` tells when ``ready`` comes or goes.  NoNodeError without a path.
+
+        The list is read first: a member of the round that it does not show is gone for good.
+        """
+        operations, until = self._runtime.operations, self._runtime.until
+        while True:
+            listing = operations.get_children_with_stat(self._path)
+            ready = operations.exists(f"{self._path}/{READY}", watch=watch)
+            try:
+                names, stat = await until(listing, deadline)
+                found = await until(ready, deadline)
+                return Seen(names, stat.version, 0 if found is None else found.czxid)
+            except ConnectionLossError:
+                pass
+
+    async def members(self, seen: Seen, round: int, deadline: float | None) -> list[str]:
+        """The members of a round that are there, sorted.
+
+        Every time anew: a name may be there again that an outsider has deleted.
+        """
+        exists, until = self._runtime.operations.exists, self._runtime.until
+        while True:
+            replies = [exists(f"{self._path}/{name}") for name in seen.names]
+            try:
+                stats = [await until(reply, deadline) for reply in replies]
+            except ConnectionLossError:
+                continue
+            there = zip(seen.names, stats, strict=True)
+            return [name for name, stat in there if stat is not None and stat.czxid < round]
+
+    async def begin(self, seen: Seen, deadline: float | None) -> int:
+        """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
+        checks = [Check(f"{self._path}/{name}") for name in seen.names]
+        steps = [
+            SetData(self._path, b"", seen.version),
+            Create(f"{self._path}/{READY}", b"", self._acl),
+        ]
+        results = await self._unless_changed([*checks, *steps], deadline)
+        return int(results[-2].mzxid) if results else 0
+
+    async def end(self, seen: Seen, own: str | None, deadline: float | None) -> bool:
+        """Delete ``ready``, and with it the own node; False: a look says what has changed."""
+        steps = [Check(self._path, seen.version), Delete(f"{self._path}/{READY}")]
+        if own is not None:
+            steps.insert(1, Delete(f"{self._path}/{own}"))
+        return bool(await self._unless_changed(steps, deadline))
+
+    async def _unless_changed(
+        self, steps: list[Operation], deadline: float | None
+    ) -> list[Any] | None:
+        """The results of a multi; None if it was refused for what has changed, or is in doubt."""
+        try:
+            multi = self._runtime.operations.multi(steps)
+            return await unwrap_multi_error(self._runtime.until, multi, deadline)
+        except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
+            return None
+
+
+class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
+    """One member of a group that begins a piece of work together and ends it together.
+
+        async with AsyncDoubleBarrier(client, "/step-1", 16):
+            await work()
+
+    ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
+    have left or died.  An error in the body of the ``async with`` leaves without a wait for the
+    others.  An object is one member: each task has its own, and may enter again when it has left.
+
+    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        count: int,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"a double barrier has at least one member, not {count!r}")
+        super().__init__(runtime_of(client), path, acl)
+        self._count = count
+        self._kept = self._path
+        self._data = encoded(text)
+        self._generations = Generations(self._runtime, self._path, self._acl)
+        self._inside: Attempt | None = None
+        self._round = 0
+
+    async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:
+        """What is there, the own node included."""
+        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
+        create = partial(operations.create, ephemeral=True)
+        while True:
+            try:
+                if attempt.stat is None:
+                    with suppress(NodeExistsError):  # the reply was lost
+                        await retry(runtime, deadline, create, node, self._data, self._acl)
+                    attempt.stat = await retry(runtime, deadline, operations.exists, node)
+                seen = await self._generations.look(deadline, watch)
+                if attempt.stat is not None and attempt.id in seen.names:
+                    return seen
+                attempt.stat = None  # an outsider has deleted it
+            except NoNodeError:
+                await self._provide(self._path, deadline)
+                attempt.stat = None
+
+    async def _gone(self, name: str, deadline: float | None) -> None:
+        """Wait until a member has gone, or something has happened to it."""
+        with suppress(NoNodeError), closing(Watch()) as watch:
+            read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
+            await retry(self._runtime, deadline, read, path, watch=watch)
+            await self._event(watch, deadline)
+
+    async def _event(self, watch: Watch, deadline: float | None) -> Event:
+        event = await self._runtime.event(watch, deadline)
+        if event is None:
+            raise OperationTimeoutError("the other members were not there in time")
+        return event
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        with suppress(NoNodeError):
+            await operations.delete(attempt.node or "")
+        names, stat = await operations.get_children_with_stat(self._path)
+        if names == [READY]:
+            ready = Delete(f"{self._path}/{READY}")
+            await operations.multi([Check(self._path, stat.version), ready])
+
+    def _abandon(self) -> None:
+        """Leave without a wait; called where nothing may await."""
+        if self._inside is not None and not self._busy:
+            self._pending_cleanup = self._inside
+            self._inside = None
+        self._resume_cleanup()
+
+    @property
+    def _owned(self) -> bool:
+        return self._inside is not None
+
+    async def enter(self, timeout: float | None = None) -> bool:
+        """Enter together with ``count`` members; False if there was no round within ``timeout``.
+
+        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
+        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
+        deleted.  A round that had begun at this very moment counts it as one that has left.
+
+        RuntimeError if this object is inside, or in use by another thread or task.
+        """
+        if self._inside is not None:
+            raise LockInUseError("this member is inside already; it leaves first")
+        return await self._in_time(self._enter, timeout)
+
+    async def leave(self, timeout: float | None = None) -> bool:
+        """Leave, and wait until all members of the round have; False if they have not in time.
+
+        It has left in any case, also when this raises, is cancelled or interrupted: its node is
+        deleted, at the latest with its session, and no other member waits for it.  A member that
+        has died counts as one that has left.  RuntimeError if this object is not inside.
+        """
+        if self._inside is None:
+            raise RuntimeError("this member is not inside: enter first")
+        return await self._in_time(self._exit, timeout)
+
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> Self: ...
+
+    async def _enter_body(self) -> Self:
+        await self.enter()
+        return self
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        if kind is None:
+            await self.leave()
+        else:
+            self._abandon()
+
+    async def _in_time(self, step: Step, timeout: float | None) -> bool:
+        deadline = deadline_of(self._runtime, timeout)
+        try:
+            return await exclusive_call(self, partial(self._take_or_clean_up, step, deadline))
+        finally:
+            self._set_inactive()
+
+    async def _take_or_clean_up(self, step: Step, deadline: float | None) -> bool:
+        try:
+            self._runtime.active_locks.add(self)
+            await step(deadline)
+            return True
+        except OperationTimeoutError:
+            return False
+        finally:
+            self._clean_up_pending()
+
+    def _refuse_two(self) -> None:
+        self._runtime.check()
+        if self._busy:
+            raise LockInUseError("another thread or task uses this very member")
+
+    async def _enter(self, deadline: float | None) -> None:
+        await self._runtime.connected(deadline)
+        attempt = Attempt(self._runtime.session_id, self._runtime.unique())
+        self._pending_cleanup, self._round, begun = attempt, 0, False
+        attempt.node, attempt.entered = f"{self._path}/{attempt.id}", True
+        while not self._round:
+            with closing(Watch()) as watch:
+                seen = await self._stand(attempt, deadline, watch)
+                if begun and not seen.round:
+                    self._round = ANY  # kazoo's first member to leave deletes what says which
+                elif await self._waits(attempt, seen, deadline, watch):
+                    begun = (await self._event(watch, deadline)).type is EventType.NODE_CREATED
+        self._inside = attempt
+        self._pending_cleanup = None
+
+    async def _waits(
+        self, attempt: Attempt, seen: Seen, deadline: float | None, watch: Watch
+    ) -> bool:
+        """Enter a round, or begin one, or return True: nothing is to be done before an event."""
+        assert attempt.stat is not None
+        if seen.round > attempt.stat.czxid:
+            self._round = seen.round
+        elif seen.round:
+            before = await self._generations.members(seen, seen.round, deadline)
+            if before:
+                path = f"{self._path}/{before[0]}"
+                look = self._runtime.operations.exists
+                return await retry(self._runtime, deadline, look, path, watch=watch) is not None
+            await self._generations.end(seen, None, deadline)
+        elif len(seen.names) < self._count:
+            return True
+        else:
+            self._round = await self._generations.begin(seen, deadline)
+        return False
+
+    async def _exit(self, deadline: float | None) -> None:
+        attempt = self._pending_cleanup = self._inside
+        assert attempt is not None
+        self._inside = None
+        delete = self._runtime.operations.delete
+        with suppress(NoNodeError):
+            while True:
+                seen = await self._generations.look(deadline)
+                own = attempt.id if attempt.id in seen.names else None
+                members = await self._generations.members(seen, self._round, deadline)
+                others = [name for name in members if name != attempt.id]
+                if not others and seen.round != self._round:
+                    break  # the clean-up deletes the own node
+                if not others:
+                    if await self._generations.end(seen, own, deadline):
+                        break
+                elif own is not None and own < others[0]:
+                    await self._gone(others[-1], deadline)
+                else:
+                    if own is not None:
+                        with suppress(NoNodeError):
+                            await retry(self._runtime, deadline, delete, attempt.node or "")
+                    await self._gone(others[0], deadline)

@@ -1,0 +1,432 @@
+"""A mirror of a node, its children or its whole tree, kept up to date by watches.
+
+Where the server knows persistent watches (since 3.6) one recursive watch tells of every change;
+elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.
+After a gap only what differs by its stat is read again.  Watches that fire once need that in a new
+session only: setting them again compares.  See :mod:`zkwire.recipes._cache_tree`.
+
+**Events.**  A reader is told each change once, with the newest state of each path.  A change waits
+as its path, with the node that the reader knows; what it has become is looked up when it is handed
+over.  So a path waits once, however often it changes.  A reader that would get more events than
+there are nodes is better off to read the cache: it gets ``resynced`` instead.
+
+Invariant: only the background changes ``_waiting``; it hands over some events when all that it has
+handed over before are taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from itertools import islice
+
+from zkwire.errors import ClientClosedError, UnimplementedError
+from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_function, check_limit
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes._service import Condition, Service, ServiceView, sessions_of, until_closed
+from zkwire.session.waitable import Bound
+from zkwire.session.watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+    from typing import Any, Literal
+
+    from zkwire.jute.records import Stat
+    from zkwire.recipes._cache_tree import CachedNode
+    from zkwire.recipes._service import Background, OnProblem
+    from zkwire.recipes.runtime import AsyncClientLike
+
+    Kind = Literal["added", "changed", "removed", "resynced"]
+
+
+class CacheEvent:
+    """One change: its ``kind``, the ``path`` and the ``node``, after ``removed`` its last state.
+
+    ``resynced``: the reader was too far behind.  What it has missed is not told; it finds the
+    newest state in the cache, and the changes after that follow.  The path is the cache's, and
+    ``node`` is None.
+    """
+
+    __slots__ = ("kind", "node", "path")
+
+    def __init__(self, kind: Kind, path: str, node: CachedNode | None) -> None:
+        #: "added", "changed", "removed" or "resynced".
+        self.kind: Kind = kind
+        #: The node's path, as the client names it.
+        self.path: str = path
+        #: The node as it is now; if it was removed, as it was last.
+        self.node: CachedNode | None = node
+
+    def __repr__(self) -> str:
+        return f"<CacheEvent {self.kind} {self.path}>"
+
+    @property
+    def data(self) -> bytes | None:
+        """The node's data."""
+        return None if self.node is None else self.node.data
+
+    @property
+    def stat(self) -> Stat | None:
+        """The node's stat."""
+        return None if self.node is None else self.node.stat
+
+    @property
+    def value(self) -> Any:
+        """The node's value; see :attr:`CachedNode.value`."""
+        return None if self.node is None else self.node.value
+
+
+def between(path: str, before: CachedNode | None, now: CachedNode | None) -> CacheEvent | None:
+    """What has become of the node that was ``before``; None if nothing."""
+    if now is None:
+        return None if before is None else CacheEvent("removed", path, before)
+    if before is None:
+        return CacheEvent("added", path, now)
+    if before.stat.mzxid == now.stat.mzxid:
+        return None
+    return CacheEvent("changed", path, now)
+
+
+_AT_ONCE = 100
+_FEW = 1000
+
+
+class AsyncCacheEvents(Bound):
+    """The changes of a cache for one reader; see :meth:`AsyncCache.events`."""
+
+    def __init__(self, cache: Any, callback: Callable[[CacheEvent], object] | None = None) -> None:
+        self._cache = cache  # a AsyncCache
+        self._callback = callback
+        self._waiting: dict[str, CachedNode | None] | None = None  # before it has begun
+        self._behind = False
+        self._handed: deque[CacheEvent] = deque()
+        self._closed = False
+
+    # --- the background's side --------------------------------------------------------------------
+
+    def _note(self, path: str, before: CachedNode | None) -> None:
+        """A node has changed; ``before`` is what it was."""
+        waiting = self._waiting
+        if waiting is None:
+            return  # all nodes will be new to the reader
+        waiting.setdefault(path, before)
+        if len(waiting) > max(_FEW, len(self._cache._tree.nodes)):
+            waiting.clear()
+            self._behind = True
+
+    @property
+    def _wants(self) -> bool:
+        """Whether there is something to hand over."""
+        return not self._handed and (self._waiting is None or self._behind or bool(self._waiting))
+
+    def _hand_over(self) -> None:
+        """Hand over what waits, but for what has come to nothing, if it is wanted."""
+        if not self._wants:
+            return
+        nodes = self._cache._tree.nodes
+        if self._waiting is None:
+            self._waiting = dict.fromkeys(nodes)
+        events = list[CacheEvent]()
+        if self._behind:
+            self._behind = False
+            events.append(CacheEvent("resynced", self._cache._path, None))
+        while self._waiting and not events:
+            paths = list(islice(self._waiting, _AT_ONCE))
+            found = [between(path, self._waiting.pop(path), nodes.get(path)) for path in paths]
+            events += [event for event in found if event is not None]
+        if events:
+            self._handed.extend(events)
+            if self._callback is not None:
+                self._cache._sessions.dispatch(self._call)
+            self._cache._changed()
+
+    # --- the reader's side ------------------------------------------------------------------------
+
+    def _call(self) -> Any:
+        """Call the callback with one event; the next follows its end."""
+        if self._callback is None or self._cache._closed or not self._handed:
+            return None
+        result: Any = None
+        try:
+            result = self._callback(self._take())
+        finally:
+            awaited = self._cache._sessions.awaits and hasattr(result, "__await__")
+            if not awaited:
+                self._next_call()
+        return self._behind_call(result) if awaited else result
+
+    async def _behind_call(self, callback: Any) -> None:
+        try:
+            await callback
+        finally:
+            self._next_call()
+
+    def _next_call(self) -> None:
+        if self._handed:
+            self._cache._sessions.dispatch(self._call)
+
+    def _take(self) -> CacheEvent:
+        event = self._handed.popleft()
+        self._cache._wanted.notify()
+        return event
+
+    async def next(self, timeout: float | None = None) -> CacheEvent | None:
+        """The next event; None if ``timeout`` seconds pass without one.
+
+        A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
+        NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        ClientClosedError after ``close``.
+        """
+        if self._cache._sessions.forked:
+            self._cache._check_memory()
+        while not self._handed:
+            if self._closed:
+                raise ClientClosedError("these events have been closed")
+            if not await self._cache._until(lambda: bool(self._handed) or self._closed, timeout):
+                return None
+        return self._take()
+
+    def __aiter__(self) -> AsyncGenerator[CacheEvent, None]:
+        return until_closed(self.next, lambda: self._closed or self._cache._closed, self.close)
+
+    def close(self) -> None:
+        """Events are kept no longer.  Idempotent."""
+        self._closed = True
+        self._cache._drop(self)
+        self._cache._changed()
+
+
+class CacheView(HasPath, ServiceView):
+    """What a cache shows, for threads and for asyncio.  Nothing here waits or reads.
+
+    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
+    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
+    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
+    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
+    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
+    supervisor.
+    """
+
+    def get(self, path: str) -> CachedNode | None:
+        """The node as it was read last; None if there is none.
+
+        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
+        """
+        self._algorithm._check_memory()
+        node: CachedNode | None = self._algorithm._tree.nodes.get(path)
+        if node is None:
+            self._algorithm._scope.check(path)
+        return node
+
+    def children(self, path: str) -> list[str]:
+        """The names of the node's children in the cache, sorted; none if there is no such node."""
+        self._algorithm._check_memory()
+        self._algorithm._scope.check(path)
+        below = self._algorithm._tree.below(path)
+        return sorted(child[child.rindex("/") + 1 :] for child in below)
+
+    def __contains__(self, path: object) -> bool:
+        self._algorithm._check_memory()
+        return path in self._algorithm._tree.nodes
+
+    def __len__(self) -> int:
+        self._algorithm._check_memory()
+        return len(self._algorithm._tree.nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        self._algorithm._check_memory()
+        return iter(list(self._algorithm._tree.nodes))
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """Whether the tree has been read once; from then on the cache is never half empty."""
+        return self._algorithm._is_ready and not self._algorithm._sessions.forked
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache shows what the connected server has told, and nothing is to be read.
+
+        False while the connection is lost, between two sessions, and until all differences are
+        read again; while the server refuses that (``problem``); and when the cache has ended.  The
+        nodes stay readable meanwhile.  ``wait_fresh`` waits for it.
+        """
+        return self._algorithm._is_fresh
+
+
+class AsyncCache(CacheView, Service):
+    """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
+
+        async with AsyncCache(client, "/services") as services:
+            await services.wait_ready(10)
+            print(services.children("/services"))
+            async for event in services.events():
+                print(event.kind, event.path, event.data)
+
+    It starts at once, reads in the background, and is kept up to date by watches: a lost connection
+    is no error, and with a supervisor neither is the end of a session.  It shows what its server
+    has told, a moment behind the ensemble.  A node's ``data`` and ``stat`` are of one moment, two
+    nodes may be of two.
+
+    ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
+    called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
+    limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
+    ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
+    :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
+    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
+
+    A node that the client may not read is left out.  A new access list alone is no change.  The
+    number of children in a stat is right where the children belong to the cache.
+
+    Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
+    function, ClientClosedError or the like if the client has ended.
+    """
+
+    _called = "Cache"
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        *,
+        depth: int | None = None,
+        skip: Callable[[str], object] | None = None,
+        max_bytes: int | None = None,
+        decode: Callable[[bytes], Any] | None = None,
+        on_event: Callable[[CacheEvent], object] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        check_limit("max_bytes", max_bytes)
+        check_function("decode", decode)
+        check_function("on_event", on_event)
+        sessions = sessions_of(client)
+        sessions.check_callback(on_event)
+        super().__init__(sessions, on_problem)
+        self._scope = Scope(path, depth, skip)
+        self._path = self._scope.root
+        self._tree = Tree(self._tell, decode, max_bytes)
+        self._reading = Reading(self._tree, self._scope)
+        self._readers: list[AsyncCacheEvents] = []
+        self._runtime: Any = None  # that it runs in at this moment
+        self._watch: Any = None
+        self._is_ready = False
+        self._fresh_asked = False
+        self._asked = Condition(lambda: self._fresh_asked)
+        self._wanted = Condition(lambda: any(reader._wants for reader in list(self._readers)))
+        if on_event is not None:
+            self._readers.append(AsyncCacheEvents(self, on_event))
+        self._begin()
+
+    # --- the session's side -----------------------------------------------------------------------
+
+    async def _serve(self, runtime: Background) -> None:
+        reading = self._reading
+        while True:
+            self._watch = watch = Watch()
+            try:
+                recursive = await self._watch_tree(runtime, watch)
+                reading.begin(runtime.operations, watch, recursive=recursive)
+                self._runtime = runtime
+                while not reading.unwatched:
+                    for reader in list(self._readers):
+                        reader._hand_over()
+                    if reading.done:
+                        self._is_right()
+                        reading.quiet = self._is_ready = True
+                        self._changed()
+                        await self._idle(runtime, watch)
+                        reading.listen()
+                    else:
+                        await reading.step()
+            finally:
+                reading.end()
+                self._runtime = None
+                watch.close()
+
+    async def _idle(self, runtime: Background, watch: Watch) -> None:
+        """Wait for something to do, or for the connection without which nothing is fresh."""
+        connected = self._asked if runtime.usable else runtime.session.change
+        await runtime.any_of(watch, self._wanted, connected)
+        self._fresh_asked = False
+
+    async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
+        """Set a recursive watch; False where there can be none.
+
+        Some servers answer what they do not know by ending the connection, and by nothing else.
+        """
+        with suppress(UnimplementedError, RuntimeError):
+            for _ in range(2 if self._scope.deep else 0):
+                with suppress(*AGAIN):
+                    await runtime.operations.add_watch(self._path, watch, recursive=True)
+                    return True
+        return False
+
+    def _tell(self, path: str, before: CachedNode | None) -> None:
+        for reader in list(self._readers):
+            reader._note(path, before)
+
+    # --- the reader's side ------------------------------------------------------------------------
+
+    @property
+    def _is_fresh(self) -> bool:
+        runtime, watch = self._runtime, self._watch
+        if runtime is None or self._over or self._sessions.forked:
+            return False
+        return self._reading.quiet and runtime.usable and not watch.ready
+
+    def _check_memory(self) -> None:
+        super()._check_memory()
+        if self._problem is not None and not self._is_ready:
+            raise self._problem
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        self.close()
+
+    def _abandon(self) -> None:
+        self.close()
+
+    async def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
+
+        Raises NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        what has ended the cache (ClientClosedError, CacheFullError), and what has ended the client
+        or the supervisor before that.
+        """
+        return await self._until(lambda: self._is_ready, timeout)
+
+    async def wait_fresh(self, timeout: float | None = None) -> bool:
+        """Wait until the cache is ``fresh``, at most ``timeout`` seconds; whether it is.
+
+        After an outage: until the differences have been read.  Raises what :meth:`wait_ready`
+        raises.
+        """
+        self._fresh_asked = True
+        self._asked.notify()
+        return await self._until(lambda: self._is_fresh, timeout)
+
+    def events(self) -> AsyncCacheEvents:
+        """The changes, for ever: an iterator of :class:`CacheEvent`.
+
+        First each node that is there is ``added``; then follows what changes.  Changes of a path
+        that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
+        iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
+        """
+        self._check()
+        reader = AsyncCacheEvents(self)
+        self._readers.append(reader)
+        self._wanted.notify()
+        return reader
+
+    def _drop(self, reader: AsyncCacheEvents) -> None:
+        with suppress(ValueError):
+            self._readers.remove(reader)
+
+    def close(self) -> None:
+        """Stop: no watch stays on the server, iterators end, and nothing is answered any more.
+
+        Idempotent.
+        """
+        self._end_well()

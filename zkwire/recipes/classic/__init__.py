@@ -1,1 +1,0 @@
-"""Barriers, the counter, the queue, and what is done once per period."""

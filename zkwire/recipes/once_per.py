@@ -1,0 +1,176 @@
+"""What one client of all does once in a while: "at most once per hour over all machines".
+
+A persistent node says by its mtime when it was claimed last, and by its data by which attempt.  The
+time is that of the servers alone: to learn it a client creates, writes and deletes a node in one
+multi, which leaves nothing, and is told when that was.  A claim sets the data if its version is
+still the one that was found old enough; so of all that claim at once one does.
+
+    /path      persistent: "<attempt id> <text>", its mtime is the time of the claim; or empty
+
+After a lost reply the data tells, for no other claims before the period is over.  What is given
+back is empty and not deleted: a node made anew could have a version that an earlier one had.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from zkwire.errors import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OutcomeUnknownError,
+    ZooKeeperError,
+)
+from zkwire.operations.multi import Create, Delete, SetData
+from zkwire.recipes._node import Attempt, OwnedNode, encoded
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.runtime import (
+    SESSION_OVER,
+    ensure_path,
+    newest,
+    retry,
+    runtime_of,
+    unwrap_multi_error,
+    within,
+)
+from zkwire.wire.paths import parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkwire.jute.records import ACL, Stat
+    from zkwire.operations import Operations
+    from zkwire.recipes.runtime import AsyncClientLike
+
+
+class AsyncOncePer(HasPath, OwnedNode):
+    """Run something at most once per period, over all machines.
+
+        hourly = AsyncOncePer(client, "/jobs/clean-up", timedelta(hours=1))
+        if await hourly.claim():
+            await clean_up()
+
+    Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
+    one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
+    another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
+    ``text`` stands in the node, after the claim's id.
+
+    Raises ValueError or TypeError for bad arguments.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        period: float | timedelta,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
+        super().__init__(runtime_of(client), path, acl)
+        self._period = milliseconds(period)
+        self._text = encoded(text)
+        self._won: Attempt | None = None
+
+    async def claim(self, timeout: float | None = None) -> bool:
+        """Whether it is this caller's turn: True once in each period, for one caller of all.
+
+        A lost connection is no error: on the next one it is seen whether the claim was made.
+        OperationTimeoutError after ``timeout`` seconds, without one after the
+        ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
+        what may have been is given back in the background.  The end of the session is the one
+        exception: with ``maybe_applied`` the period may be claimed, and its work is not done.
+        """
+        deadline, runtime = within(self._runtime, timeout), self._runtime
+        await runtime.connected(deadline)
+        attempt = Attempt(runtime.session_id, runtime.unique())
+        attempt.node, doubt = self._path, False
+        try:
+            while True:
+                try:
+                    if doubt:  # a server that is behind could still show the node without the claim
+                        await retry(runtime, deadline, runtime.operations.sync, self._path)
+                    won = await self._try(attempt, deadline)
+                    break
+                except OutcomeUnknownError:
+                    doubt = True
+                except (BadVersionError, NodeExistsError, NoNodeError, NotSentError):
+                    continue  # something has changed: look again
+        except BaseException as error:
+            if isinstance(error, ZooKeeperError):
+                # A session that is over gives nothing back, and the node is not ephemeral.
+                over = isinstance(error, SESSION_OVER)
+                error.maybe_applied = over and attempt.entered
+            self._clean_up_after(attempt)
+            raise
+        self._won = attempt if won else self._won
+        return won
+
+    async def give_back(self, timeout: float | None = None) -> None:
+        """Let another caller claim at once: the work was not done.
+
+        Nothing happens if the period is over and another has claimed.  RuntimeError if this object
+        has claimed nothing.  Ends as :meth:`claim` does; what is not done in time is done in the
+        background.
+        """
+        deadline = within(self._runtime, timeout)
+        attempt, self._won = self._won, None
+        if attempt is None:
+            raise RuntimeError("nothing was claimed by this object")
+        try:
+            data, stat = await self._read(deadline)
+            if data.startswith(attempt.id.encode()):
+                write = self._runtime.operations.set_data
+                await retry(self._runtime, deadline, write, self._path, b"", stat.version)
+        except (NoNodeError, BadVersionError):
+            pass
+        except BaseException:
+            self._clean_up_after(attempt)
+            raise
+
+    async def _try(self, attempt: Attempt, deadline: float) -> bool:
+        operations, until = self._runtime.operations, self._runtime.until
+        data = attempt.id.encode() + b" " + self._text
+        try:
+            seen, stat = await self._read(deadline)
+        except NoNodeError:
+            await ensure_path(self._runtime, parent(self._path), self._acl, deadline)
+            attempt.entered = True
+            await until(operations.create(self._path, data, self._acl), deadline)
+            return True
+        if seen == data:
+            return True
+        if seen and await self._time(deadline) - stat.mtime < self._period:
+            return False
+        attempt.entered = True
+        await until(operations.set_data(self._path, data, stat.version), deadline)
+        return True
+
+    async def _read(self, deadline: float) -> tuple[bytes, Stat]:
+        return await retry(self._runtime, deadline, self._runtime.operations.get_data, self._path)
+
+    async def _time(self, deadline: float) -> int:
+        """The servers' time in milliseconds."""
+        node = f"{self._path}/{self._runtime.unique()}-time"
+        probe = [Create(node, b"", self._acl), SetData(node, b""), Delete(node)]
+        multi = self._runtime.operations.multi
+        results = await unwrap_multi_error(retry, self._runtime, deadline, multi, probe)
+        return int(results[1].mtime)
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        data, stat = await newest(operations, operations.get_data, self._path)
+        if data.startswith(attempt.id.encode()):
+            await operations.set_data(self._path, b"", stat.version)
+
+
+def milliseconds(period: float | timedelta) -> int:
+    """The period; ValueError or TypeError for what is none."""
+    seconds = period.total_seconds() if isinstance(period, timedelta) else period
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"period must be seconds or a timedelta, not {type(period).__name__}")
+    if not 1 <= seconds * 1000 < float("inf"):
+        raise ValueError(f"period must be at least a millisecond, and finite, not {period}")
+    return int(seconds * 1000)

@@ -1,0 +1,433 @@
+"""A node that is there for as long as its owner wants it, whatever deletes it.
+
+It decides which node is its own, and so when to create, to write, and to delete.
+
+A node is its own if its czxid is that of a node that this object has made.  Where a connection was
+lost on a create the czxid is unknown; then the node is its own if it belongs to this session, since
+of the objects of one client only one keeps a path.  Every other node is foreign: it is reported,
+watched, and replaced when it is gone; it is never written and never deleted.
+
+Invariants:
+
+* One change is under way at a time.  A lost one is repeated after a look only, and changes nothing
+  if it comes late: a write and a delete name the version that the look has seen.
+* ``_doubt`` is True from a create that may have made the node until a look has told.
+* The value that was set last is on the server when its ``set_data`` returns, or a later one.
+
+**Of no session** (:class:`PersistentModeKeeper`): a node that stays when a session ends, and is
+known again in the next.  Its owner is 0 like that of every such node, so what makes it makes a
+token in the same transaction: an ephemeral node beside it, named by an id of its own, with the same
+czxid.  The token proves which node is its own, even if the reply to the create was lost, and is
+deleted when that is known.  It ends with the session.  So if a session expires after a lost reply
+to a create, a node that this create has made is foreign in the next session: it is reported, and
+stays.
+
+A server compares versions, not czxids.  So if an outsider deletes the node and another contender
+creates one in the same round trip in which this object writes or deletes, and both nodes have the
+same version, the other contender's is hit.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+
+from zkwire.errors import (
+    BUSY,
+    BadVersionError,
+    ConnectionLossError,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    ServerError,
+    ZooKeeperError,
+)
+from zkwire.operations.base import rehearse
+from zkwire.operations.checks import check_acl, check_data, check_flag
+from zkwire.operations.multi import Create
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes._service import Condition, ObservableService, ServiceView, sessions_of
+from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest
+from zkwire.session.waitable import check_timeout
+from zkwire.session.watch import Watch
+from zkwire.wire.paths import check_below_root, parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+    from typing import Any, Self
+
+    from zkwire.jute.records import ACL, Stat
+    from zkwire.operations import Operations
+    from zkwire.operations.multi import Operation
+    from zkwire.recipes._service import Background, OnProblem
+    from zkwire.recipes.runtime import AsyncClientLike
+
+
+ID_LIKE = "0" * 24
+"""What is as long as an id that a client makes."""
+LOOK_AGAIN = (ConnectionLossError, BadVersionError, *BUSY)
+"""What says nothing about the node as it is now."""
+
+
+class Wish:
+    """Data that shall be on the server, and what has become of that."""
+
+    __slots__ = ("data", "done", "error")
+
+    def __init__(self, data: bytes) -> None:
+        self.data: bytes = data
+        self.done: bool = False
+        self.error: ServerError | None = None
+
+
+class NodeView(HasPath, ServiceView):
+    """What a kept node shows; nothing here asks a server.
+
+    In a forked child there is no node: that is the parent's.
+    """
+
+    @property
+    def name(self) -> str:
+        """The last name of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def present(self) -> bool:
+        """Whether the node is there, as far as is known here.
+
+        It stays True while the connection is lost, and until the client hears that the node was
+        deleted or that the session has expired.
+        """
+        return self.stat is not None
+
+    @property
+    def stat(self) -> Stat | None:
+        """The stat of its own node, as last seen; None unless ``present``.
+
+        ``czxid`` is another number, a higher one, each time the node is put back.
+        """
+        return None if self._algorithm._sessions.forked else self._algorithm._stat
+
+    @property
+    def conflict(self) -> Stat | None:
+        """The stat of a foreign node that is in its place; None if there is none.
+
+        It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
+        which session it belongs to: 0 if to none, so that it will not go by itself.
+        """
+        return None if self._algorithm._sessions.forked else self._algorithm._conflict
+
+    def __repr__(self) -> str:
+        state = " present" * self.present or " conflict" * (self.conflict is not None)
+        return f"<{type(self).__name__} {self.path}{state}>"
+
+
+class AsyncPersistentNode(NodeView, ObservableService):
+    """A node that is there for as long as this object wants it, whatever deletes it.
+
+        async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
+            await serve()
+
+    It is put back when an outsider has deleted it and, with a supervisor, in each new session;
+    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
+    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
+    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
+    without closing its client is foreign, too, until that process's session times out.  Data that
+    an outsider writes into it stay until ``set_data``, or until it is put back.
+
+    ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
+    ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
+    ``on_problem``, ``problem``: a refusal does not end it; see docs/supervisor.md#refusals.
+    """
+
+    _called = "PersistentNode"
+    _ephemeral = True
+    _is_active = True  # a session with such a node is not to be detached
+    _czxid = 0  # of its own node, if one may stand there
+    _doubt = False
+    _active_in: set[Any] | None = None  # of the session, from its first step in it on
+
+    def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
+        kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else PersistentModeKeeper
+        return object.__new__(kind)
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = True,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        super().__init__(sessions_of(client), on_problem)
+        self._path = check_below_root(path, "kept: it is always there")
+        self._data = check_data(data)  # as it was wanted before the wishes
+        self._acl = None if acl is None else check_acl(acl)
+        self._wishes: list[Wish] = []
+        self._stat: Stat | None = None  # of its own node, as last seen
+        self._conflict: Stat | None = None
+        self._todo = Condition(lambda: self._leaving or bool(self._stat and self._wishes))
+        self._rehearse(data)
+        self._begin()
+
+    def _rehearse(self, data: bytes) -> None:
+        """ValueError if the node could never be sent with these data."""
+        operations = rehearse(self._sessions.operations)
+        operations.create(self._longest_path, data, self._acl, ephemeral=True)
+        operations.set_data(self._longest_path, data)
+
+    @property
+    def _longest_path(self) -> str:
+        """A path that is at least as long as the node's."""
+        return self._path
+
+    def _refused(self, runtime: Background, refusal: ServerError) -> float:
+        self._settle(tuple(self._wishes), refusal)  # perhaps for the data
+        return super()._refused(runtime, refusal)
+
+    def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
+        """The last of the wishes is fulfilled, or refused with this error."""
+        if wishes and error is None:
+            self._data = wishes[-1].data
+        del self._wishes[: len(wishes)]
+        for wish in wishes:
+            wish.done, wish.error = True, error
+
+    async def _write(self, operations: Operations, stat: Stat) -> None:
+        wishes = tuple(self._wishes)
+        try:
+            self._stat = await operations.set_data(self._path, wishes[-1].data, stat.version)
+            self._settle(wishes)
+        except (NoNodeError, NotReadOnlyError, *LOOK_AGAIN):
+            raise
+        except ServerError as refused:
+            self._settle(wishes, refused)
+        self._changed()
+
+    async def wait_present(self, timeout: float | None = None) -> bool:
+        """Wait until the node is there; False if ``timeout`` seconds pass without it.
+
+        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
+        client, or the supervisor; NoAuthError and what else a server refuses the node with;
+        NodeExistsError while another object of the same client keeps this path.  After a refusal
+        the node is still tried, and a later call may succeed.
+        """
+        return await self._until(lambda: self._stat is not None, timeout)
+
+    async def set_data(self, data: bytes, timeout: float | None = None) -> None:
+        """Change the node's data, for good: returns when that, or later data, is on the server.
+
+        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
+        as soon as that is possible.  A lost connection is no error.  Raises what
+        :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
+        data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
+        more than this client can send.
+        """
+        wish, limit = Wish(check_data(data)), check_timeout("timeout", timeout)
+        self._check()
+        self._rehearse(data)
+        self._wishes.append(wish)
+        self._todo.notify()
+        await self._outcome(lambda: wish.done, limit)
+        self._check()
+        if not wish.done:
+            raise OperationTimeoutError(
+                "not written in time; it will be as soon as it can be",
+                op="set_data",
+                path=self._path,
+                maybe_applied=True,
+            )
+        if wish.error is not None:
+            raise wish.error
+
+    async def close(self, timeout: float | None = 10.0) -> None:
+        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+
+        OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
+        background, and an ephemeral node goes with the session at the latest.  So it does after a
+        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
+        that is not ephemeral has children.  Of such a node it also raises what has ended the
+        session or the client before.
+        """
+        limit = check_timeout("timeout", timeout)
+        self._leave()
+        try:
+            await self._left(self._path, limit)
+        except SESSION_OVER:
+            if not self._ephemeral:
+                raise
+
+    def _resume_cleanup(self) -> None:
+        """Nothing that the service does not do by itself."""
+
+    _take_over = _resume_cleanup
+
+    def _leave(self) -> None:
+        self._leaving = True
+        self._todo.notify()
+        self._retry()
+
+    async def _serve(self, runtime: Any) -> None:
+        active_locks: set[Any] = runtime.active_locks
+        others = [
+            k for k in list(active_locks) if isinstance(k, AsyncPersistentNode) and k is not self
+        ]
+        if any(other._path == self._path for other in others) and not self._leaving:
+            raise NodeExistsError(f"{self._path}: another object of this client keeps this node")
+        active_locks.add(self)
+        self._active_in = active_locks
+        while not self._leaving:
+            await self._keep(runtime)
+        while self._czxid or self._doubt:
+            await self._delete(runtime)
+        active_locks.discard(self)  # first: after its end another object may keep the node
+        self._end_well()
+
+    async def _keep(self, runtime: Any) -> None:
+        """Provide the node, and wait until it has to be looked at again."""
+        try:
+            with closing(Watch()) as watch:
+                settled = await self._provide(runtime, watch)
+                if settled:
+                    self._is_right()
+                self._changed()
+                while settled and not (self._leaving or watch.ready):
+                    await runtime.wait_for(watch, self._todo)
+                    if self._stat is not None and self._wishes:
+                        await self._write(runtime.operations, self._stat)
+        except NotReadOnlyError:
+            await runtime.another_state()
+        except (NoNodeError, *LOOK_AGAIN):
+            pass
+
+    async def _provide(self, runtime: Any, watch: Watch) -> bool:
+        """Create the node if it is missing; whether one is there, watched and looked at."""
+        wishes, made = tuple(self._wishes), False
+        data = wishes[-1].data if wishes else self._data
+        if self._stat is not None:
+            stat = await runtime.operations.exists(self._path, watch=watch)
+        else:
+            try:
+                made, stat = await self._create(runtime, data, watch)
+            except NoNodeError:
+                above = parent(self._path)
+                await ensure_path(runtime, above, self._acl, None, containers=True)
+                return False
+        if not await self._is_own(runtime, stat) or stat is None:
+            self._stat = None
+            self._czxid, self._doubt = 0, False
+            if stat is not None and (self._conflict is None or self._conflict.czxid != stat.czxid):
+                runtime.warn(f"{self._path}: a node of another owner is there: waiting for its end")
+            self._conflict = stat
+            return stat is not None
+        if made:  # what a lost create has written is still wished for, and written again
+            self._settle(wishes)
+        self._stat, self._conflict = stat, None
+        return True
+
+    async def _create(self, runtime: Any, data: bytes, watch: Watch) -> tuple[bool, Stat | None]:
+        """Whether it was created just now, and the stat of what is there."""
+        created = self._make(runtime, data)
+        look = runtime.operations.exists(self._path, watch=watch)
+        made = False
+        try:
+            await created
+            made = self._doubt = True  # until the look has told its czxid
+        except NodeExistsError:
+            pass
+        except ZooKeeperError as error:
+            self._doubt = self._doubt or error.maybe_applied
+            raise
+        return made, await look
+
+    def _make(self, runtime: Any, data: bytes) -> Awaitable[object]:
+        """Ask for the node."""
+        return runtime.operations.create(self._path, data, self._acl, ephemeral=True)
+
+    async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
+        if stat is None:
+            return False
+        doubted = self._doubt and stat.ephemeral_owner == runtime.session_id
+        if stat.czxid != self._czxid and not doubted:
+            return False
+        self._czxid, self._doubt = stat.czxid, False
+        return True
+
+    async def _delete(self, runtime: Any) -> None:
+        """Delete the node if it is still there; to be repeated while there is one."""
+        operations = runtime.operations
+        try:
+            stat = await newest(operations, operations.exists, self._path)
+            if await self._is_own(runtime, stat) and stat is not None:
+                await operations.delete(self._path, stat.version)
+        except NotReadOnlyError:
+            await runtime.another_state()
+            return
+        except LOOK_AGAIN:
+            return
+        except NoNodeError:
+            pass
+        self._czxid, self._doubt = 0, False
+
+    def _session_ended(self) -> None:
+        if self._active_in is not None:
+            self._active_in.discard(self)
+        self._stat = self._conflict = None
+        self._doubt = False
+        if self._ephemeral:
+            self._czxid = 0
+        if self._leaving and not self._czxid:
+            self._end()
+
+
+TOKEN = "-zkwire-"
+"""What stands between the node's name and the id in the name of a token."""
+
+
+class PersistentModeKeeper(AsyncPersistentNode):
+    """A node that stays when its session ends, and is known again by its token."""
+
+    _ephemeral = False
+    _token = ""  # the path of a token that may be there
+
+    def _make(self, runtime: Any, data: bytes) -> Awaitable[object]:
+        if not self._token:
+            self._token = f"{self._path}{TOKEN}{runtime.unique()}"
+        return self._both_made(runtime, runtime.operations.multi(self._both(data, self._token)))
+
+    def _both(self, data: bytes, token: str) -> list[Operation]:
+        return [Create(self._path, data, self._acl), Create(token, b"", self._acl, ephemeral=True)]
+
+    def _rehearse(self, data: bytes) -> None:
+        token = f"{self._path}{TOKEN}{ID_LIKE}"
+        rehearse(self._sessions.operations).multi(self._both(data, token))
+
+    async def _both_made(self, runtime: Any, made: Awaitable[object]) -> None:
+        try:
+            await made
+        except MultiError as error:
+            if error.index == 1:  # of an earlier create, whose node is gone
+                await self._drop_token(runtime)
+            raise error._culprit from None
+
+    async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
+        if self._token:
+            token = await runtime.operations.exists(self._token)
+            if stat is not None and token is not None and token.czxid == stat.czxid:
+                self._czxid = stat.czxid
+            await self._drop_token(runtime)
+        self._doubt = False
+        return stat is not None and stat.czxid == self._czxid
+
+    async def _drop_token(self, runtime: Any) -> None:
+        with suppress(NoNodeError):
+            await runtime.operations.delete(self._token)
+        self._token = ""
+
+    def _session_ended(self) -> None:
+        self._token = ""
+        super()._session_ended()

@@ -1,0 +1,619 @@
+"""The fair lock: an ephemeral sequential child per contender, the lowest number holds.
+
+Every other contender watches only the child right before its own.  A release wakes one waiter, in
+order of arrival; so does the death or the timeout of a contender, which is why a waiter that wakes
+looks again instead of believing that it is its turn.  The one that had only one child ahead need
+not: no later child gets a lower number.  It watches its own child too, so that it would know,
+before that event, if an outsider had taken away its place in the queue.
+
+A child that its owner lets no other read cannot be watched: since CVE-2024-23944 servers keep its
+events from a client that may not read it, and later ones answer no ``exists`` of it.  Behind such a
+child the waiter watches the list of all.
+
+**The child.**  A sequential create is not idempotent: repeating it blindly leaves an orphan in the
+queue that blocks everything behind it.  So the child's name carries the session's id and the
+attempt's; after a lost reply it is looked up, with a ``sync`` before the listing because the server
+that answers may be behind.
+
+    /path/<session id>-<attempt id>-lock-<sequence>
+
+The create and the first listing leave in one write; the session's order makes the listing contain
+the new child, so this costs one round trip.  A server before 3.5 refuses the kind of create that
+answers with the stat, once for each connection; there a plain one is followed by a look.
+
+``lock-`` and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo
+understand, ``__lock__`` what kazoo does by itself.  Every child that ends in ten digits counts as a
+contender here, whatever client has made it.  The waiter right behind one that is not ephemeral ends
+with an error instead of waiting without end.
+
+The election is a queue of candidates, of which the first leads: leadership is a fair lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from contextlib import closing, suppress
+from functools import partial
+
+from zkwire.errors import (
+    ConnectionLossError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    SequenceExhaustedError,
+    ServerError,
+    UnimplementedError,
+)
+from zkwire.jute.record import Record
+from zkwire.jute.records import Stat
+from zkwire.operations.sequence import behind, highest_number, next_number, used_up
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._node import (
+    RETRYABLE,
+    Attempt,
+    OwnNodeWatch,
+    encoded,
+    former,
+    is_permanent,
+    permanent,
+)
+from zkwire.recipes._recipe import HasPath
+from zkwire.recipes.runtime import answered, in_time, newest, retry, runtime_of, unwrap_multi_error
+from zkwire.session.watch import Watch
+from zkwire.wire.model import EventType
+from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Literal, TypeAlias
+
+    from zkwire.jute.records import ACL
+    from zkwire.operations import Operations, Reply
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+
+    Names: TypeAlias = Literal["zkwire", "kazoo"]
+
+    Place = tuple[int, str]  # number and name of a contender
+
+UNKNOWN = Stat(*[0] * 11)
+
+
+class Contender(Record):
+    """One contender: its place in the order, its session, and the text that it has left.
+
+    The first is the holder of a lock, or the leader.  Of a node that may not be read ``text`` is
+    None, and ``session_id`` is 0 where the server (3.8.4, 3.9.2 and later) hides that, too.
+    """
+
+    path: str
+    sequence: int
+    session_id: int
+    text: str | None
+
+
+async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> list[Contender]:
+    """The contenders below ``path`` in order; no snapshot, some may be gone by now.
+
+    Without ``numbered`` each child is one, and the transaction that has made it is its number.
+    Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
+    timeouts.
+    """
+    deadline = in_time(runtime, None)
+    try:
+        names = await retry(runtime, deadline, runtime.operations.get_children, path)
+    except NoNodeError:
+        return []
+    numbers = {f"{path}/{name}": sequence_number(name) if numbered else 0 for name in names}
+    replies = {
+        n: runtime.operations.get_data(n) for n, number in numbers.items() if number is not None
+    }
+    found: list[Contender] = []
+    for node, reply in replies.items():
+        with suppress(NoNodeError):  # gone meanwhile
+            try:
+                data, stat = await answered(
+                    runtime, deadline, reply, runtime.operations.get_data, node
+                )
+            except NoAuthError:
+                text, stat = None, await _stat(runtime, deadline, node)
+            else:
+                text = data.decode("utf-8", "replace")
+            number = numbers[node] or (0 if numbered else stat.czxid)
+            found.append(Contender(node, number, stat.ephemeral_owner, text))
+    return sorted(found, key=lambda contender: contender.sequence)
+
+
+async def _stat(runtime: Runtime, deadline: float, node: str) -> Stat:
+    """The stat of a node; all zeros if the server does not tell.  NoNodeError if it is gone."""
+    try:
+        stat = await retry(runtime, deadline, runtime.operations.exists, node)
+    except NoAuthError:
+        return UNKNOWN
+    if stat is None:
+        raise NoNodeError(op="exists", path=node)
+    return stat
+
+
+class Contended:
+    """What contenders queue for, below its path."""
+
+    _runtime: Runtime
+    _path: str
+    _numbered = True  # by a sequence number in the name of each
+
+    async def contenders(self) -> list[Contender]:
+        """The contenders in the queue, in order: session and text of each.  Not a snapshot.
+
+        The first is the holder; so are all readers before the first writer.  (From a lease it is
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
+        repeated; a lost connection is no error here.  OperationTimeoutError after the
+        ``operation_timeout``, without one two session timeouts.
+        """
+        return await contenders(self._runtime, self._path, numbered=self._numbered)
+
+
+# At the end of the counter a 3.8 server hands out the same number again and again, and two
+# contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
+# time.
+SPARE_NUMBERS = 1000
+
+
+def of_kazoo(names: str) -> bool:
+    """Whether nodes are to be named as kazoo names them; ValueError for an unknown way."""
+    if names not in ("zkwire", "kazoo"):
+        raise ValueError(f"names must be 'zkwire' or 'kazoo', not {names!r}")
+    return names == "kazoo"
+
+
+KAZOO = re.compile("[0-9a-f]{32}__r?lock__[0-9]{10}")
+"""The name of a node of kazoo's locks."""
+
+
+async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | None) -> int:
+    """Bring the counter of ``path`` past the names of its children; returns where it stands.
+
+    NodeExistsError if more than ``most`` numbers are missing; nothing is changed then.  A lost
+    connection is no error.  OperationTimeoutError at the deadline: the next call goes on from where
+    this one was.
+    """
+    read = runtime.operations.get_children_with_stat
+    names, stat = await retry(runtime, deadline, read, path)
+    number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
+    if number > highest:
+        return number
+    missing = highest + 1 - number
+    if missing > most:
+        message = f"{behind(path, number, highest)}; {missing} numbers are missing, and a client "
+        message += f"uses up {most} at most by itself"
+        raise NodeExistsError(message, path=path)
+    runtime.warn(f"{behind(path, number, highest)}: it is brought past that")
+    while missing > 0:
+        pairs = used_up(path, missing)
+        await unwrap_multi_error(retry, runtime, deadline, runtime.operations.multi, pairs)
+        missing -= len(pairs) // 2
+    return highest + 1
+
+
+class AsyncQueueLock(Contended, AsyncPathLock):
+    """A lock whose contenders queue: a child of the path for each, with a ``_label`` and a number.
+
+    ``text`` stands in the child.
+    """
+
+    _label = "lock-"
+    _kazoo_label = "__lock__"
+    _places = 1  # how many hold at a time
+    _warned = False  # of kazoo's names
+    _on_position: Callable[[int], object] | None = None
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        text: str = "",
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
+    ) -> None:
+        super().__init__(runtime, path, acl)
+        self._data = encoded(text)
+        if of_kazoo(names):
+            self._label = self._kazoo_label
+            self._containers = False  # an object of kazoo's makes its path once
+
+    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """Create the attempt's child, exactly once; returns a list of children made after it."""
+        names = await self._create(attempt, deadline)
+        if attempt.stat is None:
+            assert attempt.node is not None
+            exists = self._runtime.operations.exists
+            attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
+            if attempt.stat is None:  # an outsider has deleted it since it was listed
+                return [name for name in names if name != self._name(attempt)]
+        return names
+
+    async def _create(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """As :meth:`_join`; there is no stat where the server has no create2 (before 3.5)."""
+        runtime, operations = self._runtime, self._runtime.operations
+        path, plain = f"{self._path}/{attempt.id}-{self._label}", False
+        while True:
+            attempt.entered = True
+            make = operations.create if plain else operations.create_with_stat
+            create: Reply[Any] = make(path, self._data, self._acl, ephemeral=True, sequential=True)
+            listing = operations.get_children(self._path)
+            try:
+                made = await runtime.until(create, deadline)
+                attempt.node, attempt.stat = (made, None) if plain else made
+                self._check_sequence(attempt)
+                return await runtime.until(listing, deadline)
+            except UnimplementedError:
+                if plain:
+                    raise
+                plain = True
+            except NoNodeError:
+                attempt.node = None
+                await self._provide(self._path, deadline)
+            except ServerError:
+                attempt.entered = attempt.node is not None
+                raise
+            except NotSentError:
+                if attempt.node is not None:
+                    return await self._list(deadline)
+            except OutcomeUnknownError:
+                if attempt.node is not None:
+                    return await self._list(deadline)
+                names = await self._find(attempt, deadline)
+                if attempt.node is not None:
+                    self._check_sequence(attempt)
+                    return names
+
+    async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
+        """Look for the child whose create was not answered; returns the children."""
+        runtime, operations = self._runtime, self._runtime.operations
+        names = await self._list(deadline, sync=True)
+        for name in names:
+            if attempt.node is None and name.startswith(attempt.id):
+                path = f"{self._path}/{name}"
+                stat = await retry(runtime, deadline, operations.exists, path)
+                if stat is not None and stat.ephemeral_owner == runtime.session_id:
+                    attempt.node, attempt.stat = path, stat
+        return names
+
+    async def _prune(self, attempt: Attempt, names: list[str], deadline: float | None) -> None:
+        """Delete all children of the attempt but one: it would wait for the others."""
+        for name in [name for name in names if name.startswith(attempt.id)]:
+            path = f"{self._path}/{name}"
+            if path != attempt.node:
+                with contextlib.suppress(NoNodeError):
+                    await retry(self._runtime, deadline, self._runtime.operations.delete, path)
+                names.remove(name)
+
+    async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
+        """The children of the lock's node; none if it is gone."""
+        runtime, operations = self._runtime, self._runtime.operations
+        while True:
+            synced = operations.sync(self._path) if sync else None
+            listing = operations.get_children(self._path)
+            try:
+                if synced is not None:
+                    await runtime.until(synced, deadline)
+                return await runtime.until(listing, deadline)
+            except NoNodeError:
+                return []
+            except ConnectionLossError:
+                pass
+
+    async def _leave_queue(self, attempt: Attempt, deadline: float | None) -> None:
+        """Leave the queue and see it done, if that is possible in time."""
+        assert attempt.node is not None
+        try:
+            await self._runtime.until(self._runtime.operations.delete(attempt.node), deadline)
+        except NoNodeError:
+            pass
+        except (ConnectionLossError, OperationTimeoutError, *RETRYABLE):
+            self._clean_up_after(attempt)
+        attempt.entered = False
+
+    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
+        with contextlib.suppress(NoNodeError):
+            if attempt.node is not None:
+                await operations.delete(attempt.node)
+                return
+            for name in await newest(operations, operations.get_children, self._path):
+                if name.startswith(attempt.id):
+                    await operations.delete(f"{self._path}/{name}")
+
+    def _name(self, attempt: Attempt) -> str:
+        assert attempt.node is not None
+        return attempt.node[len(self._path) + 1 :]
+
+    def _check_sequence(self, attempt: Attempt) -> None:
+        number = int(self._name(attempt)[len(attempt.id) + 1 + len(self._label) :])
+        if not 0 <= number <= LAST_SEQUENCE - SPARE_NUMBERS:
+            raise SequenceExhaustedError(
+                f"{self._path}: the sequence counter stands at {number} and ends at "
+                f"{LAST_SEQUENCE}; delete the node when it is not in use, or take another path"
+            )
+
+    async def acquire(
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: Callable[[int], object] | None = None,
+    ) -> bool:
+        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+
+        ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
+        connection.  A lost connection is no error here: the client finds out on the next one
+        whether its node was created, and goes on within the time limit.
+
+        When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
+        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        try again at once: the deletion has been asked for when this ends, and without a connection
+        the node is deleted on the next one, or goes with the session.  What an error keeps from
+        being asked for (a full stack, memory that has run out) the client asks for by itself, at
+        once if it can, and at the latest with its next heartbeat.
+
+        NodeExistsError names a node that it would wait for and that is not ephemeral.
+        LockInUseError if this object holds the lock already, or is being acquired or released.
+
+        ``on_position`` is called, in the client's callback thread or event loop, with the number of
+        contenders ahead: when this one has its place in the queue, and whenever the one right ahead
+        has gone.
+        """
+        if on_position is None:
+            return await super().acquire(timeout)
+        if not callable(on_position):
+            raise TypeError(f"on_position must be callable, not {on_position!r}")
+        self._refuse_two()  # or this call would take the listener of the other away
+        self._on_position = on_position
+        try:
+            return await super().acquire(timeout)
+        finally:
+            self._on_position = None  # interrupt-safe: last, the lock may be held
+
+    def _ahead(self, names: list[str], own: str) -> list[Place]:
+        """The contenders to wait for, in no order; none if it is this one's turn."""
+        return before(names, own)
+
+    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
+        names = await self._join(attempt, deadline)
+        while True:
+            own = self._name(attempt)
+            if own not in names:
+                # An outsider has deleted the node and with it the place in the queue.
+                self._end_claim()
+                attempt.node = None
+                names = await self._join(attempt, deadline)
+                continue
+            await self._prune(attempt, names, deadline)
+            self._tell_position(names, own)
+            ahead = self._ahead(names, own)
+            if not ahead:
+                await self._raise_if_unwatched(deadline)
+                return True
+            self._warn_of_kazoo(names)
+            last = max(ahead)[1]
+            if not (wait or last.startswith(attempt.pending_cleanups)):
+                await self._leave_queue(attempt, deadline)
+                await self._expect_one_to_go(ahead, deadline)
+                return False
+            self._seen_taken = True
+            if self._runtime.resumed:
+                in_the_way = [*(name for _, name in before(names, last)), last]
+                await self._refuse_former(attempt, in_the_way, deadline)
+            names = await self._look_again(attempt, names, ahead, deadline)
+
+    async def _raise_if_unwatched(self, deadline: float | None) -> None:
+        """Raise what the watch of the own node was refused with, if it was, while this waited."""
+        watch = self._own_watch
+        if watch is not None and watch.refused and watch.request is not None:
+            await self._runtime.until(watch.request, deadline)
+
+    async def _refuse_former(
+        self, attempt: Attempt, names: list[str], deadline: float | None
+    ) -> None:
+        """Raise NodeExistsError if nodes from before this session was resumed take all places."""
+        left = self._places
+        for name in filter(attempt.is_former, names):
+            path = f"{self._path}/{name}"
+            stat = await retry(self._runtime, deadline, self._runtime.operations.exists, path)
+            left -= stat is not None and stat.ephemeral_owner == self._runtime.session_id
+            if left == 0:
+                raise former(path)
+
+    async def _look_again(
+        self, attempt: Attempt, names: list[str], ahead: list[Place], deadline: float | None
+    ) -> list[str]:
+        """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
+        last = max(ahead)[1]
+        is_next = len(ahead) == 1 and self._leaves_its_place(last)
+        if is_next and self._own_watch is None:
+            self._own_watch = OwnNodeWatch()
+            self._watch_own_node(attempt, self._own_watch)
+        connection = self._runtime.connection
+        try:
+            gone = await self._wait_for(last, deadline)
+        except NoAuthError:
+            await self._expect_one_to_go(ahead, deadline)
+            return await self._await_change(names, deadline)
+        # After a reconnection events come in another order than the changes.
+        if is_next and gone and connection is self._runtime.connection and self._lasts:
+            return [name for name in names if name != last]
+        return await self._list(deadline)
+
+    def _leaves_its_place(self, ahead: str) -> bool:
+        """Whether no contender to wait for can stand there later: a writer can leave a reader."""
+        return ahead[:-SEQUENCE_DIGITS].endswith(f"-{self._label}")
+
+    def _warn_of_kazoo(self, names: list[str]) -> None:
+        """Say once that kazoo's locks on this path do not see this one."""
+        if (
+            self._label != self._kazoo_label
+            and not self._warned
+            and any(map(KAZOO.fullmatch, names))
+        ):
+            self._warned = True
+            self._runtime.warn(
+                f"{self._path}: locks of kazoo contend here, and do not see this lock unless they "
+                f"were given extra_lock_patterns: both can hold at once; give it names='kazoo'"
+            )
+
+    def _tell_position(self, names: list[str], own: str) -> None:
+        if self._on_position is not None:
+            self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
+
+    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
+        """Return when the contender ``ahead`` may be gone; True if it is."""
+        path, watch = f"{self._path}/{ahead}", Watch()
+        try:
+            # get_data and not exists: it leaves no watch behind on a node that is gone.
+            read = self._runtime.operations.get_data
+            seen = await retry(self._runtime, deadline, read, path, watch=watch)
+            if seen.stat.ephemeral_owner == 0:
+                raise permanent(path)
+            event = await self._runtime.event(watch, deadline)
+            if event is None:
+                raise self._taken_error(deadline)
+            return event.type is EventType.NODE_DELETED
+        except NoNodeError:
+            return True  # gone between the listing and the look: no event would come
+        finally:
+            watch.close()
+
+    async def _expect_one_to_go(self, ahead: list[Place], deadline: float | None) -> None:
+        """Raise NodeExistsError if a wait would never end: the one right ahead does not go."""
+        node = f"{self._path}/{max(ahead)[1]}"
+        if await is_permanent(self._runtime, deadline, node):
+            raise permanent(node)
+
+    async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
+        """The children, as soon as they are others than ``names``."""
+        # Without a node all of it was deleted; the list will say so.
+        with suppress(NoNodeError), closing(Watch()) as watch:
+            read = self._runtime.operations.get_children
+            now = await retry(self._runtime, deadline, read, self._path, watch=watch)
+            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
+                raise self._taken_error(deadline)
+        return await self._list(deadline)
+
+    async def _step_out(self, deadline: float | None) -> None:
+        """Delete the node, if it is held, and see it done if possible in time.
+
+        ``_release_in_background`` is to follow.
+        """
+        if self._granted is not None:
+            await self._leave_queue(self._granted, deadline)
+
+    @property
+    def _node_name(self) -> str | None:
+        """The name of the node while the lock is held."""
+        return None if self._granted is None else self._name(self._granted)
+
+
+class AsyncSequentialLock(AsyncQueueLock):
+    """The fair lock: contenders queue, each release wakes one, in order of arrival.
+
+        async with AsyncSequentialLock(client, "/locks/report") as lock:
+            await storage.write(data, fence=lock.fence)
+
+    A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
+    long as their session lives; ``held`` is False when the lease ends, at the latest.
+
+    Not re-entrant, and one object is for one contender: tasks that compete need one each.
+    ``text`` is shown to others, see :meth:`contenders`.  ``names="kazoo"`` names the nodes as
+    kazoo's own locks do, which see no others: each contender on such a path then needs it, or
+    kazoo.
+    ``acl``: for its nodes and for the missing ones above, which the server removes when they are
+    empty (None: the client's ``default_acl``).  It protects nothing that exists already.
+
+    **What it can promise.**  At most one contender's ``held`` is True at any moment, unless an
+    outsider deletes a holder's node or ends its session (then until the holder hears of it), or a
+    holder's server is cut off from its leader: that one goes on answering for up to syncLimit times
+    tickTime, while the leader may end the session; or, without a ``lease_margin`` of the client,
+    crashes right after an answer (see :mod:`zkwire.session.liveness` for both).  No lock can stop
+    a process that pauses between looking at ``held`` and acting on it, so give ``fence`` to
+    whatever the lock guards and let that refuse a fence lower than one it has seen.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
+    ) -> None:
+        super().__init__(runtime_of(client), path, text, acl, names)
+
+
+AsyncLock = AsyncSequentialLock
+
+
+class OrderQueue(AsyncQueueLock):
+    """A lock for order and quiet alone: its node is not watched, since its loss changes nothing."""
+
+    def _watch_own_node_later(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
+        pass
+
+
+def before(names: list[str], own: str) -> list[Place]:
+    """The contenders before ``own``, in no order, each with its number.
+
+    Order is by number alone: prefixes differ between sessions and between implementations
+    (ZOOKEEPER-2931).  Children that end in no sequence number are not contenders.
+    """
+    digits = own[-SEQUENCE_DIGITS:]  # all numbers have as many, so their texts have their order
+    return [
+        (number, name)
+        for name in names
+        if name[-SEQUENCE_DIGITS:] < digits and (number := sequence_number(name)) is not None
+    ]
+
+
+class AsyncElection(HasPath):
+    """One leader at a time; leadership is lost exactly as a lock is.
+
+        election = AsyncElection(client, "/election", "worker-7")
+        async with election.lead() as leadership, leadership.cancel_on_loss():
+            ...
+
+    ``text`` tells others which candidate this is.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        text: str = "",
+        *,
+        acl: Sequence[ACL] | None = None,
+        names: Names = "zkwire",
+    ) -> None:
+        self._runtime = runtime_of(client)
+        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
+        self._path: str = self._new().path  # which checks the arguments
+
+    def lead(self) -> AsyncSequentialLock:
+        """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
+        return self._new()
+
+    async def candidates(self) -> list[Contender]:
+        """The candidates in order, the leader first.  Not a snapshot.
+
+        It only reads, so after an error it can be repeated; a lost connection is no error here.
+        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        """
+        return await contenders(self._runtime, self._path)
+
+    async def leader(self) -> Contender | None:
+        """The leader at this moment, as far as the server that was asked knows; None without one.
+
+        Errors are those of :meth:`candidates`.
+        """
+        return next(iter(await self.candidates()), None)

@@ -1,1 +1,0 @@
-"""What outlives a session: watches for ever, caches, membership, supervisor, partitioner."""

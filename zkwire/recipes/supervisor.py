@@ -1,0 +1,645 @@
+"""Sessions one after another, and what shall be true in each of them; leadership in each.
+
+It decides when a session is begun, what runs in it, and what must have ended before the next.  It
+must not know how a client is made or what a thread is: that is its backend's matter.  To services
+it is what a driver is for one session (:class:`zkwire.recipes._service.Sessions`).
+
+Invariants:
+
+* There is one session at a time.  The client of the one before is closed before the next is made,
+  so what was made with it (a lock, a watch, a term of leadership) can never go on: each call to it
+  raises.
+* A service runs in the newest session, and its run in the one before has ended by then.
+* No code of a user's runs under the mutex, and :meth:`SessionLoop.dismiss`, which a finalizer may
+  call, does without it.
+* A later session begins with a ``sync``: what is read in it is never older than what was read in
+  the one before.
+* Clients that are never connected are followed by pauses that double, a session that has ended at
+  once by a short one, and one that has lasted by none.
+
+**Leadership**: in each session a candidacy, in each term a call of the user's function.  A term is
+a fair lock.  What it promises, its ``fence`` and its ``lost`` are the lock's; this adds only that a
+candidate comes back: after a term, a lost lock, and a session that has ended.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from zkwire.errors import (
+    BUSY,
+    AuthFailedError,
+    ClientClosedError,
+    ConnectionLossError,
+    LockLostError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    ServerError,
+    UnreachableError,
+)
+from zkwire.operations.base import rehearse
+from zkwire.recipes._recipe import HasPath, SupervisedRuntime
+from zkwire.recipes._service import Condition, Problem, ServiceView, check_on_problem
+from zkwire.recipes.runtime import SESSION_OVER, retry
+from zkwire.session.waitable import Either, check_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Any, Protocol
+
+    from zkwire.recipes._service import OnProblem, Service
+    from zkwire.session.waitable import Waitable
+
+    class SupervisorBackend(Protocol):
+        """What a supervisor needs of threads, of an event loop, or of a simulation."""
+
+        mutex: AbstractContextManager[object]
+        now: Callable[[], float]
+
+        @property
+        def forked(self) -> bool:
+            """Whether this is a forked child."""
+            ...
+
+        def check(self) -> None:
+            """Raise where the supervisor cannot be used: in a forked child, in another loop."""
+            ...
+
+        def jitter(self) -> float:
+            """A random number from 0.5 to 1."""
+            ...
+
+        def make_client(self) -> Any:
+            """A client that nothing has used."""
+            ...
+
+        async def close_client(self, client: Any) -> None:
+            """Close it.  Idempotent."""
+            ...
+
+        async def until_idle(self, client: Any) -> None:
+            """Wait until nothing runs in the session of a client that has been closed."""
+            ...
+
+        def make_lock(self, client: Any, path: str, text: str) -> Any:
+            """A fair lock of that client."""
+            ...
+
+        async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
+            """Acquire the lock, call the function with it, release it."""
+            ...
+
+        @property
+        def awaits(self) -> bool:
+            """Whether what a user's function returns is awaited."""
+            ...
+
+        def check_function(self, function: Any) -> None:
+            """TypeError for a user's function that the backend cannot call."""
+            ...
+
+        def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+            """Run ``work()`` in a thread or a task of its own."""
+            ...
+
+        async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+            """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
+            ...
+
+        def dispatch(self, function: Callable[[], object]) -> None: ...
+
+
+LASTED = 0.1  # seconds: a session that was connected that long is followed by no pause
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+
+
+class SessionLoop:
+    """The sessions of one supervisor: when each begins and ends, and what callers ask of them."""
+
+    def __init__(self, backend: SupervisorBackend) -> None:
+        self._backend = backend
+        self._newest: Any = backend.make_client()  # so that bad options are refused here
+        # How many sessions there have been, and the client of the last while it lasts.  One
+        # attribute, so that a reader without the mutex never gets the one without the other.
+        self._present: tuple[int, Any] = (0, None)
+        self._begun = self._supervised = False
+        self._refusal = ""
+        self._services: dict[Service, None] = {}
+        self._waiting: set[Condition] = set()  # for a session
+        self._runtime = SupervisedRuntime(self, backend.mutex)  # of the recipes
+        self._error: BaseException | None = None
+        self._origin: TracebackType | None = None  # of the error
+        self._closed = False
+        self._stopped = Condition(lambda: self._closed)
+
+    @property
+    def latest_driver(self) -> Any:
+        """The driver of the newest session, be it over or not."""
+        return self._newest._driver
+
+    # --- for services, see recipes.service.Sessions -----------------------------------------------
+
+    def serve(self, service: Service) -> None:
+        """Run the service in this session and in each later one, until :meth:`dismiss`."""
+        self.begin()
+        with self._backend.mutex:
+            self._services[service] = None
+            client = self._present[1]
+            if client is not None:
+                with suppress(*SESSION_OVER):  # the next session serves it
+                    self._serve_in(client, service)
+
+    def _serve_in(self, client: Any, service: Service) -> None:
+        client._driver.serve(service)
+        if service not in self._services:  # it has been dismissed meanwhile, without the mutex
+            client._driver.dismiss(service)
+
+    def dismiss(self, service: Service) -> None:
+        """Stop the service soon, in the middle of a wait.  Idempotent."""
+        self._services.pop(service, None)
+        client = self._present[1]
+        if client is not None:
+            client._driver.dismiss(service)
+
+    def check_open(self) -> None:
+        """Raise what has ended the supervisor."""
+        self.raise_error()
+        if self._closed:
+            raise ClientClosedError("this supervisor has been closed")
+
+    def _check(self) -> None:
+        self._backend.check()
+        self.check_open()
+
+    # --- the sessions -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin to connect unless that has been done; raises what has ended the supervisor."""
+        self._check()
+        with self._backend.mutex:
+            if not self._begun:
+                self._backend.begin(self._supervise, "sessions")
+                self._begun = True
+
+    async def _supervise(self) -> None:
+        with self._backend.mutex:
+            if self._supervised:
+                return  # an interrupt of the first begin() has made a second one of it
+            self._supervised = True
+        pause = 0.0
+        try:
+            while True:
+                lasted = await self._run(self._newest)
+                if lasted is not None:  # one that is killed again and again must not wait for long
+                    pause = 0.0 if lasted else FIRST_PAUSE
+                if self._closed:
+                    return
+                self._newest = self._backend.make_client()  # before the pause, for calls of recipes
+                self._notify_waiting()
+                if await self._backend.within(self._stopped, pause * self._backend.jitter()):
+                    return
+                pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
+        except Exception as error:  # a certificate that is gone, say
+            self._end(error)
+        finally:
+            self._end(None)  # whatever has ended it, a cancellation from outside, too
+
+    async def _run(self, client: Any) -> bool | None:
+        """One session, to its end; whether it has lasted, None if it was never connected."""
+        driver, began, lasted = client._driver, None, None
+        try:
+            if not self._closed:
+                await self._connect(driver)
+                began = self._backend.now()
+                self._enter(client)
+                await driver.holds(self._stopped, None)
+        except AuthFailedError as error:
+            self._refusal = f": {error}"
+            driver.warn(f"{driver.name}: {error}; a supervisor keeps trying")
+        except SESSION_OVER:
+            pass
+        finally:
+            if began is not None:
+                lasted = self._backend.now() - began >= LASTED
+            await self._leave(client)
+        return lasted
+
+    async def _connect(self, driver: Any) -> None:
+        await driver.connected(None)
+        if self._present[0] > 0:
+            await self._catch_up(driver)
+            driver.check_open()
+
+    async def _catch_up(self, driver: Any) -> None:
+        """See to it that the server is not behind the one of the last session.
+
+        A refusal is logged and tried again, as those of services are.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await retry(driver, None, driver.operations.sync, "/")
+                return
+            except BUSY:
+                pass  # a server that takes its time to refuse is asked again at once
+            except NotReadOnlyError:
+                return  # a read-only server is behind, and says so
+            except ServerError as refusal:
+                if pause == FIRST_PAUSE:
+                    driver.warn(f"{driver.name}: a new session waits, and tries again: {refusal}")
+                await driver.holds(self._stopped, pause * self._backend.jitter())
+                if self._closed:
+                    return
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _enter(self, client: Any) -> None:
+        with self._backend.mutex:
+            self._present = (self._present[0] + 1, client)
+            for service in list(self._services):
+                self._serve_in(client, service)
+        self._notify_waiting()
+
+    def _notify_waiting(self) -> None:
+        for condition in list(self._waiting):
+            condition.notify()
+
+    async def _leave(self, client: Any) -> None:
+        with self._backend.mutex:
+            self._present = (self._present[0], None)
+        try:
+            await self._backend.close_client(client)
+        finally:
+            for service in list(client._driver.services):
+                client._driver.dismiss(service)
+        await self._backend.until_idle(client)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Make no other session; the first ``error`` is what each wait raises from now on."""
+        if error is not None and self._error is None:
+            self._error, self._origin = error, error.__traceback__
+        self._closed = True
+        self._stopped.notify()
+
+    async def stop(self, error: BaseException | None = None) -> None:
+        """End the session and make no other.  Idempotent."""
+        self._end(error)
+        await self._backend.close_client(self._newest)
+
+    def raise_error(self) -> None:
+        """Raise the error that a function, or the making of a client, has ended with."""
+        if self._error is not None:
+            raise self._error.with_traceback(self._origin)  # which each raise would make longer
+
+    @property
+    def _sessions(self) -> SessionLoop:
+        return self  # in the place of the supervisor
+
+    @property
+    def _recipe_runtime(self) -> SupervisedRuntime:
+        return self._runtime
+
+    async def newest(self) -> Any:
+        """The driver of the newest session, which may have to be connected first.
+
+        Its next request comes after a ``sync``, so that no answer is older than those in the
+        session before.
+        """
+        self.begin()
+        while True:
+            client = self._newest
+            driver = client._driver
+            if not driver.session.ended and driver.closing is None:
+                if client is not self._present[1] and self._present[0] > 0:
+                    driver.operations.sync("/")
+                return driver
+            replaced = Condition(partial(self._is_replaced, client))
+            self._waiting.add(replaced)
+            try:
+                await self.holds(replaced, None)
+            finally:
+                self._waiting.discard(replaced)
+
+    def _is_replaced(self, client: Any) -> bool:
+        return self._newest is not client
+
+    @property
+    def awaits(self) -> bool:
+        """Whether what a user's function returns is awaited."""
+        return self._backend.awaits
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function of a user's that the backend cannot call."""
+        self._backend.check_function(function)
+
+    def check(self) -> None:
+        """Raise ForkedError in a forked child, RuntimeError in another event loop."""
+        self._backend.check()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is the copy in a forked child."""
+        return self._backend.forked
+
+    @property
+    def operations(self) -> Any:
+        """The operations of a client of its, for rehearsals."""
+        return self._newest._driver.operations
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function, in order, where a user's code may run."""
+        self._backend.dispatch(function)
+
+    async def holds(self, condition: Condition, timeout: float | None) -> bool:
+        """Wait until ``condition`` holds; raises what has ended the supervisor."""
+        self._backend.check()
+        await self._backend.within(Either(condition, self._stopped), timeout)
+        if not condition.ready:
+            self._check()
+        return condition.ready
+
+    async def _newer(self, number: int, timeout: float | None) -> tuple[int, Any]:
+        """A later session than that one, and its client, which is None when the time runs out."""
+        self.begin()
+        found: tuple[int, Any] = (number, None)
+
+        def is_newer() -> bool:
+            nonlocal found
+            present = self._present
+            if present[1] is not None and present[0] > number:
+                found = present
+            return found[1] is not None
+
+        newer = Condition(is_newer)
+        self._waiting.add(newer)
+        try:
+            await self.holds(newer, timeout)
+            return found
+        finally:
+            self._waiting.discard(newer)
+
+    async def later(self, number: int) -> tuple[int, Any] | None:
+        """The number and the client of a session after that one, of several the last.
+
+        None at the end of the supervisor; raises what has ended it.
+        """
+        with suppress(ClientClosedError):
+            return await self._newer(number, None)
+        self._backend.check()
+        self.raise_error()
+        return None
+
+    async def client(self, timeout: float | None = None) -> Any:
+        """The client of the present session, for requests now; wait up to ``timeout`` s for one.
+
+        For what comes later ask again: once its session is over each call to it raises
+        SessionExpiredError.  UnreachableError when the time runs out; raises what has ended the
+        supervisor.
+        """
+        limit = check_timeout("timeout", timeout)
+        _, client = await self._newer(0, limit)
+        if client is None:
+            raise UnreachableError(f"there was no session within {limit:.3g} s{self._refusal}")
+        return client
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the supervisor ends, at most ``timeout`` seconds; whether it has.
+
+        Raises the error of a function that has failed.
+        """
+        limit = check_timeout("timeout", timeout)
+        self._backend.check()
+        with suppress(ClientClosedError):  # there is nothing to wait for
+            self.begin()
+        over = await self._backend.within(self._stopped, limit)
+        self.raise_error()
+        return over
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run ``work()`` beside the sessions; an error of it ends the supervisor."""
+        self.begin()
+        self._backend.begin(partial(self._reported, work, name), name)
+
+    async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        try:
+            await work()
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            driver = self._newest._driver
+            driver.log_failure(f"{driver.name}: {name} has ended the supervisor", error)
+            await self.stop(error)
+        finally:
+            self._end(None)  # whatever has ended it, a cancellation from outside, too
+
+
+_NETWORK = (ConnectionLossError, LockLostError, OperationTimeoutError)
+LONGEST_NAME = 80  # of a contender's node
+SESSION_END = (*SESSION_OVER, *_NETWORK)
+"""What the end of a session makes of the requests and locks of a caller."""
+
+
+def is_over(client: Any) -> bool:
+    """Whether the client's session is."""
+    try:
+        client._driver.check_open()
+    except SESSION_OVER:
+        return True
+    return False
+
+
+def parts(error: BaseException) -> Iterator[BaseException]:
+    """The error, or those of a group of tasks."""
+    group: Any = error
+    if isinstance(error, BaseExceptionGroup):
+        for part in group.exceptions:
+            yield from parts(part)
+    else:
+        yield error
+
+
+class Turn:
+    """What a loop over the sessions does with one of them, from its ``with`` to the end of that.
+
+    ``again``: it has ended with the loss of a lock although its session lives: that session has
+    another turn.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.again: bool = False
+        self._client = client
+        self._session_id: int = client.session_id
+
+    async def is_ended_by(self, error: BaseException | None) -> bool:
+        """Whether the error says no more than that the session is over, or a lock of it is lost.
+
+        A lost connection does not tell by itself: that waits for the next one.
+        """
+        if error is None or not all(isinstance(part, SESSION_END) for part in parts(error)):
+            return False
+        if any(isinstance(part, _NETWORK) for part in parts(error)):
+            with suppress(*SESSION_OVER):
+                await self._client._driver.connected(None)
+        over = is_over(self._client)
+        lost = [getattr(part, "session_id", 0) for part in parts(error)]
+        self.again = not over and set(lost) == {self._session_id}
+        return over or self.again
+
+
+def _ends_a_term(client: Any, error: Exception) -> bool:
+    """Whether it says no more than that the network, or the session, has ended a term."""
+    over = is_over(client)
+    return all(
+        isinstance(part, _NETWORK) or (over and isinstance(part, SESSION_OVER))
+        for part in parts(error)
+    )
+
+
+class Term:
+    """The user's function, in one term; ``error`` is what it has raised."""
+
+    def __init__(self, function: Callable[[Any], Any], begun: Callable[[], object]) -> None:
+        self.error: Exception | None = None
+        self._function = function
+        self._begun = begun
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+    def __call__(self, lock: Any) -> Any:
+        self._begun()
+        try:
+            work = self._function(lock)
+        except Exception as error:
+            self.error = error
+            raise
+        return self._until_end(work) if hasattr(work, "__await__") else work
+
+    async def _until_end(self, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.error = error
+            raise
+
+
+class Leadership(HasPath, ServiceView):
+    """A candidacy for ever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
+
+    It ends with its supervisor.
+    """
+
+    _called = "candidacy"
+
+    def __init__(
+        self,
+        sessions: SessionLoop,
+        function: Callable[[Any], Any],
+        path: str,
+        text: str,
+        on_problem: OnProblem | None,
+    ) -> None:
+        check_on_problem(on_problem)
+        self._path = path
+        self._text = text
+        self._sessions = sessions
+        self._function = function
+        self._trouble = Problem(on_problem, sessions.dispatch)
+        sessions._backend.make_lock(sessions._newest, path, text)  # checks the arguments
+        longest = f"{path}/{'x' * LONGEST_NAME}"
+        rehearse(sessions.operations).create(longest, text.encode())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+    @property
+    def _shown_problem(self) -> Exception | None:
+        return self._trouble.error
+
+    async def run(self) -> None:
+        """Run for leader for ever; errors of the function that are not the network's are raised."""
+        number = 0
+        while (later := await self._sessions.later(number)) is not None:
+            number, client = later
+            lock = self._sessions._backend.make_lock(client, self._path, self._text)
+            self._trouble.afresh()
+            while not is_over(client):
+                await self._run_once(client, lock)
+
+    async def _run_once(self, client: Any, lock: Any) -> None:
+        """One candidacy, with the term that it comes to, or a pause after a refusal."""
+        backend = self._sessions._backend
+        term = Term(self._function, self._trouble.is_over)
+        try:
+            await backend.under(lock, term)
+        except Exception as error:
+            ended = term.error or error
+            if _ends_a_term(client, ended):
+                return
+            if not isinstance(ended, ServerError) or ended is term.error:
+                raise ended from None
+            what = f"the {self._called} at {self._path} is refused, and tried again"
+            pause = self._trouble.stands(what, ended, client._driver.warn)
+            with suppress(*SESSION_OVER):
+                await client._driver.holds(self._sessions._stopped, pause * backend.jitter())
+
+
+class SupervisorView:
+    """What the supervisor for threads and the one for asyncio have in common."""
+
+    _algorithm: SessionLoop
+    _backend: Any
+    _client_kind: type
+    _client_call: str
+
+    if not TYPE_CHECKING:  # else any name would be an attribute
+
+        def __getattr__(self, name: str) -> object:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(self._client_kind, name):
+                message += f": a client has it, {self._client_call}.{name}"
+            raise AttributeError(message, name=name, obj=self)
+
+    @staticmethod
+    def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+        if "resume" in options:
+            raise TypeError("a supervisor makes sessions of its own: it cannot resume another's")
+        return dict(options)
+
+    def lead(
+        self,
+        path: str,
+        function: Callable[[Any], Any],
+        text: str = "",
+        *,
+        on_problem: OnProblem | None = None,
+    ) -> Leadership:
+        """Run for leader at ``path``, now and in each later session, until the supervisor ends.
+
+            supervisor.lead("/election", work)
+
+        In each term ``function(lock)`` is called, in a thread of its own, with the fair lock that
+        it leads by (a :class:`SequentialLock`): ``lock.fence`` is the term's token, higher than
+        those of all terms before; ``lock.lost`` tells when the term is over, and ``lock.check()``
+        raises then.  A thread cannot be stopped: the function has to look at one of them.  Under
+        asyncio it is a coroutine function, and is cancelled.
+
+        When it returns, the term ends and it runs for leader again.  The same when it raises
+        because of the network (ConnectionLossError, OperationTimeoutError, LockLostError, the end
+        of its session).  Any other error of the function ends the supervisor: it is logged at once
+        with its traceback, and ``wait`` and the end of the ``with`` raise it.  ``text`` is for
+        other candidates to read (:class:`Election`).
+
+        A candidacy that the server refuses is logged and tried again; ``problem`` of the
+        :class:`Leadership` that this returns, and ``on_problem``: see docs/supervisor.md#refusals.
+
+        Raises ValueError or TypeError for bad arguments, at once.
+        """
+        if not callable(function):
+            raise TypeError(f"the function must be callable: {function!r}")
+        self._backend.check_function(function)
+        self._backend.check_function(on_problem)
+        leadership = Leadership(self._algorithm, function, path, text, on_problem)
+        self._algorithm.run(leadership.run, f"lead-{path}")
+        return leadership
