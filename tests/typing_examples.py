@@ -328,6 +328,11 @@ async def queues_asynchronously(client: AsyncClient) -> None:
         assert_type(item.priority, int)
 
 
+def of_a_lock(lock: SequentialLock | AsyncSequentialLock) -> None:
+    assert_type(lock.node, str | None)
+    assert_type(lock.cancel(), bool)
+
+
 def about_the_session(client: Client | AsyncClient) -> None:
     assert_type(client.start(), None)
     assert_type(client.server, tuple[str, int] | None)

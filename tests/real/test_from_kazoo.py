@@ -22,7 +22,7 @@ from kazoo.security import CREATOR_ALL_ACL, make_acl
 
 import zkwire
 from tests.real.kazoo_page import PAGE, PARTS, ROWS, SIDES, page
-from tests.support.lock_helpers import PATIENCE
+from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import ACL, Client, Id, Stat
 from zkwire.errors import error_for
@@ -113,6 +113,15 @@ def test_each_row_gives_what_it_says(
                   "break_connection": break_connection, "poll": poll}  # fmt: skip
         names |= {"zk": zk, "zk2": zk2} if side == "kazoo" else {"client": client,
                   "client2": client2}  # fmt: skip
+
+        def starts(function: Any) -> Any:
+            """Begin to acquire a lock beside one that is held; what is returned waits for that."""
+            queued = Running(function)
+            parent = f"{fresh_path}/{side}"
+            poll("it is queued", lambda: len(client.get_children(parent)) > 1 or None, PATIENCE)
+            return lambda: queued.result(PATIENCE)
+
+        names["starts"] = starts
         client.create(fresh_path)
         try:
             if side == "kazoo":

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     from zkwire.net.connection import Connection
-    from zkwire.net.driver import Cancellable
     from zkwire.net.pipeline import Pipeline
+    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from random import Random
     from ssl import SSLContext
-    from typing import Any, Protocol, Self, TypeVar
+    from typing import Any, Self, TypeVar
 
     from zkwire.jute.records import ACL
     from zkwire.net.connection import Connection
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
     from zkwire.recipes._node import Token
+    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import ActiveLock, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
@@ -49,13 +50,6 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event, State
 
     T = TypeVar("T")
-
-    class Cancellable(Protocol):
-        """An attempt that another thread or task may end."""
-
-        _busy: bool
-
-        def _cancelled_error(self) -> Exception: ...
 
 
 class Seeing:
@@ -371,8 +365,9 @@ class Driver:
 
     def _refuse_interrupted(self) -> None:
         """Raise what has interrupted this caller; called where ``interrupted`` is not empty."""
-        attempt = self.interrupted.pop(self.waiter(), None)
-        if attempt is not None and attempt._busy:
+        me = self.waiter()
+        attempt = self.interrupted.pop(me, None)
+        if attempt is not None and attempt._is_cancelled(me):
             raise attempt._cancelled_error()
 
     # --- a recipe's waits -------------------------------------------------------------------------
