@@ -393,12 +393,13 @@ TAKEN_NUMBER = (
 BUSY = (RequestTimeoutError, SessionMovedError, ThrottledOpError)
 # Some servers send these for a write that they may still execute.
 UNCERTAIN = frozenset({-4, MarshallingError.code, -7, RequestTimeoutError.code})
-
-
+LOCAL_SESSION = (
+    "this session is a local one, which cannot own ephemeral nodes: the servers need "
+    "localSessionsUpgradingEnabled=true, or must be without localSessionsEnabled"
+)
 # Seen with 3.8.0 and 3.9.5 at followers; the leader refuses that operation of the multi with -120.
-PERHAPS_LOCAL = (
-    "perhaps it is a local session, since a server that is not the leader answers so to a multi "
-    "that makes an ephemeral node in one: the servers need localSessionsUpgradingEnabled=true"
+AS_IF_EXPIRED = (
+    f"the server answered as if the session had expired, but serves it; perhaps {LOCAL_SESSION}"
 )
 
 
@@ -410,8 +411,7 @@ def error_for(
     ``sequential``: the request is a create that appends a number to ``path``.
     """
     if code == SESSION_EXPIRED:
-        local = f"; {PERHAPS_LOCAL}" if op == "multi" else ""
-        return SessionExpiredError(f"the session has expired{local}", op=op, path=path)
+        return SessionExpiredError("the session has expired", op=op, path=path)
     if code in REJECTIONS:
         return AuthFailedError(REJECTIONS[code], op=op, path=path)
     kind = SERVER_ERRORS.get(code)
@@ -434,10 +434,7 @@ def _cure(code: int, op: str, path: str) -> str:
         if path == "/zookeeper/config":
             return "there is no such node; perhaps the server is older than 3.5, which brought it"
     if code == EphemeralOnLocalSessionError.code:
-        return (
-            "this session is a local one, which cannot own ephemeral nodes: the servers need "
-            "localSessionsUpgradingEnabled=true, or must be without localSessionsEnabled"
-        )
+        return LOCAL_SESSION
     if code == BadArgumentsError.code and op == "delete" and f"{path}/".startswith("/zookeeper/"):
         return "the server keeps this node for itself; no client can delete it"
     if code == MarshallingError.code and op == "multi":

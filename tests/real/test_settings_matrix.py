@@ -19,9 +19,10 @@ def test_settings_are_met_as_the_table_says(zookeeper: ZooKeeperServer) -> None:
     columns = [found for name, found in settings_table.stored().items() if name.startswith(line)]
     if not columns:
         pytest.skip(f"the table has no {line}x: {', '.join(settings_table.stored())}")
+    cases = [case for case in QUICK if case.title in columns[0]]
     with available(), ThreadPoolExecutor(3) as pool:
-        found = dict(zip([c.title for c in QUICK], pool.map(settings.outcomes, QUICK), strict=True))
-    assert found == {case.title: columns[0][case.title] for case in QUICK}
+        found = dict(zip([c.title for c in cases], pool.map(settings.outcomes, cases), strict=True))
+    assert found == {case.title: columns[0][case.title] for case in cases}
 
 
 def test_settings_table_is_what_is_stored() -> None:

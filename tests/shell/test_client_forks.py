@@ -218,7 +218,7 @@ def test_a_child_gets_no_answer_from_memory(
             assert partitioner.state == "closed"
 
         in_child(child)
-        assert cache.fresh
+        assert cache.wait_fresh(PATIENCE)
         assert node.present
         for service in (partitioner, group, node):
             service.close()

@@ -205,19 +205,29 @@ def test_whatever_a_signal_handler_raises_reaches_the_caller(kind: type[Exceptio
         assert points > FEWEST
 
 
+SWEEPS = 5
+
+
 @pytest.mark.parametrize("kind", ["Client", "Supervisor"])
 def test_an_interrupted_constructor_leaves_no_service_running(server: Server, kind: str) -> None:
     """The caller has none that it could close.  Behind the last call nothing can be done."""
     with getattr(zkwire, kind)(server.hosts) as owner:
         client = owner.client(PATIENCE) if kind == "Supervisor" else owner
         client.exists("/")
-        served = False
-        for where in interrupted_everywhere(lambda: PersistentNode(owner, "/node")):
-            left = list(client._driver.services)
-            served = served or where.endswith("call_soon")
-            assert not left or where.endswith("__init__"), where
-            for service in left:
-                owner._sessions.dismiss(service)
+        for _ in range(SWEEPS):
+            served, made = False, list[PersistentNode]()
+
+            def make(made: list[PersistentNode] = made) -> None:
+                made.append(PersistentNode(owner, "/node"))
+
+            for where in interrupted_everywhere(make):
+                left = list(client._driver.services)
+                served = served or where.endswith("call_soon")
+                assert not left or made or where.endswith("__init__"), where
+            for node in made:  # by the call that was not interrupted
+                node.close(PATIENCE)
+            if served:  # not in every sweep: other threads decide on the way too
+                break
         assert served
 
 

@@ -279,6 +279,15 @@ def test_codes_of_an_ensemble_that_is_set_up_for_them(
         for case in cases:
             check(case, client, fresh_path)
         assert client.get_config().data.decode().splitlines() == text
+    follower = next(s for s in odd_ensemble.servers if s.port != leader.port)
+    for server in (leader, follower):  # a follower passes on that its session has expired
+        with Client(server.hosts) as client:
+            for before in ([], [Create(f"{fresh_path}-before")]):
+                with pytest.raises(MultiError, match="localSessionsUpgradingEnabled") as caught:
+                    client.multi([*before, Create(f"{fresh_path}-mine", ephemeral=True)])
+                assert type(caught.value.__cause__) is EphemeralOnLocalSessionError
+                assert caught.value.index == len(before)
+                assert client.state is State.CONNECTED
     try:
         # Before it is read-only it would make a session of its own, and forget that.
         last = odd_ensemble.leave_read_only()

@@ -28,7 +28,8 @@ import pytest
 import zkwire.testing
 from tests.shell.test_client import undisturbed
 from tests.support.differential_sides import RealLink
-from tests.support.embedded import Peer, Reply, Told, connected, multi_body
+from tests.support.embedded import Peer, Reply, Told, connected
+from tests.support.queued_requests import queued_requests, refused_in_the_queue
 from zkwire import (
     Client,
     NodeExistsError,
@@ -63,8 +64,6 @@ from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.node import NewNode
 from zkwire.testing.server.server import Ensemble, Server, serve
 from zkwire.testing.server.tree import DataTree
-from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 T = TypeVar("T")
 
@@ -259,37 +258,20 @@ def test_expiring_a_session(server: Server) -> None:
 
 
 def test_what_waits_in_the_queue_of_an_expired_session_is_refused(server: Server) -> None:
-    """As a real 3.8.0 did whose one thread for requests was busy with those of another session."""
+    """As a real server does: `tests/real/test_expiry_in_the_queue.py`."""
     gate = Gate()
     server.on("set_data", action=hold(gate))
     host, port = server.hosts.split(":")
     link = RealLink(host, int(port))
     link.exchange(GREETING, 1)
-    check = r.CheckVersionRequest("/", -1)
-    requests = [
-        (10, ops.SET_DATA, r.SetDataRequest("/a", b"x", -1).encode()),
-        (11, ops.EXISTS, r.ExistsRequest("/", False).encode()),
-        (-2, ops.PING, b""),
-        (13, ops.SYNC, r.SyncRequest("/").encode()),
-        (16, ops.MULTI, multi_body((ops.CHECK, check), (ops.CHECK, check))),
-        (17, ops.MULTI_READ, multi_body((ops.GET_DATA, r.GetDataRequest("/", False)))),
-        (18, ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()),
-        (22, ops.CLOSE_SESSION, b""),
-        (23, ops.EXISTS, r.ExistsRequest("/", False).encode()),
-    ]
-    data = b"".join(frame(r.RequestHeader(x, op.opcode).encode() + b) for x, op, b in requests)
-    link.exchange(data, 0)
+    link.exchange(queued_requests("/a"), 0)
     gate.wait_reached()
     (session,) = server.sessions
     assert server.expire(session.session_id)
     *found, end = link.exchange(b"", None)
     link.close()
-    headers = [r.ReplyHeader.decode(raw, 0, 16) for raw in found]
-    assert [(header.xid, header.err) for header in headers] == [
-        *((xid, -112) for xid in (10, 11, -2, 13)), (16, 0), (17, -112), (18, -112), (22, 0),
-    ]  # fmt: skip
-    results = [struct.pack(">ibii", -1, 0, code, code) for code in (-112, -2)]
-    assert found[4][16:] == b"".join(results) + struct.pack(">ibi", -1, 1, -1)
+    assert refused_in_the_queue(found)
+    assert len(found) == 8, "the close is answered, and what is behind it is not"
     assert end == b""
     assert "/a" not in server.tree.nodes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.scripted import STAT, Script, reply_frame, script_in
 from zkwire.errors import (
     BadVersionError,
+    EphemeralOnLocalSessionError,
     MarshallingError,
     MultiError,
     NoNodeError,
@@ -75,6 +77,15 @@ class Bench:
         self.script.feed(reply_frame(call.xid, 0x777, 0, b"".join(slots) + END))
         assert self.script.session.broken is None
         return call.value()
+
+    def refused_as_if_expired(self, *operations: Any, first: int = -112) -> Request:
+        """A multi of two that was answered so; ``first`` is what is said of the first."""
+        call = self.ask("multi", *operations)
+        self.script.flush()
+        second = -2 if first else -112
+        slots = error_slot(first) + error_slot(second)
+        self.script.feed(reply_frame(call.xid, 0x777, 0, slots + END))
+        return call
 
 
 @pytest.fixture
@@ -246,13 +257,24 @@ def test_an_unknown_code_keeps_its_number(bench: Bench) -> None:
     assert caught.value.code == -999
 
 
+# How a server that says so of the session's multi answers the question that follows.
+VERDICTS: dict[str, Callable[[Script], None]] = {
+    "says it again": lambda script: script.feed(reply_frame(2, 0x777, -112)),
+    "closes": lambda script: script.greet_again(session_id=0),
+}
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("traced", [False, True])  # the loop for plain answers, and the general way
-def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool) -> None:
+def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool, verdict: str) -> None:
     if traced:
         bench.script.traced()
-    call = bench.ask("multi", Check("/a"), Delete("/b"))
+    call = bench.refused_as_if_expired(Check("/a"), Delete("/b"))
+    assert not call.ready
+    assert [sent.name for sent in bench.script.flush()] == ["sync"]
+    VERDICTS[verdict](bench.script)
     with pytest.raises(SessionExpiredError) as caught:
-        bench.answer(call, error_slot(-112), error_slot(-2))
+        call.value()
     assert (caught.value.op, caught.value.maybe_applied) == ("multi", False)
     assert bench.script.state is State.EXPIRED
 
@@ -267,14 +289,40 @@ def test_known_A34_a_multi_of_a_session_that_has_moved_costs_the_connection(benc
     assert "moved" in (bench.script.session.broken or bench.script.session.last_failure)
 
 
-def test_a_multi_refused_for_a_local_session_says_perhaps(bench: Bench) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_session_that_is_served_after_all_is_perhaps_a_local_one(
+    bench: Bench, lost: bool
+) -> None:
+    call = bench.refused_as_if_expired(Delete("/b"), Create("/a", ephemeral=True), first=0)
+    if lost:
+        bench.script.flush()
+        bench.script.reconnect()
+    bench.script.flush()
+    bench.script.answer(call, r.SyncResponse("/"))
+    with pytest.raises(MultiError, match="as if the session had expired") as caught:
+        call.value()
+    error = caught.value.__cause__
+    assert isinstance(error, EphemeralOnLocalSessionError)
+    assert (caught.value.index, error.op, error.path) == (1, "create", "/a")
+    assert "localSessionsUpgradingEnabled=true" in str(error)
+    assert not caught.value.maybe_applied
+    assert bench.script.state is State.CONNECTED
+
+
+def test_what_no_local_session_is_refused_for_is_told_as_it_was_said(bench: Bench) -> None:
+    call = bench.refused_as_if_expired(Create("/a"), Delete("/b"))
+    bench.script.flush()
+    bench.script.answer(call, r.SyncResponse("/"))
+    with pytest.raises(SessionExpiredError):
+        call.value()
+
+
+def test_a_client_that_is_being_closed_asks_no_more(bench: Bench) -> None:
     call = bench.ask("multi", Create("/a", ephemeral=True))
     bench.script.flush()
+    bench.script.session.close(bench.script.now)
     bench.script.feed(reply_frame(call.xid, 0x777, 0, error_slot(-112) + END))
-    for error in (call.error(), bench.script.session.ending()):
-        assert isinstance(error, SessionExpiredError)
-        assert "; perhaps it is a local session" in str(error)
-        assert str(error).endswith("localSessionsUpgradingEnabled=true")
+    assert isinstance(call.error(), SessionExpiredError)
 
 
 @pytest.mark.parametrize("code", [-115, -124])

@@ -11,12 +11,22 @@ from functools import partial
 from struct import Struct
 from types import NoneType
 
-from zkwire.errors import MultiError, ProtocolError, RuntimeInconsistencyError, ServerError
+from zkwire.errors import (
+    AS_IF_EXPIRED,
+    SESSION_EXPIRED,
+    EphemeralOnLocalSessionError,
+    MultiError,
+    ProtocolError,
+    RuntimeInconsistencyError,
+    ServerError,
+    SessionExpiredError,
+)
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
 from zkwire.jute.records import (
     Create2Response,
+    CreateRequest,
     CreateResponse,
     ErrorResponse,
     GetChildrenResponse,
@@ -24,7 +34,7 @@ from zkwire.jute.records import (
     Stat,
 )
 from zkwire.operations.base import Requests
-from zkwire.operations.checks import check_version
+from zkwire.operations.checks import EPHEMERAL, check_version
 from zkwire.operations.nodes import Nodes
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Concatenate, Final, NoReturn, ParamSpec
 
+    from zkwire.errors import ZooKeeperError
     from zkwire.jute.multi import MultiResponse
     from zkwire.jute.records import ACL
     from zkwire.operations.base import Reply
@@ -254,7 +265,9 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
         if isinstance(answer, ErrorResponse):
             # Code 0: it succeeded and was undone, so it ends like those that were not attempted.
             request.outcome = Refused(answer.err or _NOT_ATTEMPTED)
-            refusal = request.error() if answer.err else None
+            refusal = _refusal(request, answer.err)
+            if isinstance(refusal, SessionExpiredError):
+                raise refusal
             if not isinstance(refusal, ServerError | None):
                 raise _misunderstood(op, f"{request.op.name} was refused with {answer.err}")
             results.append(refusal)
@@ -264,6 +277,21 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
             request.record, request.outcome = answer, ANSWERED
             results.append(request.value())
     return results
+
+
+def _refusal(request: Request, code: int) -> ZooKeeperError | None:
+    """What became of one operation of a refused multi; None: it is undone or was not attempted."""
+    if code == SESSION_EXPIRED and _makes_ephemeral(request):
+        path = request.path
+        return EphemeralOnLocalSessionError(AS_IF_EXPIRED, op=request.op.name, path=path)
+    return request.error() if code else None
+
+
+def _makes_ephemeral(request: Request) -> bool:
+    if request.op is not ops.CREATE:
+        return False
+    fields: Any = CreateRequest.decode(request.body)
+    return bool(fields.flags & EPHEMERAL)
 
 
 def _misunderstood(op: Op, message: str) -> ProtocolError:

@@ -7,7 +7,6 @@ caller to do next.  It must not know when that happens; all of these texts stand
 from __future__ import annotations
 
 from zkwire.errors import (
-    PERHAPS_LOCAL,
     AuthFailedError,
     ClientClosedError,
     GarbledError,
@@ -40,7 +39,6 @@ TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
     State.AUTH_FAILED: (AuthFailedError, "the server rejected the credentials"),
     State.CLOSED: (ClientClosedError, "the client is closed"),
 }
-PERHAPS_EXPIRED = f"{TERMINAL[State.EXPIRED][1]}; {PERHAPS_LOCAL}"
 NOT_RESUMED = (
     f"the session cannot be resumed: it is over, or these are not its id and password{NEW_CLIENT}"
 )

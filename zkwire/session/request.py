@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from functools import partial
 
 from zkwire.errors import (
     SESSION_EXPIRED,
@@ -27,20 +28,20 @@ from zkwire.errors import (
     ZooKeeperError,
     error_for,
 )
-from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse
+from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse, SyncRequest
 from zkwire.session.control_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.session.waitable import Waitable
-from zkwire.wire.ops import CLOSE_SESSION, MULTI, WatchKind
+from zkwire.wire.ops import CLOSE_SESSION, MULTI, SYNC, Op, WatchKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from zkwire.jute.multi import MultiResponse
     from zkwire.session.liveness import Liveness
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
-    from zkwire.wire.ops import Op
 
 
 class Answered:
@@ -208,6 +209,13 @@ _read_reply = _REPLY.unpack_from
 LAST_XID = 0x7FFFFFFF
 # Bytes that are sent at a time; the kernel's socket buffers are about as large.
 SEND_BATCH = 256 * 1024
+# What a multi becomes that was answered as if its session were over; see ``ask_about``.
+STILL_THERE = Op(MULTI.name, SYNC.opcode, SYNC.request, SYNC.reply)
+_SYNC_ROOT = SyncRequest.pack("/")
+
+
+def _earlier(finish: Callable[[Any], Any], answers: MultiResponse, _: Any) -> Any:
+    return finish(answers)
 
 
 class RequestQueue:
@@ -305,6 +313,20 @@ class RequestQueue:
         if at:
             unanswered.appendleft(unanswered[at])
             del unanswered[at + 1]  # interrupt-safe: last
+
+    def ask_about(self, request: Request, answers: MultiResponse) -> None:
+        """Ask whether the session is over, as the answer to the first request, a multi, says.
+
+        The leader also says so of a follower's local session where the multi makes an ephemeral
+        node.  A session's end reaches the client before the answer to a later sync, so that the
+        multi ends with its own answer when that one is there.  It waits for it as a request that
+        changes nothing, over a lost connection too.
+        """
+        request.op, request.body, request.xid = STILL_THERE, _SYNC_ROOT, 0
+        if request.finish is not None:
+            request.finish = partial(_earlier, request.finish, answers)
+        self.queue.append(request)
+        self.unanswered.popleft()  # interrupt-safe: last, connection_lost finds it until then
 
     def take_lost(self, sending: bool) -> list[Request]:
         """Remove and return the requests that are lost with their connection.

@@ -39,10 +39,11 @@ from zkwire.errors import (
     ReplyTooLargeError,
     SessionMovedError,
 )
+from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import control_frames, outcomes
 from zkwire.session.outcomes import UNKNOWN, says_unknown
-from zkwire.session.request import ANSWERED, Refused, Request, about_session
+from zkwire.session.request import ANSWERED, STILL_THERE, Refused, Request, about_session
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.status import SessionStatus
 from zkwire.wire import ops
@@ -408,6 +409,9 @@ class Session(SessionStatus):
                 code = about_session(record)
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
+        if code == SESSION_EXPIRED and isinstance(record, MultiResponse) and not self._closing:
+            self._requests.ask_about(request, record)
+            return
         if request.watch is not None:
             self._watches.answered(request, request.watch, code, record, zxid)
         if request._wakers:
@@ -420,8 +424,6 @@ class Session(SessionStatus):
         self.in_flight.popleft()  # interrupt-safe: late
         if self._watches.requests:
             self._tell_server()
-        if code == SESSION_EXPIRED and op is ops.MULTI:
-            self._reason = outcomes.PERHAPS_EXPIRED
         if code:
             self._react(code)
         elif op is ops.CLOSE_SESSION:
@@ -491,7 +493,7 @@ class Session(SessionStatus):
 
     def _lose(self, request: Request, now: float, written: int, why: str) -> None:
         """End a request that was given to the connection which has broken."""
-        if request.op is ops.CLOSE_SESSION:
+        if request.op in (ops.CLOSE_SESSION, STILL_THERE):
             request.xid, request.deadline = 0, now + self.timeout  # for the next connection
             self.queue.append(request)
         elif request.op in self._unknown.ops:

@@ -39,7 +39,7 @@ class Case(NamedTuple):
     """Servers with these ``options`` (zoo.cfg) and ``flags`` (Java), and the client's options.
 
     ``size`` is that of the data.  ``busy``: another client always has 200 writes under way.
-    ``quick``: tried in CI.
+    ``quick``: tried in CI.  ``since``: the first release that knows the settings.
     """
 
     title: str
@@ -50,6 +50,7 @@ class Case(NamedTuple):
     size: int = 1_000_000
     busy: bool = False
     quick: bool = False
+    since: str = ""
 
     def settings(self) -> Settings:
         """What the servers are started with."""
@@ -118,19 +119,23 @@ CASES = [
     Case("`jute.maxbuffer=4194304`", alone, flags=("jute.maxbuffer=4194304",), size=4_000_000),
     Case("the same, `send_limit=4194304`", alone, flags=("jute.maxbuffer=4194304",),
          client={"send_limit": 4_194_304}, size=4_000_000, quick=True),
-    Case("`localSessionsEnabled`, at the leader", partial(member, "leader"), LOCAL),
-    Case("`localSessionsEnabled`, at a follower", partial(member, "follower"), LOCAL),
+    Case("`localSessionsEnabled`, at the leader", partial(member, "leader"), LOCAL,
+         since="3.5"),
+    Case("`localSessionsEnabled`, at a follower", partial(member, "follower"), LOCAL,
+         quick=True, since="3.5"),
     Case("`localSessionsUpgradingEnabled` too, at a follower", partial(member, "follower"),
-         UPGRADING),
+         UPGRADING, since="3.5"),
     Case("`globalOutstandingLimit=1`, other clients are busy", alone,
          {"globalOutstandingLimit": "1"}, busy=True),
     Case("`request_throttle_max_requests=1`, other clients are busy", alone,
-         flags=("zookeeper.request_throttle_max_requests=1",), busy=True),
-    Case("`sessionRequireClientSASLAuth`", with_login, {"sessionRequireClientSASLAuth": "true"}),
+         flags=("zookeeper.request_throttle_max_requests=1",), busy=True, since="3.6"),
+    Case("`sessionRequireClientSASLAuth`", with_login, {"sessionRequireClientSASLAuth": "true"},
+         since="3.6"),
     Case("the same, `sasl=DigestMD5(...)`", with_login, {"sessionRequireClientSASLAuth": "true"},
-         client=LOGIN),
+         client=LOGIN, since="3.6"),
     Case("`readonlymode.enabled` and `localSessionsEnabled`, no quorum, `read_only=True`",
-         read_only, LOCAL, flags=("readonlymode.enabled=true",), client={"read_only": True}),
+         read_only, LOCAL, flags=("readonlymode.enabled=true",), client={"read_only": True},
+         since="3.5"),
 ]  # fmt: skip
 
 

@@ -20,15 +20,21 @@ from tests.support.installed_servers import every_release
 
 DATA = Path(__file__).with_name("settings.json")
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "compatibility.md"
-LEAST = (3, 6)  # what has local sessions and the throttle
 BEGIN, END = "<!-- begin: settings -->", "<!-- end: settings -->"
 Found = dict[str, dict[str, str]]
 """By the title of the case and that of the column."""
 
 
-def run(cases: Iterable[Case]) -> Found:
-    """What comes of them on the release that `ZKWIRE_TEST_RELEASE` names."""
-    return {case.title: outcomes(case) for case in cases}
+def numbers(release: str) -> list[int]:
+    """A release as something to compare."""
+    return list(map(int, release.split(".")))
+
+
+def run(release: str, cases: Iterable[Case]) -> Found:
+    """What comes of those whose settings this release has."""
+    os.environ["ZKWIRE_TEST_RELEASE"] = release
+    known = [case for case in cases if numbers(release) >= numbers(case.since or "0")]
+    return {case.title: outcomes(case) for case in known}
 
 
 def stored() -> dict[str, Found]:
@@ -43,13 +49,16 @@ def rendered(by_release: dict[str, Found]) -> str:
     lines.append("| --- " * (len(COLUMNS) + 1) + "|")
     for case in CASES:
         cells = [_cell(by_release, case.title, column) for column in COLUMNS]
-        lines.append("| " + " | ".join([case.title, *cells]) + " |")
+        title = f"{case.title} (since {case.since})" if case.since else case.title
+        lines.append("| " + " | ".join([title, *cells]) + " |")
     return "\n".join(lines)
 
 
 def _cell(by_release: dict[str, Found], title: str, column: str) -> str:
     releases: dict[str, list[str]] = {}
     for release, found in by_release.items():
+        if title not in found:
+            continue
         releases.setdefault(found[title][column], []).append(release)
     if len(releases) == 1:
         return next(iter(releases))
@@ -69,10 +78,8 @@ def main() -> int:
     write = parser.parse_args().write
     found = stored()
     for release in every_release():
-        if tuple(map(int, release.split(".")))[:2] >= LEAST:
-            os.environ["ZKWIRE_TEST_RELEASE"] = release
-            found[release] = run(CASES)
-            print(f"{release}: {len(CASES)} cases", flush=True)
+        found[release] = run(release, CASES)
+        print(f"{release}: {len(found[release])} of {len(CASES)} cases", flush=True)
     found = dict(sorted(found.items()))
     data = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     old, new = DOCUMENT.read_text(), replaced(DOCUMENT.read_text(), found)
