@@ -14,10 +14,10 @@ SWEEPS = "every_cut or every_request_cut_off"
 
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
-    "chaos": "tests.interop.long.chaos --seconds 3600",
-    "fuzz": "tests.interop.long.fuzz --seconds 3600",
+    "chaos": "tests.interop.chaos --seconds 3600",
+    "fuzz": "tests.interop.fuzz --seconds 3600",
     **{
-        name: f"tests.interop.long.{name}"
+        name: f"tests.interop.{name}"
         for name in (
             *("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue"),
             "lock_command",
@@ -81,7 +81,7 @@ def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> lis
         ),
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
         *programs,
-        Step("explore", [PYTHON, "-m", "tests.interop.long.explore"], 48 * HOURS, computes=True),
+        Step("explore", [PYTHON, "-m", "tests.interop.explore"], 48 * HOURS, computes=True),
     ]
 
 

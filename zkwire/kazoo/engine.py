@@ -19,7 +19,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import kazoo.client
+from kazoo import client as kazoo_client
 from kazoo import exceptions as ke
 from kazoo.handlers.utils import AsyncResult
 from kazoo.protocol import connection as kc
@@ -30,6 +30,18 @@ from zkwire.kazoo.requests import Requests, outcome, refused_arguments, secret, 
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    class Base:
+        """kazoo's client, which has no types."""
+
+        _connection: Any
+        _state: Any
+
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    Base = kazoo_client.KazooClient
 
 NO_LIMIT = 2**31 - 1  # kazoo has none, so only that of the servers (jute.maxbuffer) counts
 _STATES = {
@@ -58,7 +70,7 @@ class Engine:
     ) -> None:
         self.client = client
         self.retry_sleeper = retry_sleeper
-        self.logger = logger or client.logger
+        self.logger: Any = logger or client.logger
         self.sasl_options = sasl_options
         self.session: zk.Client | None = None
         self._requests: Requests | None = None
@@ -440,23 +452,21 @@ class _PureSasl:
 # --- the client -----------------------------------------------------------------------------------
 
 
-class KazooClient(kazoo.client.KazooClient):  # type: ignore[misc]
+class KazooClient(Base):
     """kazoo's client on zkwire: the same arguments, methods, handlers and recipes.
 
     A lost connection is :class:`NotSent` or :class:`OutcomeUnknown`, both of which are kazoo's
     ConnectionLoss and have ``maybe_applied``.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         theirs = self._connection
         if not isinstance(theirs, Engine):  # else install() has been called
             sleeper, logger = theirs.retry_sleeper, theirs.logger
             self._connection = Engine(self, sleeper, logger, theirs.sasl_options)
 
-    __init__.__doc__ = kazoo.client.KazooClient.__init__.__doc__
-
-    _connection: Any
+    __init__.__doc__ = Base.__init__.__doc__
 
     @property
     def zkwire(self) -> zk.Client:
@@ -497,7 +507,7 @@ class KazooClient(kazoo.client.KazooClient):  # type: ignore[misc]
         return None
 
 
-_original_call = kazoo.client.KazooClient._call
+_original_call: Any = kazoo_client.KazooClient._call
 _CLOSED = {
     KeeperState.AUTH_FAILED: ke.AuthFailedError,
     KeeperState.CLOSED: partial(ke.ConnectionClosedError, "Connection has been closed"),
@@ -523,7 +533,7 @@ def install() -> None:
 
     Clients that exist stay what they are.  Idempotent.
     """
-    kazoo.client.ConnectionHandler = Engine
-    theirs: Any = kazoo.client.KazooClient
+    kazoo_client.ConnectionHandler = Engine
+    theirs: Any = kazoo_client.KazooClient
     theirs._call, theirs.zkwire = KazooClient._call, KazooClient.zkwire
     theirs.last_zxid = KazooClient.last_zxid

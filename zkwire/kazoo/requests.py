@@ -23,22 +23,28 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Any], object]
 
+    class ConnectionLoss(Exception):
+        """kazoo's, which has no types."""
+
+else:
+    from kazoo.exceptions import ConnectionLoss
+
 EPHEMERAL, SEQUENTIAL = 1, 2  # in the flags of kazoo's Create
 
 
-class NotSent(ke.ConnectionLoss):  # type: ignore[misc]  # kazoo has no types
+class NotSent(ConnectionLoss):
     """The request has not left this process as a whole, so it is not executed: repeat it safely."""
 
-    maybe_applied = False
+    maybe_applied: bool = False
 
 
-class OutcomeUnknown(ke.ConnectionLoss):  # type: ignore[misc]
+class OutcomeUnknown(ConnectionLoss):
     """The request was sent and its answer was lost: it may have been executed, or be so yet.
 
     ``maybe_applied`` is False for a read.
     """
 
-    maybe_applied = True
+    maybe_applied: bool = True
 
 
 _KINDS: list[tuple[type[zk.ZooKeeperError], type[Exception]]] = [
