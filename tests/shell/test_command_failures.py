@@ -263,7 +263,7 @@ def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None
     ("words", "says"),
     [
         ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
-        ("-s {}/no create /a", "`create -p` with a --server without it creates it"),
+        ("-s {}/no create /a", "`create -p` creates it"),
         ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
         ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
         ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
