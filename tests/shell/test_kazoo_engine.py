@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -226,6 +227,27 @@ def test_a_result_that_is_not_there_in_time_comes_later(server: Server) -> None:
         assert result.get()[0] == b"1"
 
 
+def test_an_interrupted_get_leaves_the_result_to_others(server: Server) -> None:
+    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
+        gate = Gate()
+        proxy.on("get_data", action=hold(gate))
+        result = client.get_async("/")
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                result.get()
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        assert not result.ready()
+        gate.release()
+        assert result.get()[0] == b""
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 # --- states ---------------------------------------------------------------------------------------
 
 
@@ -305,6 +327,24 @@ def test_the_connection_retry_decides_when_to_give_up(retry: KazooRetry) -> None
     client.start_async()
     eventually(lambda: client.client_state == "CLOSED")
     client.stop()
+
+
+def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
+    server: Server, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.use_ssl, client.ca = True, "/no/such/file"
+    server.expire(client.client_id[0])
+    eventually(lambda: client.client_state == "CLOSED")
+    assert "No new session can begin" in caplog.text
+    client.use_ssl = False
+    client.stop()
+    client.start()
+    assert client.exists("/") is not None
+
+
+def test_a_session_may_be_longer_than_an_hour(server: Server) -> None:
+    with started(server.hosts, timeout=7200) as client:
+        assert client.exists("/") is not None
 
 
 def test_hosts_are_changed_for_the_next_connection(server: Server) -> None:

@@ -15,6 +15,7 @@ import ssl
 import sys
 import threading
 import time
+from datetime import timedelta
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -101,8 +102,7 @@ class Engine:
         for old in (expired, session):
             if old is not None:
                 old.close()
-        if session is not None:
-            self.client._session_callback(KeeperState.CLOSED)
+        self.client._session_callback(KeeperState.CLOSED)
         return True
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Engine:
             resume = zk.Credentials(client._session_id, client._session_passwd)
         session = zk.Client(
             self._server_list(),
-            session_timeout=client._session_timeout / 1000,
+            session_timeout=timedelta(milliseconds=client._session_timeout),
             auth=[(scheme, secret(credential)) for scheme, credential in client.auth_data],
             sasl=mechanism(self.sasl_options),
             tls=tls_context(client),
@@ -194,7 +194,11 @@ class Engine:
             # Its callbacks are closed later: those of its watches are still to come.
             self._expired = session
             client._session_callback(KeeperState.CONNECTING)
-            self._begin()
+            try:
+                self._begin()
+            except Exception:  # of the options, such as a file that has gone
+                self.logger.exception("No new session can begin")
+                self.stop()
 
     def _gives_up(self) -> bool:
         """Whether ``connection_retry`` allows no further attempt; the session is over then."""
@@ -337,7 +341,8 @@ class _Reading:
             try:
                 value, failure = settle(*unread, self)
             except BaseException:  # an interrupt
-                self._keep(unread)
+                if not super().ready():  # type: ignore[misc]
+                    self._keep(unread)
                 raise
             if failure is None:
                 return value
