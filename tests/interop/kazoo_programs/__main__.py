@@ -25,7 +25,13 @@ from xml.etree import ElementTree
 
 from tests.check.environment import ROOT
 from tests.interop.kazoo_programs.page import PAGE, page_with
-from tests.interop.kazoo_programs.programs import PROGRAMS, REQUIREMENTS, Program, differences
+from tests.interop.kazoo_programs.programs import (
+    GREEN,
+    PROGRAMS,
+    REQUIREMENTS,
+    Program,
+    differences,
+)
 from tests.interop.kazoo_suite import on_real
 from tests.support.installed_servers import find_installed
 
@@ -41,15 +47,17 @@ TEST_SECONDS = 120
 
 def provide() -> None:
     """Have the programs, unless they are there."""
-    wanted, stamp = "\n".join((sys.version, *REQUIREMENTS)), FOLDER / "made-for"
+    wanted, stamp = "\n".join((sys.version, *REQUIREMENTS, *GREEN)), FOLDER / "made-for"
     if stamp.exists() and stamp.read_text() == wanted:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "pytest.ini").write_text("[pytest]\n")  # or else pytest takes this project's
     environment = str(FOLDER / "environment")
     subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
-    install = [str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    install = [str(PYTHON), "-m", "pip", "-qq", "--disable-pip-version-check", "install"]
     subprocess.run([*install, *REQUIREMENTS], check=True, timeout=SECONDS)
+    beside = ["--upgrade", "--target", str(FOLDER / "green")]
+    subprocess.run([*install, *beside, *GREEN], check=True, timeout=SECONDS)
     stamp.write_text(wanted)
 
 
@@ -141,12 +149,12 @@ def try_out(trial: str) -> bool:
     """Run one of the other modules here."""
     command = [sys.executable, "-m", f"tests.interop.kazoo_programs.{trial}"]
     print(f"{trial}:", flush=True)
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     if trial == "green":
-        # With eventlet, which the environment of the programs has.
+        variables["PYTHONPATH"] += f"{os.pathsep}{FOLDER / 'green'}"
         command = [str(PYTHON), "-m", "pytest", "-q", "-c", "pytest.ini", "--noconftest"]
         command += ["-p", "no:cacheprovider", str(ROOT / "tests/shell/test_kazoo_green.py")]
     folder = FOLDER if trial == "green" else ROOT
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=variables, check=False, timeout=SECONDS)
     return done.returncode == 0
 
@@ -168,8 +176,9 @@ def main() -> int:
     if options.write and good and len(judged) == len(PROGRAMS):
         PAGE.write_text(page_with("programs", HEAD + rows))
         PAGE.write_text(page_with("differences", differences()))
-    missing = [row for row in rows.splitlines() if row not in PAGE.read_text().splitlines()]
-    print("\n".join(f"not in {PAGE.name}: {row}" for row in missing) or "as the page says")
+    page = PAGE.read_text()
+    missing = [line for line in (rows + differences()).splitlines() if line not in page]
+    print("\n".join(f"not in {PAGE.name}: {line}" for line in missing) or "as the page says")
     tried = [try_out(trial) for trial in TRIALS if trial in chosen]
     return 0 if good and not missing and all(tried) else 1
 

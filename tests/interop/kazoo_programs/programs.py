@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-KAZOO = "kazoo==2.11.0"
 REQUIREMENTS = (
-    f"{KAZOO[:5]}[test,sasl]{KAZOO[5:]}",
+    "kazoo[sasl]==2.11.0",
+    # What its tests import; without gevent and eventlet, whose handlers they would take for others.
+    *("objgraph", "pyjks", "pytest", "pytest-timeout"),
     "pyopenssl<25",  # later ones lack the extensions of certificates that kazoo's harness makes
     "tooz[etcd3gw,ipc,memcached,mysql,postgresql,redis,zookeeper]==9.1.0",
     "taskflow==6.5.0",
     "kombu==5.7.0",
     "patroni==4.1.5",
     "zk_shell==1.3.4",
-    # What their tests import.
+    # What the others' tests import.
     *("alembic", "ddt", "fixtures", "oslotest", "psycopg2-binary", "pymysql", "redis"),
     *("SQLAlchemy", "SQLAlchemy-Utils", "testscenarios", "testtools"),
 )
+GREEN = ("gevent==26.9.0", "eventlet==0.41.3")
+"""For the trial of green threads alone."""
+
 OWN_PARTS = "they change or read parts of kazoo's own connection, which is not there"
 QUEUE = "they wait for a request in kazoo's own queue, which stays empty"
 
