@@ -87,7 +87,9 @@ def outcome(reply: Any, convert: Convert) -> tuple[object, Exception | None]:
         return [_refusal(error, index) for index in range(len(error.results))], None
     except zk.ZooKeeperError as error:
         return None, translated(error)
-    except (ke.KazooException, ValueError, TypeError) as error:  # an answer that nobody expects
+    except Exception as error:  # an answer that nobody expects, or a wait that is refused
+        if not reply.ready:
+            raise
         return None, error
 
 
