@@ -329,6 +329,15 @@ def test_the_connection_retry_decides_when_to_give_up(retry: KazooRetry) -> None
     client.stop()
 
 
+def test_each_connection_that_was_made_counts_the_attempts_anew(server: Server) -> None:
+    with started(server.hosts, connection_retry=KazooRetry(max_tries=3)) as client:
+        states = states_of(client)
+        for _ in range(4):
+            server.cut_all()
+            assert states.get(timeout=PATIENCE) == "SUSPENDED"
+            assert states.get(timeout=PATIENCE) == "CONNECTED"
+
+
 def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     server: Server, client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
