@@ -77,6 +77,11 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "create again": lambda c: c.create("/a"),
     "create with parents": lambda c: c.create("/deep/er/node", b"", makepath=True),
     "create without parents": lambda c: c.create("/no/node"),
+    "create what is named as the chroot": lambda c: [
+        c.create("/chroot/of mine/node", makepath=True),
+        c.create("/chroot/of mine/other", include_data=True),
+        c.sync("/chroot/of mine/node"),
+    ],
     "create below an ephemeral": lambda c: [
         c.create("/e", ephemeral=True),
         c.create("/e/child"),
@@ -209,6 +214,13 @@ def test_a_callback_is_called_once_whenever_it_is_linked(client: Any) -> None:
     assert called.get(timeout=PATIENCE) is done
     client.exists_async("/").get()
     assert called.empty()
+
+
+def test_a_result_whose_answer_is_there_is_ready(client: Any) -> None:
+    first = client.exists_async("/")
+    assert client.exists("/") is not None  # behind it
+    assert first.ready()
+    assert first.get_nowait() == client.exists_async("/").get(timeout=PATIENCE)
 
 
 def test_a_result_that_is_not_there_in_time_comes_later(server: Server) -> None:
@@ -448,6 +460,16 @@ def test_a_watch_is_told_that_its_session_has_ended(server: Server, client: Any)
     assert (event.type, event.state, event.path) == ("NONE", "EXPIRED_SESSION", None)
 
 
+def test_a_watch_is_not_called_once_the_client_is_stopped(client: Any) -> None:
+    events = queue.SimpleQueue[Any]()
+    client.get("/", watch=events.put)
+    client.restart()
+    client.get("/", watch=events.put)
+    client.create("/a")
+    client.set("/", b"")
+    assert events.get(timeout=PATIENCE).type == "CHANGED"
+
+
 def test_an_event_has_the_path_without_the_chroot(server: Server, client: Any) -> None:
     client.ensure_path("/chroot/a")
     events = queue.SimpleQueue[Any]()
@@ -556,6 +578,21 @@ def test_the_socket_names_the_server_and_its_close_is_a_lost_connection(
 
 
 # --- options --------------------------------------------------------------------------------------
+
+
+def test_hosts_are_tried_in_their_order_where_that_is_asked_for(server: Server) -> None:
+    with FaultProxy(server.hosts) as proxy:
+        hosts = f"{proxy.hosts},{server.hosts}"
+        for _ in range(6):
+            with started(hosts, randomize_hosts=False) as client:
+                assert client.zkwire.server[1] != server.port
+
+
+def test_a_large_value_is_for_the_server_to_refuse(server: Server, client: Any) -> None:
+    with pytest.raises(ke.ConnectionLoss):
+        client.create("/large", b"x" * 2**21)
+    eventually(lambda: client.connected)
+    assert client.exists("/large") is None
 
 
 def test_credentials_hold_in_each_session(server: Server) -> None:
