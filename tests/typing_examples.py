@@ -278,6 +278,8 @@ def for_ever(client: Client) -> None:
     for state in states:
         assert_type(state.data, bytes | None)
     names = assert_type(client.watch_children("/a", print), ChildrenWatch)
+    assert_type(names.wait_called(1.0), bool)
+    client.watch_data("/a", lambda state, event: print(state.data, event), with_event=True)
     assert_type(names.next(), SeenChildren | None)
     with Supervisor("zoo:2181", session_timeout=5.0) as supervisor:
         candidacy = assert_type(supervisor.lead("/l", lambda lock: print(lock.fence)), Leadership)
@@ -295,6 +297,7 @@ async def for_ever_asynchronously(client: AsyncClient) -> None:
         async for state in states:
             assert_type(state, SeenData)
     names = assert_type(client.watch_children("/a"), AsyncChildrenWatch)
+    assert_type(await client.watch_data("/a", lambda state: state.data).wait_called(), bool)
     assert_type(await names.next(), SeenChildren | None)
     async with AsyncSupervisor("zoo:2181") as supervisor:
         async for session in supervisor:

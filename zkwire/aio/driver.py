@@ -199,7 +199,7 @@ class LoopDriver(LoopBound):
         if not (self.outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
             super().interrupt(waiter, attempt)
 
-    def _rouse(self, _: object) -> None:
+    def _rouse(self, waiter: object) -> None:
         for waker in list(self._sleepers):  # all of them: other tasks wait on
             waker()
 

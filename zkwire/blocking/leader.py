@@ -90,7 +90,7 @@ class LeaderFollower(CallingDriver):
                     self.wake_follower()  # it may have been this caller's turn to read
                 return waitable.ready
 
-    def _rouse(self, _: object) -> None:
+    def _rouse(self, waiter: object) -> None:
         with self.mutex:
             sleepers = list(self.sleepers)
         for sleeper in sleepers:  # all of them: those of other threads sleep on

@@ -93,7 +93,7 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
 
     def _asdict(self) -> dict[str, Any]:
         """The fields by name, in their order, as of a ``NamedTuple``."""
-        return dict(zip(self.__fields__, tuple(self), strict=True))
+        return dict(zip(self.__fields__, self.__getnewargs__(), strict=True))
 
     def _replace(self, **changes: Any) -> Self:
         """The same record with other values, as of a ``NamedTuple``; for ``copy.replace``, too."""

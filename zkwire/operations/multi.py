@@ -136,8 +136,9 @@ class Operation:
         except TypeError:  # arguments that are refused when it is sent
             return self._method, [*self._arguments, sorted(self._named)]
         bound.apply_defaults()
-        _, *given = bound.arguments.values()
-        return self._method, [tuple(each) if isinstance(each, list) else each for each in given]
+        given: list[Any] = [*bound.arguments.values()][1:]
+        plain: list[Any] = [tuple(each) if each.__class__ is list else each for each in given]
+        return self._method, plain
 
     def record(self, recorder: Recorder) -> None:
         """Call the method on the recorder."""
