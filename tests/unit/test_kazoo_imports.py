@@ -12,6 +12,8 @@ import pytest
 
 import zkwire
 import zkwire.testing
+from tests.interop.kazoo_programs.page import PAGE
+from tests.interop.kazoo_programs.programs import PROGRAMS, differences
 
 PACKAGE = Path(zkwire.__file__).parent
 ENGINE = sorted((PACKAGE / "kazoo").glob("*.py"))
@@ -59,6 +61,12 @@ def test_nothing_of_zkwire_loads_kazoo_unless_it_is_asked_for() -> None:
 def test_without_kazoo_the_error_says_how_to_get_it() -> None:
     done = run("import sys; sys.modules['kazoo'] = None; import zkwire.kazoo")
     assert "ImportError: zkwire.kazoo needs kazoo, `pip install zkwire[kazoo]`" in done.stderr
+
+
+def test_the_page_has_each_program_and_each_test_that_differs() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert differences() in page
+    assert [program.name for program in PROGRAMS if f"| {program.what} | " not in page] == []
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
