@@ -27,6 +27,8 @@ PROGRAMS = {
     },
     # Curator, kazoo and zkwire contend for one lock.
     "neighbours": "tests.interop.neighbours.contend",
+    # Programs that use kazoo, with kazoo's connection and with zkwire's.
+    "kazoo_programs": "tests.interop.kazoo_programs",
     # The same tasks by other clients on the embedded server and on a real one.
     "other_clients": "tests.interop.other_clients.compare",
     # What other clients tell when the connection breaks, compared with docs/atlas.md.

@@ -44,6 +44,15 @@ def homes(tmp_path: Path) -> str:
     return f"{tmp_path}/jars:{tmp_path}/apache-3.5.10"
 
 
+def test_each_module_that_a_long_step_runs_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOME", "")
+    modules = {
+        step.command[2] for step in check.parse(["long"]) if step.command[2].startswith("tests.")
+    }
+    assert "tests.interop.kazoo_programs" in modules
+    assert [name for name in sorted(modules) if find_spec(name) is None] == []
+
+
 @pytest.mark.parametrize(
     ("ci", "arguments", "names"),
     [
