@@ -34,6 +34,7 @@ PRINTED = {
     "how-to/cron-lock": ["this machine writes the report\n"],
     "how-to/work-queue": ["working on b'report 17'\n"],
     "how-to/rolling-restart": ["restarted\n"],
+    "how-to/kazoo-programs": ["kazoo: b'paid'\nzkwire: b'paid'\n"],
     "how-to/testing": ["", "the server has it: True\n"],
 }
 

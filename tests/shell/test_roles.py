@@ -21,6 +21,7 @@ from tests.shell.test_client import PATIENCE
 from tests.shell.test_client_threads import on_signal
 from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.family_helpers import soon
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
     AsyncClient,
@@ -306,7 +307,7 @@ class Clock:
 @pytest.fixture
 def late(server: FakeServer) -> Iterator[tuple[Client, Clock]]:
     clock = Clock()
-    with Client(server.hosts, session_timeout=20, _now=clock) as client:
+    with hooked(Client)(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a", b"data")
         yield client, clock
 
@@ -339,7 +340,7 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
     if not epolls:
         monkeypatch.setattr(zkwire.net.wakeup.EpollPoller, "epolls_for", lambda *_: None)
     clock = Clock()
-    with Client(server.hosts, session_timeout=20, _now=clock) as client:
+    with hooked(Client)(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a")
         pump = client._driver
         link = pump.current_connection

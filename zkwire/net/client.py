@@ -16,13 +16,13 @@ from zkwire.net.lifetime import AllocationSite, warn_unclosed
 from zkwire.net.options import (
     check_auth,
     check_callable,
-    check_named,
     check_observers,
     check_session_options,
     check_tls,
 )
 from zkwire.operations.nodes import check_acl, check_flag
 from zkwire.recipes import runtime as trees
+from zkwire.recipes._recipe import renamed
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
@@ -30,16 +30,15 @@ from zkwire.session.states import Listener, StateWait
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from datetime import timedelta
     from random import Random
     from ssl import SSLContext
-    from typing import Any, Never
+    from typing import Any, TypeVar
 
     from zkwire.jute.records import ACL
-    from zkwire.net.dial import Resolver
     from zkwire.net.driver import Driver
     from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
@@ -47,10 +46,12 @@ if TYPE_CHECKING:
     from zkwire.session.trace import TraceFrame
     from zkwire.wire.model import Credentials
 
+    Init = TypeVar("Init", bound=Callable[..., None])
 
 CLOSE_SECONDS = 1.0
 LONG_LOOK_UP = 1.0  # seconds, after which a look-up says more than the last failure
 _numbers = itertools.count(1)
+_HOOKS = ("_resolver", "_now", "_seed")
 
 
 class LazyRandom:
@@ -84,16 +85,41 @@ class LazyRandom:
         return self._source.getrandbits(count)
 
 
+def _explained(init: Init) -> Init:
+    """An ``__init__`` whose errors name the public class, and say what an option lacks.
+
+    It also takes options that are for tests, and that no signature shows: a ``_resolver`` of names,
+    the clock ``_now``, and a ``_seed`` of what is random.
+    """
+
+    def __init__(self: Any, *hosts: Any, **options: Any) -> None:
+        if len(hosts) > 1:
+            raise TypeError(
+                f"the port belongs into hosts, as in 'host:2181', and other options have names: "
+                f"{hosts[1]!r} has none"
+            )
+        self._hooks = {name: options.pop(name) for name in _HOOKS if name in options}
+        function: Any = init
+        renamed(function, f"{type(self).__qualname__}.__init__")(self, *hosts, **options)
+
+    explained: Any = __init__
+    explained.__wrapped__ = init  # inspect shows its signature
+    typed: Init = explained
+    return typed
+
+
 class ClientBase:
     """The options, and what needs no waiting; see the module's docstring."""
 
     _driver: Any  # a Driver, as the subclass says
     _chroot: str
+    _hooks: dict[str, Any]  # the options for tests
 
+    @_explained
     def __init__(
         self,
         hosts: str,
-        *options_have_names: Never,
+        *,
         session_timeout: float | timedelta = 10.0,
         operation_timeout: float | None = None,
         auth: Sequence[tuple[str, bytes]] = (),
@@ -109,17 +135,13 @@ class ClientBase:
         lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
         observer: Observer | None = None,
-        _resolver: Resolver | None = None,
-        _now: Callable[[], float] | None = None,
-        _seed: int | None = None,
     ) -> None:
-        check_named(options_have_names)
         options = check_session_options(
             session_timeout, receive_limit, send_limit, sasl, read_only, resume, lease_margin
         )
         servers, chroot = parse_hosts(hosts)
         check_observers(trace, observer)
-        rng: Any = LazyRandom(_seed)
+        rng: Any = LazyRandom(self._hooks.get("_seed"))
         self._hosts, self._made = hosts, AllocationSite()
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
@@ -127,7 +149,7 @@ class ClientBase:
         self._session = Session(host_list, chroot=chroot, **options)
         for scheme, secret in check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
-        self._make_driver(rng, trace, observer, check_tls(tls), sasl, _resolver, _now)
+        self._make_driver(rng, trace, observer, check_tls(tls), sasl)
         follows = check_flag("follow_reconfig", follow_reconfig)
         self._updates = self._server_list_updates(servers) if follows else None
 
@@ -138,8 +160,6 @@ class ClientBase:
         observer: Observer | None,
         tls: SSLContext | None,
         sasl: Mechanism | None,
-        resolver: Resolver | None,
-        now: Callable[[], float] | None,
     ) -> None:
         """Make the driver of the session, with what the program wants to see of it."""
         from zkwire.net import listeners
@@ -154,8 +174,8 @@ class ClientBase:
             operation_timeout=self._operation_timeout,
             tls=tls,
             sasl=sasl,
-            resolver=resolver,
-            now=now,
+            resolver=self._hooks.get("_resolver"),
+            now=self._hooks.get("_now"),
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
         listeners.attach(session, name, trace, self._driver.dispatch)

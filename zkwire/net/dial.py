@@ -327,10 +327,9 @@ def shut_down(sock: socket.socket) -> None:
 
 def readable_within(sock: socket.socket, seconds: float | None) -> bool:
     """Whether there is something to read, or the end of the stream, in that time (None: ever)."""
-    if not hasattr(select, "poll"):
-        return bool(select.select([sock], [], [], seconds)[0])
+    limit = None if seconds is None else min(max(0.0, seconds), _LONGEST_POLL)
+    if not hasattr(select, "poll"):  # on Windows, and under eventlet's patch
+        return bool(select.select([sock], [], [], limit)[0])
     poll = select.poll()
     poll.register(sock, select.POLLIN)
-    if seconds is None:
-        return bool(poll.poll())
-    return bool(poll.poll(min(max(0.0, seconds), _LONGEST_POLL) * 1000))
+    return bool(poll.poll(limit if limit is None else limit * 1000))

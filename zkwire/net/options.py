@@ -133,15 +133,6 @@ def check_resume(resume: Credentials | None, send_limit: int) -> Credentials | N
     return resume
 
 
-def check_named(values: tuple[object, ...]) -> None:
-    """Raise TypeError for options that were given without their names."""
-    if values:
-        raise TypeError(
-            f"the port belongs into hosts, as in 'host:2181', and other options have names: "
-            f"{values[0]!r} has none"
-        )
-
-
 def check_session_options(
     session_timeout: float | timedelta,
     receive_limit: int,

@@ -12,7 +12,7 @@ from zkwire.session.waitable import ClosedWatchError
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import Any, Protocol
@@ -48,6 +48,17 @@ def reply_repr(request: Request) -> str:
     """What shows a reply to people: the operation, and whether it has ended."""
     name = f"{request.op.name} {request.path or ''}".rstrip()
     return f"<reply of {name}: {'ended' if request.ready else 'not yet'}>"
+
+
+def no_attribute(reply: object, request: Request, name: str, first: str) -> AttributeError:
+    """The error for an attribute of a result that is looked for in the reply to come."""
+    kind = type(reply).__name__
+    return AttributeError(
+        f"{kind!r} object has no attribute {name!r}: it is the reply to come of "
+        f"{request.op.name}; {first}",
+        name=name,
+        obj=reply,
+    )
 
 
 class BackgroundReply(Request):

@@ -32,7 +32,7 @@ from zkwire.operations.admin import Admin, Watches
 from zkwire.operations.multi import Multi
 from zkwire.operations.nodes import Nodes
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from zkwire.operations.nodes import AnyWatch as AnyWatch
     from zkwire.operations.nodes import Reply as Reply

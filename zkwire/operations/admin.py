@@ -14,7 +14,7 @@ from zkwire.wire.model import DataAndStat, WatchType
 from zkwire.wire.ops import WatchKind
 from zkwire.wire.paths import CONFIG_NODE, strip
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

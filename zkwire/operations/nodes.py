@@ -25,9 +25,9 @@ from zkwire.wire.model import (
 )
 from zkwire.wire.paths import check_path, join, strip
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from typing import Any, Generic, TypeVar
 
     from zkwire.jute.records import ACL
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
         Only under asyncio it is a coroutine, which ``asyncio.create_task(reply)`` runs.
         """
+
+        def __await__(self) -> Generator[Any, Any, T_co]:
+            raise NotImplementedError
 
         def result(self, timeout: float | None = None) -> T_co:
             """The result; raises the operation's error, or OperationTimeoutError.
@@ -362,6 +365,8 @@ class Nodes(Requests):
     def delete(self, path: str, version: int = -1) -> Reply[None]:
         """Delete a node if it has this data ``version`` (-1: any).
 
+        "/" is the node of the chroot; without a chroot it is a ValueError.
+
         Refused with: NoNodeError; BadVersionError; NotEmptyError; NoAuthError.
 
         Lost connection (OutcomeUnknownError): delete it again; NoNodeError then means that it is
@@ -370,7 +375,7 @@ class Nodes(Requests):
 
         Time limit or cancellation: once sent, the node is still deleted.
         """
-        if path == "/":
+        if path == "/" and not self._chroot:
             raise ValueError("the root cannot be deleted")
         return self._call(ops.DELETE, path, (check_version(version),))
 

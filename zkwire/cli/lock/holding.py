@@ -14,17 +14,11 @@ from argparse import Namespace
 from typing import Any
 
 import zkwire
+from zkwire import errors
 from zkwire.cli.context import Context
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.lock.signals import Interrupted, Signals
 from zkwire.cli.output import FAILED, Output, describe, hex_id, with_status
-from zkwire.errors import (
-    LockLostError,
-    LockTakenError,
-    LockTimeoutError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
 from zkwire.net.timing import clock
 
 LONGEST_WAIT = 1.0
@@ -57,13 +51,9 @@ def lock_of(client: zkwire.Client, asked: Namespace) -> Any:
     """A lock of the kind that was asked for; all kinds but a semaphore exclude each other."""
     text = signature(asked.id)
     if asked.holders:
-        from zkwire import Semaphore
-
-        return Semaphore(client, asked.path, asked.holders, text).lease()
+        return zkwire.Semaphore(client, asked.path, asked.holders, text).lease()
     if asked.shared or asked.exclusive:
-        from zkwire import ReadWriteLock
-
-        table = ReadWriteLock(client, asked.path, text)
+        table = zkwire.ReadWriteLock(client, asked.path, text)
         return table.read if asked.shared else table.write
     return zkwire.SequentialLock(client, asked.path, text)
 
@@ -79,12 +69,12 @@ def acquire(context: Context, asked: Namespace) -> Grant:
         while True:
             try:
                 return _acquired(context.client, asked, until)
-            except (SessionExpiredError, LockLostError) as error:
+            except (errors.SessionExpiredError, errors.LockLostError) as error:
                 context.output.note(f"{describe(error)}; queueing again")
                 context.close()
-    except LockTakenError as error:
+    except errors.LockTakenError as error:
         raise with_status(error, asked.conflict_exit_code) from None
-    except (ZooKeeperError, OSError, ValueError) as error:
+    except (errors.ZooKeeperError, OSError, ValueError) as error:
         raise with_status(error, FAILED) from None
 
 
@@ -94,9 +84,9 @@ def _acquired(client: zkwire.Client, asked: Namespace, until: float | None) -> G
         lock.acquire()
     elif not asked.wait:
         if not lock.try_acquire():
-            raise LockTakenError(f"{asked.path} is held by another contender")
+            raise errors.LockTakenError(f"{asked.path} is held by another contender")
     elif not lock.acquire(max(0.0, until - clock())):
-        raise LockTimeoutError(f"{asked.path} was not free within {asked.wait:g} s")
+        raise errors.LockTimeoutError(f"{asked.path} was not free within {asked.wait:g} s")
     return Grant(client, lock)
 
 
@@ -110,11 +100,11 @@ def release(context: Context, grant: Grant, timeout: float | None) -> str | None
         grant.lock.release(timeout)
         # After a lost connection the client deletes the node in the background.
         grant.client._driver._clean_up(grant.client.lease_remaining())
-    except LockLostError as error:
+    except errors.LockLostError as error:
         return str(error)
     except Interrupted:
         pass  # the client goes on, and the end of the session does the rest
-    except ZooKeeperError as error:
+    except errors.ZooKeeperError as error:
         context.output.note(f"zkwire: {error}")
     return None
 
@@ -136,13 +126,10 @@ def environment_of(context: Context, grant: Grant) -> dict[str, str]:
 
 def show_grant(output: Output, grant: Grant) -> None:
     """The path of the node and the token, a line each."""
-    token = grant.lock.fence
-    if output.json:
-        session = hex_id(grant.client.session_id)
-        output.record({"path": grant.node, "token": token, "session": session}, flush=True)
-    else:
-        output.line(grant.node)
-        output.line(str(token), flush=True)
+    token, session = grant.lock.fence, hex_id(grant.client.session_id)
+    fields = {"path": grant.node, "token": token, "session": session}
+    output.result(fields, [grant.node, str(token)])
+    output.flush()
 
 
 def hold(grant: Grant, signals: Signals, margin: float) -> str | None:
