@@ -31,11 +31,13 @@ PROGRAMS = {
     "kazoo_programs": "tests.interop.kazoo_programs",
     # The same tasks by other clients on the embedded server and on a real one.
     "other_clients": "tests.interop.other_clients.compare",
+    # What other clients tell when the connection breaks, compared with docs/atlas.md.
+    "atlas": "tests.interop.atlas",
     "wheel": "tests.check.wheel",  # two builds of wheel and sdist are equal
 }
 """Modules with a command line of their own."""
 
-WITH_CURATOR = ("curator", "neighbours", "other_clients")
+WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (

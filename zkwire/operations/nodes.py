@@ -26,7 +26,7 @@ from zkwire.wire.model import (
 )
 from zkwire.wire.paths import strip
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
