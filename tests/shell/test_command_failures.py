@@ -195,6 +195,20 @@ def test_what_cannot_be_said_changes_no_status(server: Server, words: str, statu
     assert ran.returncode == status
 
 
+@pytest.mark.parametrize("words", ["-f jsonl", "-f text"])
+def test_a_recording_that_cannot_be_written_ends_and_says_so(
+    server: Server, tmp_path: Path, words: str
+) -> None:
+    """Once, however much is still to come; the program that is run hears nothing of it."""
+    other = tmp_path / "run.jsonl"
+    files = [*words.split(), "-o", "/dev/full", "-f", "jsonl", "-o", str(other)]
+    program = [sys.executable, "-m", "zkwire", "--server", "{}", "ls", "/zookeeper"]
+    ran = run(server.hosts, "spy", *files, server.hosts, "--", *program)
+    said = [line for line in ran.err.splitlines() if not line.startswith("listening")]
+    assert (ran.status, said) == (0, ["the recording ends here: No space left on device"])
+    assert '"op": "close_session"' in other.read_text()
+
+
 def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None:
     ran = run(server.hosts, "--trace-file", "/dev/full", "ls", "/zookeeper")
     assert (ran.status, ran.lines) == (0, ["config", "quota"])

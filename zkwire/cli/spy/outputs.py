@@ -124,10 +124,18 @@ class Outputs:
             self._files = files.pop_all()
 
     def show(self, record: Record) -> None:
-        """Write a record, or keep it."""
+        """Write a record, or keep it; a recording that cannot be written ends, the run goes on."""
         self.count += 1
-        for writer in self._writers:
-            writer.show(record)
+        for writer in [*self._writers]:
+            try:
+                writer.show(record)
+            except OSError as error:
+                if isinstance(writer, _Drawing) or writer.file in (None, sys.stdout):
+                    raise
+                self._writers.remove(writer)
+                with suppress(OSError):  # what it has kept
+                    writer.file.close()
+                self._output.note(f"the recording ends here: {error.strerror or error}")
 
     def abandon(self, error: BaseException) -> None:
         """Close the files, without drawings."""
