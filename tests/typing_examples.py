@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Generator
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from zkwire import (
     ACL,
@@ -112,7 +112,11 @@ def operations(client: Client) -> None:
     assert_type(client.create_with_stat("/t", b"", CREATOR_ALL_ACL, ttl=60.0), PathAndStat)
     assert_type(client.delete("/a", 3), None)
     assert_type(client.exists("/a"), Stat | None)
-    data, stat = assert_type(client.get_data("/a"), DataAndStat)
+    found = assert_type(client.get_data("/a"), DataAndStat)
+    data, stat = found
+    assert_type(found.is_null, bool)
+    client.create("/n", None)
+    client.set_data("/n", None)
     assert_type(data, bytes)
     assert_type(client.set_data("/a", data, stat.version), Stat)
     names, _ = assert_type(client.get_children_with_stat("/"), ChildrenAndStat)
@@ -132,7 +136,21 @@ def operations(client: Client) -> None:
     client.delete_tree("/a")
     for path in client.walk("/"):
         assert_type(path, str)
-    assert_type(client.pipeline.get_data("/a").result(1.0), DataAndStat)
+    reply = client.pipeline.get_data("/a")
+    assert_type(reply.result(1.0), DataAndStat)
+    assert_type(reply.ready, bool)
+    reply.add_done_callback(lambda reply: print(reply.result().data))
+
+
+def values(stat: Stat) -> None:
+    assert_type(stat._asdict(), dict[str, Any])
+    assert_type(stat._replace(version=3), Stat)
+    match stat:
+        case Stat(czxid, version=4):
+            assert_type(czxid, int)
+        case _:
+            pass
+    print(Create("/a") == Check("/a", 1))
 
 
 def several(client: Client) -> None:
@@ -173,6 +191,7 @@ def connections() -> None:
         sasl=DigestMD5("bob", "secret"),
         tls=ssl.create_default_context(),
         read_only=True,
+        shuffle_hosts=False,
         follow_reconfig=True,
         receive_limit=1 << 20,
         send_limit=4 << 20,
@@ -182,7 +201,8 @@ def connections() -> None:
         client.add_state_listener(lambda state: print(state.value))
         assert_type(client.wait_for_state(State.CONNECTED, timeout=1.0), State | None)
         resume = assert_type(client.detach(), Credentials)
-    Client("zoo:2281", resume=resume, default_acl=CREATOR_ALL_ACL).connect(5.0)
+    again = Client("zoo:2281", resume=resume, default_acl=CREATOR_ALL_ACL)
+    again.connect(5.0)
 
 
 class Mechanism:
@@ -258,6 +278,8 @@ def for_ever(client: Client) -> None:
     for state in states:
         assert_type(state.data, bytes | None)
     names = assert_type(client.watch_children("/a", print), ChildrenWatch)
+    assert_type(names.wait_called(1.0), bool)
+    client.watch_data("/a", lambda state, event: print(state.data, event), with_event=True)
     assert_type(names.next(), SeenChildren | None)
     with Supervisor("zoo:2181", session_timeout=5.0) as supervisor:
         candidacy = assert_type(supervisor.lead("/l", lambda lock: print(lock.fence)), Leadership)
@@ -275,6 +297,7 @@ async def for_ever_asynchronously(client: AsyncClient) -> None:
         async for state in states:
             assert_type(state, SeenData)
     names = assert_type(client.watch_children("/a"), AsyncChildrenWatch)
+    assert_type(await client.watch_data("/a", lambda state: state.data).wait_called(), bool)
     assert_type(await names.next(), SeenChildren | None)
     async with AsyncSupervisor("zoo:2181") as supervisor:
         async for session in supervisor:
@@ -308,9 +331,22 @@ async def queues_asynchronously(client: AsyncClient) -> None:
         assert_type(item.priority, int)
 
 
+def of_a_lock(lock: SequentialLock | AsyncSequentialLock) -> None:
+    assert_type(lock.node, str | None)
+    assert_type(lock.cancel(), bool)
+
+
+def about_the_session(client: Client | AsyncClient) -> None:
+    assert_type(client.start(), None)
+    assert_type(client.server, tuple[str, int] | None)
+    assert_type(client.last_zxid, int)
+    assert_type(client.set_hosts("zoo2:2181"), None)
+
+
 async def asynchronously(client: AsyncClient) -> None:
     assert_type(await client.create("/a"), str)
     reply = client.get_data("/a")
+    reply.add_done_callback(lambda reply: print(reply.result().data))
     data, _ = await reply
     assert_type(data, bytes)
     assert_type(await asyncio.create_task(client.exists("/a")), Stat | None)

@@ -119,7 +119,8 @@ _from("session.trace")
 
 __all__ += [
     "AuthFailedError", "ClientClosedError", "ConnectionLossError", "ForkedError", "GarbledError",
-    "LockLostError", "LockTakenError", "LockTimeoutError", "NotSentError", "OperationTimeoutError",
+    "LockCancelledError", "LockLostError", "LockTakenError", "LockTimeoutError", "NotSentError",
+    "OperationTimeoutError",
     "OutcomeUnknownError", "ProtocolError", "ReplyTooLargeError", "SequenceExhaustedError",
     "SessionExpiredError", "UnreachableError", "ZooKeeperError",
 ]  # fmt: skip
@@ -175,6 +176,7 @@ if TYPE_CHECKING:
     from zkwire.errors import ForkedError as ForkedError
     from zkwire.errors import GarbledError as GarbledError
     from zkwire.errors import InvalidACLError as InvalidACLError
+    from zkwire.errors import LockCancelledError as LockCancelledError
     from zkwire.errors import LockLostError as LockLostError
     from zkwire.errors import LockTakenError as LockTakenError
     from zkwire.errors import LockTimeoutError as LockTimeoutError

@@ -19,6 +19,7 @@
     │   └── ReplyTooLargeError      it is longer than the limit
     ├── LockLostError          a lock is no longer held although it was not released
     ├── LockTakenError         a ``with`` found the lock taken
+    ├── LockCancelledError     ``cancel`` has ended the acquisition
     └── SequenceExhaustedError a lock, queue or counter has used up its numbers
 
 Every error has ``op`` and ``path`` of the operation that it ended (None if there is none) and
@@ -335,6 +336,10 @@ class LockTimeoutError(LockTakenError, OperationTimeoutError):
     """
 
 
+class LockCancelledError(ZooKeeperError):
+    """``cancel`` has ended the acquisition: nothing is held, and no node stays behind."""
+
+
 class SequenceExhaustedError(ZooKeeperError):
     """What servers count for a node is at its end: they would give a number twice, or none.
 
@@ -379,7 +384,7 @@ REJECTIONS = {
         "auth=[...] by one of its enforce.auth.schemes"
     ),
 }
-MISSING_CHROOT = "the chroot does not exist; a client without one can create it"
+MISSING_CHROOT = "the chroot does not exist; ensure_path('/') creates it"
 TAKEN_NUMBER = (
     "there is a node already with this name and the server's next number: the parent's counter is "
     "behind the names of its children, as in a copied or restored tree, or at its end"

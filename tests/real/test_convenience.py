@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from tests.support.lock_helpers import ALICE, Running, Stage
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
+    AsyncClient,
     Client,
     ClientClosedError,
+    Id,
     NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -429,7 +432,42 @@ def test_a_chroot_that_does_not_exist_is_named(stage: Stage, fresh_path: str) ->
     client = stage.client(chroot=f"{fresh_path}/missing")
     with pytest.raises(NoNodeError, match="walk /: the chroot does not exist"):
         list(client.walk())
-    with pytest.raises(NoNodeError, match="the chroot does not exist"):
-        client.ensure_path("/a/b")
+    with pytest.raises(NoNodeError, match=r"the chroot does not exist; ensure_path\('/'\)"):
+        client.create("/a")
     with pytest.raises(NoNodeError, match="the chroot does not exist"):
         SequentialLock(client, "/lock").acquire(PATIENCE)
+
+
+@pytest.mark.parametrize("path", ["/", "/a/b"])
+def test_ensure_path_creates_a_missing_chroot(stage: Stage, fresh_path: str, path: str) -> None:
+    chroot, acl = f"{fresh_path}/missing/too", [ACL(Perms.ALL, Id("world", "anyone"))]
+    client = stage.client(chroot=chroot)
+    for _ in range(2):
+        client.ensure_path(path, acl)
+    assert client.get_acl("/").acl == acl
+    assert client.exists(path) is not None
+    assert list(stage.observer.walk(fresh_path))[:3] == [
+        fresh_path,
+        f"{fresh_path}/missing",
+        chroot,
+    ]
+
+
+async def test_ensure_path_creates_a_missing_chroot_under_asyncio(
+    zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    async with AsyncClient(f"{zookeeper.hosts}{fresh_path}/missing") as client:
+        await client.ensure_path("/")
+        assert await client.get_children("/") == []
+    async with AsyncClient(zookeeper.hosts) as client:
+        await client.delete_tree(fresh_path)
+
+
+def test_a_chroot_is_created_over_lost_connections(stage: Stage, fresh_path: str) -> None:
+    client = stage.client(chroot=f"{fresh_path}/missing")
+    client.exists("/")
+    stage.proxy.reset()
+    for number in range(8):
+        stage.proxy.on_frame(number, cut_after if number % 2 else cut_before)
+    client.ensure_path("/a")
+    assert client.exists("/a") is not None

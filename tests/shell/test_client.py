@@ -244,7 +244,6 @@ BAD_PATHS: list[tuple[Any, type[Exception], str]] = [
 ENDS_IN_SLASH: list[tuple[Any, type[Exception], str]] = [("/a/", ValueError, "end with '/'")]
 BAD_DATA: list[tuple[Any, type[Exception], str]] = [
     ("text", TypeError, "use .encode()"),
-    (None, TypeError, "data must be bytes"),
     (bytearray(b"x"), TypeError, "data must be bytes"),
     (memoryview(b"x"), TypeError, "data must be bytes"),
     (7, TypeError, "data must be bytes"),

@@ -144,6 +144,7 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"send_limit": 2**31}, ValueError, "send_limit must be"),
     ({"read_only": "no"}, TypeError, "read_only must be True or False, not 'no'"),
     ({"read_only": 0}, TypeError, "read_only must be True or False, not 0"),
+    ({"shuffle_hosts": "no"}, TypeError, "shuffle_hosts must be True or False"),
     ({"follow_reconfig": "no"}, TypeError, "follow_reconfig must be True or False"),
     ({"auth": None}, TypeError, "auth must be a list or tuple"),
     ({"auth": "digest"}, TypeError, "auth must be a list or tuple"),

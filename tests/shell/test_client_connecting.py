@@ -350,7 +350,7 @@ def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() ->
         link = client._driver.current_connection
         assert link is not None
         while not link.closed_because:
-            client._driver.wait(early, 0.01, lead=True)  # type: ignore[arg-type]
+            client._driver.wait(early._request, 0.01, lead=True)  # type: ignore[attr-defined]
         asked = Running(lambda: client.pipeline.exists("/b"))
         try:
             late = asked.result(PAUSE)
@@ -438,7 +438,7 @@ def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
     with nowhere("black hole", session_timeout=20) as client:
         call = client.pipeline.create("/a")
         waiting = Running(call.result)
-        while not call._wakers:  # type: ignore[attr-defined]
+        while not call._request._wakers:  # type: ignore[attr-defined]
             time.sleep(0)
         with pytest.raises(OperationTimeoutError):
             call.result(0.05)

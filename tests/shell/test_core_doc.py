@@ -28,7 +28,7 @@ TIMEOUT = 1.0
 # Members of a Session that the page does not promise: for the shells of this package.
 NOT_PROMISED = {
     "act_at", "callbacks", "chroot", "connection", "control_frames", "dead_at", "hold", "hosts",
-    "in_flight", "last_zxid", "lease_holders", "push", "queue", "refused", "resumed",
+    "in_flight", "last_zxid", "lease_holders", "peer", "push", "queue", "refused", "resumed",
     "send_alone", "send_limit", "server", "trace", "unhold", "watch_count",
 }  # fmt: skip
 

@@ -49,7 +49,31 @@ CALLS: dict[str, Callable[[Supervisor], object]] = {
     "OncePer": lambda s: zkwire.OncePer(s, "/a", 60).claim(),
     "Counter": lambda s: Counter(s, "/a").add(),
     "Queue": lambda s: Queue(s, "/a").put(b""),
+    "SequentialLock": lambda s: entered(SequentialLock(s, "/a")),
+    "PersistentNode": lambda s: serves(zkwire.PersistentNode(s, "/a"), "wait_present"),
+    "Group": lambda s: joined(zkwire.Group(s, "/a")),
+    "Cache": lambda s: serves(zkwire.Cache(s, "/"), "wait_ready"),
+    "Partitioner": lambda s: serves(zkwire.Partitioner(s, "/a", ["b"]), "next"),
+    "DataWatch": lambda s: s.watch_data("/", print).wait_called(PATIENCE),
+    "ChildrenWatch": lambda s: s.watch_children("/").next(PATIENCE),
 }
+NO_RECIPES = {"Client", "Transaction", "Supervisor"}
+MADE_BY_OTHERS = {"Lease", "Share", "Lock"}  # the last is a second name
+
+
+def serves(service: Any, wait: str) -> object:
+    with service:
+        return getattr(service, wait)(PATIENCE)
+
+
+def joined(group: zkwire.Group) -> object:
+    with group:
+        return group.join(b"me").wait_present(PATIENCE)
+
+
+def test_no_recipe_is_left_out() -> None:
+    both = {name for name in zkwire.__all__ if f"Async{name}" in zkwire.__all__}
+    assert set(CALLS) == both - NO_RECIPES - MADE_BY_OTHERS
 
 
 def expire(server: Server, supervisor: Supervisor) -> None:

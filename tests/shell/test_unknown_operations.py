@@ -182,7 +182,7 @@ def test_another_address_of_the_same_name_is_asked() -> None:
     refuse(script, script.call("who_am_i"))
     script.lose()
     script.session.on_deadline(script.session.act_at)
-    script.session.connection_made(script.now, ("127.0.0.2", 2181))
+    script.session.connection_made(script.now, (2, ("127.0.0.2", 2181)))
     script.sent = []
     script.flush()
     script.welcome()

@@ -18,7 +18,8 @@ def test_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -
     for block in BLOCKS:
         exec(block, names)
         printed.append(capsys.readouterr().out)
-    server, proxy, refused, found, right = printed
+    server, broken, proxy, refused, found, right = printed
+    assert broken == "State.DISCONNECTED\nexpired: only a new client goes on\n"
     assert server.startswith("NoNodeError\n['/', '/zookeeper'")
     assert proxy.startswith("True\n['connect', 'create', ")
     assert proxy.endswith("['request 2 of delete']\n")

@@ -24,7 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 ERRORS = {
     *("AuthFailedError", "BadArgumentsError", "BadVersionError", "ClientClosedError"),
     *("ConnectionLossError", "DataInconsistencyError", "EphemeralOnLocalSessionError"),
-    *("ForkedError", "GarbledError", "InvalidACLError", "LockLostError", "LockTakenError"),
+    *(
+        "ForkedError",
+        "GarbledError",
+        "InvalidACLError",
+        "LockCancelledError",
+        "LockLostError",
+        "LockTakenError",
+    ),
     *("LockTimeoutError", "MarshallingError", "MultiError", "NewConfigNoQuorumError"),
     *("NoAuthError", "NoChildrenForEphemeralsError", "NoNodeError", "NoWatcherError"),
     *("NodeExistsError", "NotEmptyError", "NotReadOnlyError", "NotSentError"),
@@ -90,7 +97,8 @@ BY_POSITION = {"acl", "data", "secret", "version", "which"}
 FLAGS = {"container", "ephemeral", "recursive", "sequential", "ttl", "watch"}
 A_LOCKS = frozenset(
     {
-        *("acquire", "check", "fence", "held", "lease_remaining", "lost", "path", "release"),
+        *("acquire", "cancel", "check", "fence", "held", "lease_remaining", "lost", "node", "path"),
+        "release",
         *("try_acquire", "within"),
     }
 )
@@ -104,7 +112,17 @@ NO_OPERATIONS = {
         "remove_state_listener",
         "session_id",
     ),
-    *("session_timeout", "state", "transaction", "wait_for_state", "walk"),
+    *(
+        "last_zxid",
+        "server",
+        "session_timeout",
+        "set_hosts",
+        "start",
+        "state",
+        "transaction",
+        "wait_for_state",
+        "walk",
+    ),
     *("watch_children", "watch_data"),
 }
 MEMBERS = {

@@ -327,3 +327,20 @@ def test_a_shorter_list_makes_pauses_of_its_own_rounds() -> None:
     hosts.pause()
     hosts.replace([("a", 1)])
     assert hosts.pause() > 0.0
+
+
+def test_without_shuffle_servers_are_tried_in_turn_as_given() -> None:
+    given = [(f"z{n}", 1) for n in range(20)]
+    hosts = HostList(given, Random(1), shuffle=False)
+    assert [hosts.next() for _ in range(25)] == given + given[:5]
+    addresses = [(2, (f"10.0.0.{n}", 1)) for n in range(20)]
+    assert hosts.arrange(addresses) == addresses
+
+
+def test_without_shuffle_another_order_is_another_list() -> None:
+    hosts = HostList([("a", 1), ("b", 1)], Random(1), shuffle=False)
+    hosts.next()
+    hosts.replace([("a", 1), ("b", 1)])
+    assert hosts.next() == ("b", 1), "nothing has changed"
+    hosts.replace([("b", 1), ("a", 1)])
+    assert [hosts.next(), hosts.next()] == [("b", 1), ("a", 1)]

@@ -165,3 +165,44 @@ def test_the_password_of_a_session_is_not_shown() -> None:
     assert "hunter2" not in shown
     assert "<hidden>" in shown
     assert str(0x1234) in shown
+
+
+# --- values as Python's own -----------------------------------------------------------------------
+
+
+def test_a_stat_has_the_habits_of_a_named_tuple() -> None:
+    assert list(STAT._asdict()) == list(Stat.__fields__)
+    assert STAT._asdict()["num_children"] == 10
+    assert STAT._replace(version=7) == Stat(1, 2, 3, 4, 7, 6, 7, 8, 9, 10, 11)
+    assert type(STAT._replace(version=7)) is Stat
+    with pytest.raises(TypeError, match="Stat takes czxid"):
+        STAT._replace(verson=7)
+    # What `copy.replace` of Python 3.13 calls.
+    assert STAT.__replace__(pzxid=1).pzxid == 1
+
+
+@pytest.mark.skipif(not hasattr(copy, "replace"), reason="new in Python 3.13")
+def test_copy_replace_changes_one_field() -> None:
+    replace: Any = vars(copy)["replace"]
+    assert replace(STAT, version=7) == STAT._replace(version=7)
+
+
+def test_records_and_results_can_be_matched() -> None:
+    match STAT:
+        case Stat(czxid, version=5, num_children=children):
+            assert (czxid, children) == (1, 10)
+        case _:
+            raise AssertionError(STAT)
+    match DataAndStat(b"x", STAT):
+        case DataAndStat(b"x", Stat(version=5)):
+            pass
+        case other:
+            raise AssertionError(other)
+    match Event(EventType.NODE_CREATED, "/a", State.CONNECTED):
+        case Event(EventType.NODE_CREATED, path):
+            assert path == "/a"
+        case other_event:
+            raise AssertionError(other_event)
+    assert AclAndStat.__match_args__ == ("acl", "stat")
+    assert ChildrenAndStat.__match_args__ == ("children", "stat")
+    assert PathAndStat.__match_args__ == ("path", "stat")

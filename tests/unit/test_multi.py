@@ -33,13 +33,14 @@ from zkwire.operations.multi import (
     Delete,
     GetChildren,
     GetData,
+    Operation,
     Recorder,
     SetData,
 )
 from zkwire.session.request import Request
 from zkwire.session.watch import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import DataAndStat, State
+from zkwire.wire.model import OPEN_ACL_UNSAFE, DataAndStat, State
 
 END = r.MultiHeader.pack(-1, True, -1)
 
@@ -439,7 +440,7 @@ def test_only_operations_are_operations(bench: Bench, thing: Any) -> None:
         (Create("/a", acl=[]), ValueError),
         (Delete("/a", -2), ValueError),
         (Delete("/"), ValueError),
-        (SetData("/a", None), TypeError),  # type: ignore[arg-type]
+        (SetData("/a", 7), TypeError),  # type: ignore[arg-type]
         (Check("/a", True), TypeError),
         (Check("/a/"), ValueError),
         (Create("/a", b"x" * SEND_LIMIT), ValueError),
@@ -552,3 +553,49 @@ def test_a_transaction_is_sent_once(bench: Bench) -> None:
         transaction._sent_by(bench.script._ask)
     with pytest.raises(RuntimeError, match="committed"):
         transaction.delete("/b")
+
+
+# --- equality -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Create("/a", b"x"), Create(path="/a", data=b"x", ephemeral=False)),
+        (Create("/a", acl=[*OPEN_ACL_UNSAFE]), Create("/a", b"", OPEN_ACL_UNSAFE)),
+        (Delete("/a"), Delete("/a", -1)),
+        (SetData("/a", b"x", 3), SetData("/a", version=3, data=b"x")),
+        (Check("/a", 3), Check("/a", version=3)),
+        (GetData("/a"), GetData("/a")),
+        (GetChildren("/a"), GetChildren(path="/a")),
+    ],
+    ids=repr,
+)
+def test_equal_operations_are_equal(one: Operation, other: Operation) -> None:
+    assert one == other
+    assert hash(one) == hash(other)
+    assert {one} == {other}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Create("/a"), Create("/b")),
+        (Create("/a"), Create("/a", None)),
+        (Create("/a"), Create("/a", sequential=True)),
+        (Create("/a"), Create("/a", acl=OPEN_ACL_UNSAFE)),
+        (Check("/a", 3), Delete("/a", 3)),
+        (GetData("/a"), GetChildren("/a")),
+        (Create("/a", b"x"), Appended("/a", [b"x"], None)),
+        (Check("/a", 3), "<check /a>"),
+    ],
+    ids=repr,
+)
+def test_other_operations_are_not_equal(one: Operation, other: object) -> None:
+    assert one != other
+
+
+def test_operations_with_bad_arguments_can_be_compared() -> None:
+    bad: Any = Create
+    assert bad() != bad("/a", colour="red")
+    assert hash(bad("/a", colour="red")) == hash(bad("/a", colour="blue"))

@@ -129,6 +129,12 @@ class Runtime:
     def now(self) -> float:
         return self.time
 
+    def waiter(self) -> object:
+        return None
+
+    def interrupt(self, waiter: object, attempt: object) -> None:
+        raise AssertionError("nothing is cancelled here")
+
     def unique(self) -> str:
         return "unique"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkwire.aio.replies import AsyncReply
+from zkwire.aio.replies import AsyncReply, KeptReply
 from zkwire.aio.watching import AsyncNodeWatches
 from zkwire.net.client import ClientCoroutines
 from zkwire.net.pipeline import Pipeline
@@ -50,7 +50,7 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     """
 
     _driver: LoopDriver
-    _kind = AsyncReply
+    _kind = KeptReply
     _eager = True
 
     @staticmethod
@@ -58,6 +58,11 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
         from zkwire.aio.driver import LoopDriver
 
         return LoopDriver
+
+    def _submit(self, request: Any) -> AsyncReply:
+        request.driver = self._driver
+        self._driver.submit(request, eager=True)
+        return AsyncReply(request)
 
     @property
     def _recipe_runtime(self) -> Runtime:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from zkwire.net.connection import Connection
     from zkwire.net.pipeline import Pipeline
+    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
@@ -49,12 +50,13 @@ class LoopDriver(LoopBound):
 
     _kind = StepReply
     io: LoopIO | None = None
-    caller = staticmethod(asyncio.current_task)
+    caller = waiter = staticmethod(asyncio.current_task)
     awaits = True
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
         self._flushing = False
+        self._sleepers: set[Callable[[], None]] = set()
         self._deferred_timer: asyncio.TimerHandle | None = None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -181,7 +183,25 @@ class LoopDriver(LoopBound):
 
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
-        return await within(self.start(), waitable, timeout)
+        return await within(self.start(), waitable, timeout, self)
+
+    def awaiting(self, waker: Callable[[], None], begins: bool) -> None:
+        """A task's wait begins, which ``waker`` wakes, or ends."""
+        if begins:
+            if self.interrupted:
+                self._refuse_interrupted()
+            self._sleepers.add(waker)
+        else:
+            self._sleepers.discard(waker)
+
+    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
+        """Have this task's wait raise what the attempt says, if that lasts then."""
+        if not (self.outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
+            super().interrupt(waiter, attempt)
+
+    def _rouse(self, waiter: object) -> None:
+        for waker in list(self._sleepers):  # all of them: other tasks wait on
+            waker()
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Refuse to block a whole event loop."""

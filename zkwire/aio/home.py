@@ -122,6 +122,12 @@ class LoopBound(Calling, ServingDriver):
         else:
             super().when_ready(waitable, function)
 
+    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
+        """The ensemble has these servers now; an empty list says nothing."""
+        if self.outside and self.call_soon(partial(self.replace_hosts, hosts)):
+            return
+        super().replace_hosts(hosts)
+
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function soon; a coroutine that it returns runs as a task."""
         self.call_soon(partial(self._call, function))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from zkwire.errors import ClientClosedError, ZooKeeperError
-from zkwire.net.pipeline import timed_out
+from zkwire.net.options import check_callable
+from zkwire.net.pipeline import reply_repr, timed_out
 from zkwire.session.request import ANSWERED, Request
+from zkwire.session.waitable import Bound
 from zkwire.wire import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Callable, Coroutine, Generator
     from typing import Any, Protocol
 
     from zkwire.session.waitable import Waitable
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
         async def within(self, waitable: Waitable, timeout: float | None) -> bool: ...
         def withdraw(self, request: Request) -> bool: ...
         def never_retrieved(self, error: BaseException) -> None: ...
+        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
+        def dispatch(self, function: Callable[[], object]) -> None: ...
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
@@ -34,6 +39,7 @@ class StepReply(Request):
 
     __slots__ = ("driver", "heard")
     driver: Awaiting
+    heard: bool
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.within(self.driver.operation_timeout).__await__()
@@ -52,11 +58,29 @@ class StepReply(Request):
                     raise timed_out(self, timeout, taken_back)
             return self.value()
         except BaseException:
-            self.heard: bool = True
+            self.heard = True
             raise
 
 
-class AsyncReply(StepReply):
+class KeptReply(StepReply):
+    """What an :class:`AsyncReply` stands for: an error that no await has heard is reported."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        outcome = self.outcome
+        if outcome is ANSWERED and self.op is not ops.MULTI:
+            return  # first: it costs each operation as much
+        if outcome is not None and not hasattr(self, "heard"):
+            try:
+                self.value()
+            except ClientClosedError:
+                pass  # it says nothing about the operation
+            except ZooKeeperError as error:
+                self.driver.never_retrieved(error.with_traceback(None))
+
+
+class AsyncReply(Bound):
     """Await it, now or later, once or often, in any number of tasks.
 
     The request is on its way already.  When the last await is cancelled, a request that had not
@@ -67,26 +91,51 @@ class AsyncReply(StepReply):
     was refused, is reported to the loop's exception handler, as a future is.
     """
 
-    __slots__ = ("_awaits",)
+    __slots__ = ("_awaits", "_request")
+
+    def __init__(self, request: KeptReply) -> None:
+        self._request = request
+
+    def __repr__(self) -> str:
+        return reply_repr(self._request)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._request.__await__()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the operation has ended."""
+        return self._request.outcome is not None
 
     def result(self, timeout: float | None = None) -> Any:
         """The result if the operation has ended; RuntimeError before that: await it."""
-        if self.outcome is not None:
-            self.heard: bool = True
-        return self.value()
+        request = self._request
+        if request.outcome is not None:
+            request.heard = True
+        return request.value()
+
+    def add_done_callback(self, function: Callable[[AsyncReply], object]) -> None:
+        """Call ``function`` with this reply once the operation has ended, from the event loop.
+
+        Never from within this call.  It may be a coroutine function.  What it raises goes to the
+        loop's exception handler.
+        """
+        check_callable("function", function)
+        driver = self._request.driver
+        driver.when_ready(self._request, partial(driver.dispatch, partial(function, self)))
 
     # --- as a coroutine: a task that was made of it begins an await of its own --------------------
 
     @property
     def __name__(self) -> str:
         """What the repr of such a task shows."""
-        return f"{self.op.name} {self.path or ''}".rstrip()
+        return f"{self._request.op.name} {self._request.path or ''}".rstrip()
 
     def send(self, value: Any) -> Any:
         """Go on with the await of the running task."""
         awaits, task = self._under_way(), asyncio.current_task()
         if task not in awaits:
-            awaits[task] = self.within(self.driver.operation_timeout)
+            awaits[task] = self._request.within(self._request.driver.operation_timeout)
         try:
             return awaits[task].send(value)
         except BaseException:  # StopIteration, with the result, is one
@@ -95,12 +144,12 @@ class AsyncReply(StepReply):
 
     def throw(self, error: Any, /, *rest: Any) -> Any:
         """Raise ``error`` in the await of the running task; one that has not begun ends with it."""
-        awaits, task = self._under_way(), asyncio.current_task()
+        awaits, task, request = self._under_way(), asyncio.current_task(), self._request
         if task not in awaits:
-            awaits[task] = self.within(None)
-            if not (self.ready or self._wakers):
-                self.driver.withdraw(self)
-            self.heard = True
+            awaits[task] = request.within(None)
+            if not (request.ready or request._wakers):
+                request.driver.withdraw(request)
+            request.heard = True
         try:
             return awaits[task].throw(error, *rest)
         except BaseException:
@@ -123,15 +172,3 @@ class AsyncReply(StepReply):
         except AttributeError:
             self._awaits: Awaits = {}
             return self._awaits
-
-    def __del__(self) -> None:
-        outcome = self.outcome
-        if outcome is ANSWERED and self.op is not ops.MULTI:
-            return  # first: it costs each operation as much
-        if outcome is not None and not hasattr(self, "heard"):
-            try:
-                self.value()
-            except ClientClosedError:
-                pass  # it says nothing about the operation
-            except ZooKeeperError as error:
-                self.driver.never_retrieved(error.with_traceback(None))

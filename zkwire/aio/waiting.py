@@ -9,8 +9,15 @@ from functools import partial
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from typing import Protocol
 
     from zkwire.session.waitable import Waitable
+
+    class Told(Protocol):
+        """A driver, as far as waits tell it of themselves."""
+
+        def awaiting(self, waker: Callable[[], None], begins: bool) -> None: ...
+
 
 # Keeps the tasks alive that await something of a client, and those keep the client: the loop itself
 # holds neither.
@@ -24,9 +31,15 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 async def within(
-    loop: asyncio.AbstractEventLoop, waitable: Waitable, timeout: float | None
+    loop: asyncio.AbstractEventLoop,
+    waitable: Waitable,
+    timeout: float | None,
+    told: Told | None = None,
 ) -> bool:
-    """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+    """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
+
+    ``told``: what can end the wait, and wake it for that.
+    """
     latest = None if timeout is None else loop.time() + timeout
     # Again if it was ready and is not any more, as a connection that has lasted a moment.
     while not (waitable.ready or (latest is not None and loop.time() >= latest)):
@@ -36,9 +49,13 @@ async def within(
         waitable._add_waker(waker)
         _awaited.add(future)
         try:
+            if told is not None:
+                told.awaiting(waker, True)
             await future
         finally:
             _awaited.discard(future)
+            if told is not None:
+                told.awaiting(waker, False)
             if timer is not None:
                 timer.cancel()
             waitable._drop_waker(waker)

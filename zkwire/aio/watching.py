@@ -6,10 +6,9 @@ from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
+    from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
     from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 
 
@@ -19,26 +18,28 @@ class AsyncNodeWatches(NodeWatches):
     def watch_data(
         self,
         path: str,
-        callback: Callable[[SeenData], object] | None = None,
+        callback: DataCallback | None = None,
         *,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> AsyncDataWatch:
         from zkwire.recipes.watching import AsyncDataWatch
 
         client: Any = self
-        return AsyncDataWatch(client, path, callback, on_problem)
+        return AsyncDataWatch(client, path, callback, on_problem, with_event)
 
     def watch_children(
         self,
         path: str,
-        callback: Callable[[SeenChildren], object] | None = None,
+        callback: ChildrenCallback | None = None,
         *,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> AsyncChildrenWatch:
         from zkwire.recipes.watching import AsyncChildrenWatch
 
         client: Any = self
-        return AsyncChildrenWatch(client, path, callback, on_problem)
+        return AsyncChildrenWatch(client, path, callback, on_problem, with_event)
 
     watch_data.__doc__ = NodeWatches.watch_data.__doc__
     watch_children.__doc__ = NodeWatches.watch_children.__doc__

@@ -44,9 +44,12 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
 
     ``read_only``: a server that has lost the ensemble is good enough for reading (the state says
     so); meanwhile the client tries to find a better one.  ``resume``: continue the session of
-    another client, see :meth:`detach`.  ``follow_reconfig``: take the list of servers from the
-    ensemble's configuration when that changes; with ``tls`` in addition to those in ``hosts``, as
-    the configuration names the ports without TLS.  ``receive_limit``: the longest reply, in bytes
+    another client, see :meth:`detach`.  ``shuffle_hosts``: False tries the servers in turn in the
+    order in which ``hosts`` has them, and a name's addresses in the resolver's; else the order is
+    random, so that many clients spread over the servers.  ``follow_reconfig``: take the list of
+    servers from the ensemble's configuration when that changes; with ``tls`` in addition to those
+    in ``hosts``, as the configuration names the ports without TLS.
+    ``receive_limit``: the longest reply, in bytes
     (64 MiB); a longer one ends its operation with ReplyTooLargeError.  ``send_limit``: the longest
     request, in bytes (1,048,575); a longer one is a ValueError.  More is of use where all servers
     have a higher ``jute.maxbuffer``, less where theirs is lower, since a server ends the connection

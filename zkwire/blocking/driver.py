@@ -13,7 +13,7 @@ from functools import partial
 
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
-from zkwire.blocking.replies import BlockingReply
+from zkwire.blocking.replies import BlockingReply, ReplyPipeline
 from zkwire.blocking.run import check_callback
 from zkwire.errors import ClientClosedError
 from zkwire.net import exiting
@@ -51,6 +51,7 @@ class ThreadDriver(LeaderFollower):
     io: IOThread | None = None
     closing: float | None
     threads: object
+    waiter = staticmethod(threading.get_ident)
 
     def check_callback(self, function: Any) -> None:
         """TypeError for a function that would have to be awaited."""
@@ -61,7 +62,7 @@ class ThreadDriver(LeaderFollower):
         self._callbacks = Callbacks(f"{self.name}-callbacks")
         self._dropped = False  # nothing refers to the client any more
         acl = self.operations._acl
-        self.pipeline: Pipeline = Pipeline(
+        self.pipeline: Pipeline = ReplyPipeline(
             self, session.chroot, BlockingReply, acl=acl, send_limit=session.send_limit
         )
         exiting.remember(self)
@@ -198,6 +199,11 @@ class ThreadDriver(LeaderFollower):
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function in the callback thread."""
         self._callbacks.put(function)
+
+    def dispatch_surely(self, function: Callable[[], object]) -> None:
+        """:meth:`dispatch`, or call it here if the callback thread has been ended."""
+        if not self._callbacks.put(function):
+            self._callbacks.call(function)
 
     # --- a recipe's waits: every await blocks in place --------------------------------------------
 

@@ -74,6 +74,8 @@ class LeaderFollower(CallingDriver):
         self.check_thread()
         deadline = None if timeout is None else self.now() + timeout
         while True:
+            if self.interrupted:
+                self._refuse_interrupted()
             if (self.ended or self.forked) and not waitable.ready:
                 self.check()
                 raise self.session.ending()
@@ -87,6 +89,12 @@ class LeaderFollower(CallingDriver):
                 if lead:
                     self.wake_follower()  # it may have been this caller's turn to read
                 return waitable.ready
+
+    def _rouse(self, waiter: object) -> None:
+        with self.mutex:
+            sleepers = list(self.sleepers)
+        for sleeper in sleepers:  # all of them: those of other threads sleep on
+            sleeper()
 
     def _sleep(self, waitable: Waitable, deadline: float | None, lead: bool) -> None:
         """Sleep until something may have changed for this waiter."""

@@ -46,6 +46,17 @@ class PathLock(PathLockState, With):
         """
         return complete(self._algorithm.acquire, timeout)
 
+    def cancel(self) -> bool:
+        """End the acquisition that is under way, from any thread or task; whether there was one.
+
+        The call that acquires, or enters the ``with``, raises LockCancelledError.  As after any
+        other error nothing is held then and no node stays behind.  It is woken at once while it
+        waits for its turn or for a server, and within a second in every case.  Where it has just
+        succeeded the lock stays held: ``held`` tells.  The client goes on, and so does a lock that
+        is held already.
+        """
+        return self._algorithm.cancel()
+
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
@@ -277,6 +288,14 @@ class ReentrantLock(HasPath, LockState, With):
         """
         return complete(self._algorithm.try_acquire)
 
+    def cancel(self) -> bool:
+        """End all acquisitions that are under way, in any thread or task; whether there were any.
+
+        Each raises LockCancelledError, see :meth:`zkwire.Lock.cancel`; a thread or task that holds
+        the lock goes on holding it.
+        """
+        return self._algorithm.cancel()
+
     def release(self, timeout: float | None = None) -> None:
         """Count one less; the last one releases the lock, as :meth:`zkwire.Lock.release` does.
 
@@ -337,6 +356,17 @@ class MultiLock(LockState, With):
         again at once; :meth:`zkwire.Lock.acquire` says more.
         """
         return complete(self._algorithm.acquire, timeout)
+
+    def cancel(self) -> bool:
+        """End the acquisition that is under way, from any thread or task; whether there was one.
+
+        The call that acquires, or enters the ``with``, raises LockCancelledError.  As after any
+        other error nothing is held then and no node stays behind.  It is woken at once while it
+        waits for its turn or for a server, and within a second in every case.  Where it has just
+        succeeded the lock stays held: ``held`` tells.  The client goes on, and so does a lock that
+        is held already.
+        """
+        return self._algorithm.cancel()
 
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from zkwire.net.pipeline import Submitter, timed_out
+from functools import partial
+
+from zkwire.net.options import check_callable
+from zkwire.net.pipeline import Pipeline, Submitter, reply_repr, timed_out
 from zkwire.operations import Operations
 from zkwire.session.request import Request
-from zkwire.session.waitable import check_timeout
+from zkwire.session.waitable import Bound, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from typing import Any, Protocol
 
     from zkwire.operations.base import Requests
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
         def round_trip(self, request: Request) -> None: ...
         def withdraw(self, request: Request) -> bool: ...
         def wait(self, waitable: Waitable, timeout: float | None, *, lead: bool) -> bool: ...
+        def check(self) -> None: ...
+        def check_callback(self, function: Any) -> None: ...
+        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
+        def dispatch_surely(self, function: Callable[[], object]) -> None: ...
 
 
 class BlockingReply(Request):
@@ -55,6 +62,62 @@ class BlockingReply(Request):
         """Blocks in place: a recipe runs in its caller's thread."""
         return self.result()
         yield
+
+
+class PipelinedReply(Bound):
+    """The answer to come of one operation of a pipeline."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: BlockingReply) -> None:
+        self._request = request
+
+    def __repr__(self) -> str:
+        return reply_repr(self._request)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the operation has ended."""
+        return self._request.outcome is not None
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._request.result(timeout)
+
+    result.__doc__ = BlockingReply.result.__doc__
+
+    def add_done_callback(self, function: Callable[[PipelinedReply], object]) -> None:
+        """Call ``function`` with this reply once the operation has ended, in the callback thread.
+
+        That thread calls these, watch callbacks and state listeners in the order in which the
+        answers and events have come, one after the other.  It may block, and use the client.  What
+        it raises is reported as an unhandled exception of a thread.  With a client that is closed
+        already, and has no such thread any more, the calling thread calls it.
+        """
+        check_callable("function", function)
+        driver = self._request.driver
+        driver.check()
+        driver.check_callback(function)
+        call = partial(function, self)
+        driver.when_ready(self._request, partial(driver.dispatch_surely, call))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._request.__await__()
+
+
+class ReplyPipeline(Pipeline):
+    """The operations of a blocking client, each returning its reply at once.
+
+        replies = [client.pipeline.get_data(path) for path in paths]
+        values = [reply.result() for reply in replies]
+
+    Requests leave in the order of the calls, many in one write.  The error of a reply that is never
+    asked for its result goes unnoticed, as that of a ``concurrent.futures.Future``.
+    """
+
+    def _submit(self, request: Any) -> PipelinedReply:
+        request.driver = self._driver
+        self._driver.submit(request, eager=True)
+        return PipelinedReply(request)
 
 
 if TYPE_CHECKING:

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from zkwire.blocking.faces import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.recipes._cache_tree import CachedNode
-    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
+    from zkwire.recipes._service import (
+        ChildrenCallback,
+        DataCallback,
+        OnProblem,
+        SeenChildren,
+        SeenData,
+    )
     from zkwire.recipes.cache import CacheEvent
     from zkwire.recipes.membership import Member
 
@@ -383,10 +389,22 @@ class DataWatch(ServiceView, With):
         self,
         client: ClientLike,
         path: str,
-        callback: Callable[[SeenData], object] | None = None,
+        callback: DataCallback | None = None,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> None:
-        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem)
+        self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem, with_event)
+
+    def wait_called(self, timeout: float | None = None) -> bool:
+        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
+
+            watch = client.watch_data("/config", configure)
+            watch.wait_called(5.0)  # from here on it is configured
+
+        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
+        RuntimeError if there is no callback.
+        """
+        return complete(self._algorithm.wait_called, timeout)
 
     def next(self, timeout: float | None = None) -> SeenData | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
@@ -416,10 +434,24 @@ class ChildrenWatch(ServiceView, With):
         self,
         client: ClientLike,
         path: str,
-        callback: Callable[[SeenChildren], object] | None = None,
+        callback: ChildrenCallback | None = None,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> None:
-        self._algorithm = AsyncChildrenWatch(core_of(client), path, callback, on_problem)
+        self._algorithm = AsyncChildrenWatch(
+            core_of(client), path, callback, on_problem, with_event
+        )
+
+    def wait_called(self, timeout: float | None = None) -> bool:
+        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
+
+            watch = client.watch_data("/config", configure)
+            watch.wait_called(5.0)  # from here on it is configured
+
+        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
+        RuntimeError if there is no callback.
+        """
+        return complete(self._algorithm.wait_called, timeout)
 
     def next(self, timeout: float | None = None) -> SeenChildren | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.

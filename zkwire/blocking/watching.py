@@ -6,11 +6,10 @@ from zkwire.recipes._service import NodeWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from zkwire.blocking.services import ChildrenWatch, DataWatch
-    from zkwire.recipes._service import OnProblem, SeenChildren, SeenData
+    from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
 
 
 class ThreadNodeWatches(NodeWatches):
@@ -19,26 +18,28 @@ class ThreadNodeWatches(NodeWatches):
     def watch_data(
         self,
         path: str,
-        callback: Callable[[SeenData], object] | None = None,
+        callback: DataCallback | None = None,
         *,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> DataWatch:
         from zkwire.blocking.services import DataWatch
 
         client: Any = self
-        return DataWatch(client, path, callback, on_problem)
+        return DataWatch(client, path, callback, on_problem, with_event)
 
     def watch_children(
         self,
         path: str,
-        callback: Callable[[SeenChildren], object] | None = None,
+        callback: ChildrenCallback | None = None,
         *,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> ChildrenWatch:
         from zkwire.blocking.services import ChildrenWatch
 
         client: Any = self
-        return ChildrenWatch(client, path, callback, on_problem)
+        return ChildrenWatch(client, path, callback, on_problem, with_event)
 
     watch_data.__doc__ = NodeWatches.watch_data.__doc__
     watch_children.__doc__ = NodeWatches.watch_children.__doc__

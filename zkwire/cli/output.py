@@ -113,7 +113,6 @@ def _is_uncertain(refusal: ServerError) -> bool:
 WORDS = {
     r"; ensure_path\(.*\) creates it": "; `create -p` creates it",
     r"perhaps add_auth first": "perhaps --auth (in the shell: addauth) is missing",
-    r"a client without one can create it": "`create -p` with a --server without it creates it",
     r"sasl=\.\.\., or auth=\[\.\.\.\] by one of": "--auth by one of",
     r"tls=ssl\.create_default_context\(\)": "--tls",
     r"for which read_only=True is": "for which --read-only is",

@@ -61,7 +61,7 @@ class RecordType(type):
         words = dict(body.get("__annotations__", ())) if bases != (tuple,) else {}
         body["__slots__"] = ()
         body["__words__"] = words
-        body["__fields__"] = tuple(words)
+        body["__fields__"] = body["__match_args__"] = tuple(words)
         body["__defaults__"] = {field: body[field] for field in words if field in body}
         for index, (field, word) in enumerate(words.items()):
             body[field] = property(itemgetter(index), doc=word)
@@ -90,6 +90,16 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
     def __getnewargs__(self) -> tuple[Any, ...]:
         # For copy and pickle; a plain tuple passes all values to __new__ as one.
         return tuple(self)  # pyright: ignore
+
+    def _asdict(self) -> dict[str, Any]:
+        """The fields by name, in their order, as of a ``NamedTuple``."""
+        return dict(zip(self.__fields__, self.__getnewargs__(), strict=True))
+
+    def _replace(self, **changes: Any) -> Self:
+        """The same record with other values, as of a ``NamedTuple``; for ``copy.replace``, too."""
+        return type(self)(**{**self._asdict(), **changes})
+
+    __replace__ = _replace
 
     @classmethod
     def layout(cls) -> tuple[Field, ...]:

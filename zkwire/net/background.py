@@ -80,15 +80,24 @@ class Callbacks:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def put(self, function: Callable[[], object]) -> None:
-        """Call ``function`` soon; its exceptions are reported as an unhandled thread's are."""
+    def put(self, function: Callable[[], object]) -> bool:
+        """Call ``function`` soon, see :meth:`call`; False if it never will be."""
         if self._closed:
-            return
+            return False
         self._queue.put(function)
         if self._thread is None:
             with self._starting:
                 if self._thread is None and not self._is_starting:
                     self._start()
+        return True
+
+    @staticmethod
+    def call(function: Callable[[], object]) -> None:
+        """Call it here; its exceptions are reported as an unhandled thread's are."""
+        try:
+            _refuse_coroutine(function())
+        except BaseException as error:
+            report(error)
 
     def _start(self) -> None:
         self._is_starting = True
@@ -101,10 +110,7 @@ class Callbacks:
 
     def _run(self) -> None:
         while (function := self._queue.get()) is not None:
-            try:
-                _refuse_coroutine(function())
-            except BaseException as error:
-                report(error)
+            self.call(function)
             del function  # while this waits, it keeps nothing of the user's alive
 
     def end(self) -> None:

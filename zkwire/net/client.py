@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 
-from zkwire.errors import UnreachableError
+from zkwire.errors import NoNodeError, UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
 from zkwire.net.chance import Chance
 from zkwire.net.held import Made, warn_unclosed
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.net.dial import Resolver
     from zkwire.net.sasl import Mechanism
+    from zkwire.net.server_list import ServerListUpdates
     from zkwire.net.serving import ServingDriver
     from zkwire.session.trace import TraceFrame
     from zkwire.wire.model import Credentials
@@ -69,6 +70,7 @@ class ClientBase:
         tls: SSLContext | None = None,
         read_only: bool = False,
         resume: Credentials | None = None,
+        shuffle_hosts: bool = True,
         follow_reconfig: bool = False,
         receive_limit: int = RECEIVE_LIMIT,
         send_limit: int = SEND_LIMIT,
@@ -96,7 +98,7 @@ class ClientBase:
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
         session = Session(
-            HostList(servers, rng),
+            HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts)),
             timeout=timeout,
             chroot=chroot,
             receive_limit=check_limit("receive_limit", receive_limit),
@@ -125,10 +127,12 @@ class ClientBase:
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._driver.dispatch)
+        self._updates: ServerListUpdates | None = None
         if check_flag("follow_reconfig", follow_reconfig):
             from zkwire.net.server_list import ServerListUpdates
 
-            session.observers.add(ServerListUpdates(self._driver, servers))
+            self._updates = ServerListUpdates(self._driver, servers)
+            session.observers.add(self._updates)
 
     @staticmethod
     def _driver_class() -> type[ServingDriver]:
@@ -143,10 +147,39 @@ class ClientBase:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._hosts} {self.state.value}>"
 
+    def start(self) -> None:
+        """Begin to connect, and return at once; every other use of the client begins it, too.
+
+        Under asyncio it must be called where the client's event loop runs.  Idempotent.  The
+        client goes on trying until a server answers; :meth:`wait_for_state` waits, and the state
+        listeners are told.  Raises what ended the client: SessionExpiredError, AuthFailedError or
+        ClientClosedError.
+        """
+        self._driver.start()
+        self._driver.check_open()
+
     @property
     def state(self) -> State:
         """Where the client stands at this moment; CLOSED in a forked child."""
         return State.CLOSED if self._driver.forked else self._session.state
+
+    def set_hosts(self, hosts: str) -> None:
+        """Use these servers from the next attempt to connect on; from any thread.
+
+        ``hosts`` is what the constructor takes; the chroot may be left out, and another one is a
+        ValueError.  A connection stays, also to a server that is not named any more.  With
+        ``follow_reconfig`` the next change of the configuration replaces them.
+        """
+        servers, chroot = parse_hosts(hosts)
+        if chroot not in ("", self._chroot):
+            raise ValueError(
+                f"hosts: the chroot of a client stays, {self._chroot or '/'!r}: it cannot become "
+                f"{chroot!r}"
+            )
+        if self._updates is not None:
+            self._updates.given(servers)
+        self._driver.replace_hosts(servers)
+        self._hosts = hosts if chroot else hosts.rstrip("/") + self._chroot
 
     def add_state_listener(self, listener: Callable[[State], object]) -> None:
         """Call ``listener`` with every new state from now on, in order, in the callback thread.
@@ -156,6 +189,10 @@ class ClientBase:
         reached CONNECTING and DISCONNECTED alternate, a pair for each attempt.  CONNECTED again:
         the same session, watches and authentication are back.  EXPIRED, AUTH_FAILED and CLOSED are
         the last.
+
+        No call waits for a listener: one that a lost connection or the end of the session has
+        failed may raise before the listener is told of it, and before :attr:`state` shows it.  What
+        the call's error says holds whatever a listener has been told.
         """
         check_callable("listener", listener)
         self._driver.attach(Listener(listener, self._driver.dispatch))
@@ -180,6 +217,27 @@ class ClientBase:
     def session_id(self) -> int:
         """The session's id, a signed 64-bit number; 0 before the first connection."""
         return self._session.session_id
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        """The connected server's IP address and port; None while the client is not connected.
+
+        It is another one after a lost connection, perhaps at once.
+        """
+        peer = None if self._driver.forked else self._session.peer
+        if peer is None:
+            return None
+        host, port = peer[1][:2]  # an IPv6 address has more
+        return host, port
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that an answer has shown this client; 0 before the first answer.
+
+        The begin and the end of a session are transactions, too.  The client stays with no server
+        that is behind it, so no later read shows an older state.
+        """
+        return self._session.last_zxid
 
     @property
     def session_timeout(self) -> float:
@@ -237,6 +295,22 @@ class ClientBase:
     def _deadline(self) -> float | None:
         limit = self._operation_timeout
         return None if limit is None else self._driver.now() + limit
+
+
+class WithoutChroot:
+    """The same runtime, whose operations take the server's own paths."""
+
+    def __init__(self, driver: Any) -> None:
+        from zkwire.net.pipeline import Pipeline
+
+        self._driver = driver
+        own = driver.operations
+        self.operations: Pipeline = Pipeline(
+            driver, "", own._kind, acl=own._acl, send_limit=own._send_limit, eager=False
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
 
 
 class ClientCoroutines(ClientBase):
@@ -304,11 +378,20 @@ class ClientCoroutines(ClientBase):
     async def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None:
         """Create a node and whatever is missing above it, each with this ACL (or the default one).
 
-        Not atomic: others may create the same nodes at the same time.  A lost connection is
-        recovered from; OperationTimeoutError when a step of it (without an ``operation_timeout``)
-        has found no server for two session timeouts.
+        That includes the chroot: ``ensure_path("/")`` creates it, and nothing else.  Not atomic:
+        others may create the same nodes at the same time.  A lost connection is recovered from;
+        OperationTimeoutError when a step of it (without an ``operation_timeout``) has found no
+        server for two session timeouts.
         """
-        await trees.ensure_path(self._driver, path, acl, self._deadline())
+        deadline = self._deadline()
+        try:
+            await trees.ensure_path(self._driver, path, acl, deadline)
+        except NoNodeError:
+            if not self._chroot:
+                raise
+            whole: Any = WithoutChroot(self._driver)
+            await trees.ensure_path(whole, self._chroot, acl, deadline)
+            await trees.ensure_path(self._driver, path, acl, deadline)
 
     async def delete_tree(self, path: str) -> None:
         """Delete a node and everything below it, if it is there.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         sasl: Mechanism | None
         tls: SSLContext | None
         read_only: bool
+        shuffle_hosts: bool
         follow_reconfig: bool
         receive_limit: int
         send_limit: int

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from zkwire.net.sasl import Mechanism
     from zkwire.operations import Reply
     from zkwire.recipes._node import Token
+    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import ActiveLock, Owned
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
@@ -74,6 +75,7 @@ class Driver:
     _kind: type[Request]  # the replies to a recipe's requests
     mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
+    waiter: Callable[[], object]  # the same; in a simulation, too
     io: Any = None  # an IOThread or a LoopIO, once it is started
     closing: float | None = None  # seconds that the close may take, once it is wanted
     forked: bool = False
@@ -104,6 +106,7 @@ class Driver:
         self.deferred: Deferred = Deferred()
         self.active_locks: set[ActiveLock] = set()
         self.unfinished: bool = False  # what an engaged lock has to clean up
+        self.interrupted: dict[object, Cancellable] = {}  # by waiter
         self.pending_cleanups: set[str] = set()
         self.idle_tokens: list[Token] = []
         make = partial(Pipeline, self, session.chroot, acl=acl, send_limit=session.send_limit)
@@ -279,6 +282,9 @@ class Driver:
 
     def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
         """The ensemble has these servers now; an empty list says nothing."""
+        if self.nested:
+            self.call_soon(partial(self.replace_hosts, hosts))
+            return
         with self.mutex:
             if hosts:
                 self.session.hosts.replace(hosts)
@@ -342,6 +348,27 @@ class Driver:
     def log_failure(self, message: str, error: BaseException) -> None:
         """Put an error that ends something, with its traceback, into the log."""
         self.dispatch(partial(log_failure, message, error))
+
+    # --- to end another caller's wait -------------------------------------------------------------
+
+    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
+        """Have this thread's or task's wait raise what the attempt says, if that lasts then.
+
+        Within a twentieth of a second where it reads from the socket, else at once.
+        """
+        self.interrupted[waiter] = attempt
+        self._rouse(waiter)
+
+    def _rouse(self, waiter: object) -> None:
+        """Have the wait of this thread or task look again at what it waits for."""
+        raise NotImplementedError
+
+    def _refuse_interrupted(self) -> None:
+        """Raise what has interrupted this caller; called where ``interrupted`` is not empty."""
+        me = self.waiter()
+        attempt = self.interrupted.pop(me, None)
+        if attempt is not None and attempt._is_cancelled(me):
+            raise attempt._cancelled_error()
 
     # --- a recipe's waits -------------------------------------------------------------------------
 

@@ -40,6 +40,12 @@ def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> Opera
     )
 
 
+def reply_repr(request: Request) -> str:
+    """What shows a reply to people: the operation, and whether it has ended."""
+    name = f"{request.op.name} {request.path or ''}".rstrip()
+    return f"<reply of {name}: {'ended' if request.ready else 'not yet'}>"
+
+
 class BackgroundReply(Request):
     """A reply whose await yields it, to the BackgroundTask that drives the coroutine."""
 

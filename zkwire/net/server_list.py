@@ -31,8 +31,13 @@ class ServerListUpdates:
 
     def __init__(self, driver: ServingDriver, given: list[tuple[str, int]]) -> None:
         self._driver = driver
-        self._given = given if driver.tls is not None else []
+        self._given: list[tuple[str, int]] = []
+        self.given(given)
         self._started = False
+
+    def given(self, servers: list[tuple[str, int]]) -> None:
+        """The program names these servers now; with TLS they stay on the list."""
+        self._given = servers if self._driver.tls is not None else []
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""

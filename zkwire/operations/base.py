@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     class Reply(Coroutine[Any, Any, T_co], Generic[T_co]):
         """The future result of an operation: ``reply.result(timeout)``, or ``await reply``.
 
+        ``add_done_callback`` calls a function with it once the operation has ended.
+
         Only under asyncio it is a coroutine, which ``asyncio.create_task(reply)`` runs.
         """
 
@@ -42,6 +44,13 @@ if TYPE_CHECKING:
         @property
         def ready(self) -> bool:
             """Whether :meth:`result` would return, or raise, at once."""
+            raise NotImplementedError
+
+        def add_done_callback(self, function: Callable[[Reply[T_co]], object]) -> None:
+            """Call ``function`` with this reply once it is ready, where callbacks are called.
+
+            That is the callback thread, or the event loop; see :class:`zkwire.Client`.
+            """
             raise NotImplementedError
 
 

@@ -31,6 +31,11 @@ def check_data(data: bytes) -> bytes:
     return data
 
 
+def check_node_data(data: bytes | None) -> bytes | None:
+    """``data`` if a node can have it: bytes, or None for null."""
+    return data if data is None else check_data(data)
+
+
 def check_version(version: int) -> int:
     """``version`` if it is a version or -1."""
     if not isinstance(version, int) or isinstance(version, bool):

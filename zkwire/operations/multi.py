@@ -104,7 +104,10 @@ class Recorder(Nodes):
 
 
 class Operation:
-    """One operation of a multi, from :data:`Create` and the others; checked when it is sent."""
+    """One operation of a multi, from :data:`Create` and the others; checked when it is sent.
+
+    Two are equal if they ask for the same, however the arguments are given.
+    """
 
     __slots__ = ("_arguments", "_method", "_named")
 
@@ -114,6 +117,28 @@ class Operation:
     def __repr__(self) -> str:
         # The path alone: data may be large, and secret.
         return f"<{self._method.__name__} {self._arguments[0] if self._arguments else ''}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Operation):
+            return NotImplemented
+        return type(self) is type(other) and self._asked() == other._asked()
+
+    def __hash__(self) -> int:
+        arguments = self._asked()[1]
+        return hash((self._method.__name__, arguments[0] if arguments else None))
+
+    def _asked(self) -> tuple[Callable[..., object], list[Any]]:
+        """The method, and what it is called with, in the order of its parameters."""
+        from inspect import signature  # not at the top: an import of zkwire is to be quick
+
+        try:
+            bound = signature(self._method).bind(None, *self._arguments, **self._named)
+        except TypeError:  # arguments that are refused when it is sent
+            return self._method, [*self._arguments, sorted(self._named)]
+        bound.apply_defaults()
+        given: list[Any] = [*bound.arguments.values()][1:]
+        plain: list[Any] = [tuple(each) if each.__class__ is list else each for each in given]
+        return self._method, plain
 
     def record(self, recorder: Recorder) -> None:
         """Call the method on the recorder."""

@@ -12,11 +12,18 @@ from zkwire.operations.checks import (
     CONTAINER,
     check_acl,
     check_create_mode,
-    check_data,
+    check_node_data,
     check_version,
 )
 from zkwire.wire import ops
-from zkwire.wire.model import AclAndStat, ChildrenAndStat, DataAndStat, PathAndStat, Perms
+from zkwire.wire.model import (
+    AclAndStat,
+    ChildrenAndStat,
+    DataAndStat,
+    NullAndStat,
+    PathAndStat,
+    Perms,
+)
 from zkwire.wire.paths import strip
 
 TYPE_CHECKING = False
@@ -37,7 +44,7 @@ class Nodes(Requests):
     def create(
         self,
         path: str,
-        data: bytes = b"",
+        data: bytes | None = b"",
         acl: Sequence[r.ACL] | None = None,
         *,
         ephemeral: bool = False,
@@ -47,13 +54,15 @@ class Nodes(Requests):
     ) -> Reply[str]:
         """Create a node; returns its path.
 
-        ``acl``: the access list, None for the client's ``default_acl``.  ``ephemeral``: the server
-        deletes the node when the session ends.  ``sequential``: the server appends ten digits to
-        ``path``, which count up for this parent, to 2147483647 (a parent that is created again
-        starts at 0); the path that is returned has them.  ``container``: the server deletes the
-        node some time after its last child is deleted (since 3.5.1).  ``ttl``, in seconds from
-        0.001 to about 1.1e9: the server deletes the node when it has no children and its data has
-        not been set for that long (since 3.5.3, if extended types are switched on there).
+        ``data``: None writes null, which most programs cannot tell from b"" (see ``is_null`` of
+        what :meth:`get_data` returns).  ``acl``: the access list, None for the client's
+        ``default_acl``.  ``ephemeral``: the server deletes the node when the session ends.
+        ``sequential``: the server appends ten digits to ``path``, which count up for this parent,
+        to 2147483647 (a parent that is created again starts at 0); the path that is returned has
+        them.  ``container``: the server deletes the node some time after its last child is deleted
+        (since 3.5.1).  ``ttl``, in seconds from 0.001 to about 1.1e9: the server deletes the node
+        when it has no children and its data has not been set for that long (since 3.5.3, if
+        extended types are switched on there).
 
         Refused with: NodeExistsError; NoNodeError (the parent is missing);
         NoChildrenForEphemeralsError; NoAuthError; InvalidACLError; QuotaExceededError;
@@ -75,7 +84,7 @@ class Nodes(Requests):
     def create_with_stat(
         self,
         path: str,
-        data: bytes = b"",
+        data: bytes | None = b"",
         acl: Sequence[r.ACL] | None = None,
         *,
         ephemeral: bool = False,
@@ -113,8 +122,10 @@ class Nodes(Requests):
             raise ValueError("the root cannot be deleted")
         return self._call(ops.DELETE, path, (check_version(version),))
 
-    def set_data(self, path: str, data: bytes, version: int = -1) -> Reply[r.Stat]:
+    def set_data(self, path: str, data: bytes | None, version: int = -1) -> Reply[r.Stat]:
         """Replace a node's data if it has this data ``version`` (-1: any); returns its new stat.
+
+        ``data``: None writes null, as for :meth:`create`.
 
         Refused with: NoNodeError; BadVersionError; NoAuthError; QuotaExceededError.
 
@@ -124,7 +135,7 @@ class Nodes(Requests):
 
         Time limit or cancellation: once sent, the data is still replaced.
         """
-        return self._call(ops.SET_DATA, path, (check_data(data), check_version(version)))
+        return self._call(ops.SET_DATA, path, (check_node_data(data), check_version(version)))
 
     def set_acl(self, path: str, acl: Sequence[r.ACL], version: int = -1) -> Reply[r.Stat]:
         """Replace a node's access list if it has this ``aversion`` (-1: any); returns its new stat.
@@ -157,6 +168,8 @@ class Nodes(Requests):
 
     def get_data(self, path: str, *, watch: AnyWatch | None = None) -> Reply[DataAndStat]:
         """A node's data, and its stat at the same moment.
+
+        Null reads as b"", and ``is_null`` of the result is then True.
 
         ``watch`` is set if the node exists; it fires once, when the node is changed or deleted.
 
@@ -226,11 +239,11 @@ class Nodes(Requests):
 
 
 def _creation(
-    op: Op, data: bytes, acl: Sequence[r.ACL], mode: tuple[int, int | None]
+    op: Op, data: bytes | None, acl: Sequence[r.ACL], mode: tuple[int, int | None]
 ) -> tuple[Op, tuple[object, ...]]:
     """The operation that creates a node of this mode, and its fields behind the path."""
     flags, ttl = mode
-    fields: tuple[object, ...] = check_data(data), check_acl(acl), flags
+    fields: tuple[object, ...] = check_node_data(data), check_acl(acl), flags
     if ttl is not None:
         return ops.CREATE_TTL, (*fields, ttl)
     return (ops.CREATE_CONTAINER if flags == CONTAINER else op), fields
@@ -242,8 +255,9 @@ _new: Any = tuple.__new__  # pyright: ignore
 
 
 def _data(record: tuple[bytes | None, r.Stat]) -> DataAndStat:
-    data, stat = record
-    return _new(DataAndStat, (data or b"", stat))
+    if record[0] is None:
+        return _new(NullAndStat, (b"", record[1]))
+    return _new(DataAndStat, record)
 
 
 def _acl(record: tuple[tuple[r.ACL, ...], r.Stat]) -> AclAndStat:

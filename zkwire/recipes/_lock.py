@@ -51,6 +51,7 @@ from zkwire.errors import (
 from zkwire.operations.multi import Check
 from zkwire.recipes._node import RETRYABLE, Attempt, OwnedNode, OwnNodeWatch
 from zkwire.recipes._recipe import (
+    Cancellable,
     Enterable,
     HasPath,
     Itself,
@@ -156,8 +157,16 @@ class PathLockState(HasPath, LockState):
             raise RuntimeError("this lock object has never held the lock")
         return self._algorithm._fence
 
+    @property
+    def node(self) -> str | None:
+        """The path of the lock's own node while it is held or waits in the queue; else None.
 
-class Acquirable(LockState, Enterable):
+        A lock of one node for all contenders has it while it is held.
+        """
+        return self._algorithm._own_node
+
+
+class Acquirable(Cancellable, LockState, Enterable):
     """The algorithm of any lock, as far as it is acquired and released."""
 
     _runtime: Runtime
@@ -535,6 +544,11 @@ class AsyncPathLock(HeldLock, Acquirable):
     def _called(self) -> str:
         return self._path
 
+    @property
+    def _own_node(self) -> str | None:
+        attempt = self._pending_cleanup if self._busy else self._granted
+        return None if attempt is None or not (self._busy or self._holds) else attempt.node
+
     # --- to acquire -------------------------------------------------------------------------------
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
@@ -553,11 +567,13 @@ class AsyncPathLock(HeldLock, Acquirable):
             raise LockInUseError(f"another thread or task is {doing} this very lock object")
         if self._granted is not None and self._lost._reason is None:
             raise LockInUseError("this lock object holds the lock already; it is not re-entrant")
+        self._cancelled = False
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         runtime, self._seen_taken = self._runtime, False
         try:
             runtime.active_locks.add(self)
+            self._may_be_cancelled(runtime)
             self._clean_up_pending()
             self._forget_grant()
             await runtime.connected(deadline)

@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from functools import cache, wraps
 from types import FunctionType
 
+from zkwire.errors import LockCancelledError
 from zkwire.session.waitable import Bound, Waitable, check_timeout
 
 TYPE_CHECKING = False
@@ -100,6 +101,53 @@ async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, 
     finally:
         if mine:
             taker._busy = False  # interrupt-safe: last, a lock may be held
+
+
+class Cancellable:
+    """What another thread or task can keep from going on with its attempt."""
+
+    _busy = False
+    _cancelled = False  # the attempt that is being made
+    _waiting: tuple[Callable[[object, Any], None], object] | None = (
+        None  # how to wake what makes it
+    )
+
+    if TYPE_CHECKING:
+
+        @property
+        def _called(self) -> str: ...
+
+    def cancel(self) -> bool:
+        """End the acquisition that is under way, from any thread or task; whether there was one.
+
+        The call that acquires, or enters the ``with``, raises LockCancelledError.  As after any
+        other error nothing is held then and no node stays behind.  It is woken at once while it
+        waits for its turn or for a server, and within a second in every case.  Where it has just
+        succeeded the lock stays held: ``held`` tells.  The client goes on, and so does a lock that
+        is held already.
+        """
+        if not self._busy:
+            return False
+        self._cancelled = True
+        waiting = self._waiting
+        if waiting is not None:
+            interrupt, waiter = waiting
+            interrupt(waiter, self)
+        return True
+
+    def _may_be_cancelled(self, runtime: Runtime) -> None:
+        """The attempt begins; raises LockCancelledError if it has been cancelled already."""
+        self._waiting = runtime.interrupt, runtime.waiter()
+        if self._cancelled:
+            raise self._cancelled_error()
+
+    def _is_cancelled(self, waiter: object) -> bool:
+        """Whether the attempt that this thread or task makes is."""
+        waiting = self._waiting
+        return self._busy and self._cancelled and waiting is not None and waiting[1] == waiter
+
+    def _cancelled_error(self) -> LockCancelledError:
+        return LockCancelledError(f"{self._called}: the acquisition was cancelled; nothing is held")
 
 
 class Enterable:

@@ -50,7 +50,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
-    from typing import Any, Protocol, Self, TypeVar
+    from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations, Reply
@@ -574,15 +574,25 @@ class SeenChildren(Record):
     skipped: bool
 
 
+if TYPE_CHECKING:
+    DataCallback: TypeAlias = (
+        Callable[[SeenData], object] | Callable[[SeenData, Event | None], object]
+    )
+    ChildrenCallback: TypeAlias = (
+        Callable[[SeenChildren], object] | Callable[[SeenChildren, Event | None], object]
+    )
+
+
 class NodeWatches(Bound):
     """What clients and supervisors have in common: watches for ever."""
 
     def watch_data(
         self,
         path: str,
-        callback: Callable[[SeenData], object] | None = None,
+        callback: DataCallback | None = None,
         *,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> Any:
         """The data of a node, for ever: an iterator of :class:`SeenData`.
 
@@ -596,7 +606,11 @@ class NodeWatches(Bound):
         server.  ``next(timeout)`` waits for one state only.
 
         With a ``callback`` each state goes to that, one call at a time, in the callback thread
-        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it.
+        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it, and so
+        does a callback that returns False.  ``wait_called(timeout)`` of what this returns waits
+        until it has returned from the first call.  ``with_event``: it is called with the state and
+        the :class:`Event` that has led to the read, None for the first state and after a lost
+        connection.  One that cannot be called so is a TypeError.
 
         A lost connection is no error.  From a client it raises what ended the session; from a
         supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
@@ -608,9 +622,10 @@ class NodeWatches(Bound):
     def watch_children(
         self,
         path: str,
-        callback: Callable[[SeenChildren], object] | None = None,
+        callback: ChildrenCallback | None = None,
         *,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> Any:
         """The names of a node's children, for ever: an iterator of :class:`SeenChildren`.
 

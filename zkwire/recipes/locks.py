@@ -70,7 +70,8 @@ from zkwire.session.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
@@ -316,6 +317,7 @@ class AsyncReentrantLock(HasPath, Acquirable):
         self._runtime = runtime_of(client)
         self._path: str = make().path  # which checks the arguments
         self._own = self._runtime.local(partial(OwnLock, self._runtime, make))
+        self._contending: dict[AsyncSequentialLock, None] = {}  # those that are being acquired
 
     @property
     def lock(self) -> AsyncSequentialLock:
@@ -342,13 +344,16 @@ class AsyncReentrantLock(HasPath, Acquirable):
         It does not wait for a holder.  Errors are those of ``try_acquire`` of :attr:`lock`, and
         LockLostError as for :meth:`acquire`.
         """
-        own = self._own()
-        if own.count:
-            own.lock.check()
-        elif not await own.lock.try_acquire():
-            return False
-        own.count += 1
-        return True
+        return await self._count_one_more(AsyncSequentialLock.try_acquire)
+
+    def cancel(self) -> bool:
+        """End all acquisitions that are under way, in any thread or task; whether there were any.
+
+        Each raises LockCancelledError, see :meth:`zkwire.Lock.cancel`; a thread or task that holds
+        the lock goes on holding it.
+        """
+        cancelled = [lock.cancel() for lock in list(self._contending)]
+        return any(cancelled)
 
     async def release(self, timeout: float | None = None) -> None:
         """Count one less; the last one releases the lock, as :meth:`zkwire.Lock.release` does.
@@ -370,11 +375,21 @@ class AsyncReentrantLock(HasPath, Acquirable):
 
     async def _take(self, timeout: float | None) -> bool:
         check_timeout("timeout", timeout)
+        return await self._count_one_more(lambda lock: lock._take(timeout))
+
+    async def _count_one_more(
+        self, acquire: Callable[[AsyncSequentialLock], Coroutine[Any, Any, bool]]
+    ) -> bool:
         own = self._own()
         if own.count:
             own.lock.check()
-        elif not await own.lock._take(timeout):
-            return False
+        else:
+            self._contending[own.lock] = None
+            try:
+                if not await acquire(own.lock):
+                    return False
+            finally:
+                self._contending.pop(own.lock, None)
         own.count += 1
         return True
 
@@ -486,10 +501,12 @@ class AsyncMultiLock(Acquirable):
         self._runtime.check()
         if self._busy or self._releasing:
             raise LockInUseError("another thread or task uses this very multi-lock")
+        self._cancelled = False
 
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         if self._acquired:
             raise LockInUseError("this multi-lock holds its locks already; it is not re-entrant")
+        self._may_be_cancelled(self._runtime)
         taken = self._taken
         for lock in self._parts:
             taken.append(lock)  # before, for an interrupt right after the acquisition

@@ -204,6 +204,14 @@ if TYPE_CHECKING:
             """The thread or the task that runs; equal for the same."""
             ...
 
+        def waiter(self) -> object:
+            """The thread or the task that runs, also in a simulation."""
+            ...
+
+        def interrupt(self, waiter: object, attempt: Any) -> None:
+            """Have its wait raise that the attempt is cancelled, if it still is made then."""
+            ...
+
         def local(self, make: Callable[[], T]) -> Callable[[], T]:
             """A function that returns the value of the thread or task that calls it.
 

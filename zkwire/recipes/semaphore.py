@@ -98,6 +98,10 @@ class AsyncLease(AsyncQueueLock):
         self._queue = OrderQueue(runtime, path + self._locks, text, acl, self._names)
         self._kept = self._queue._kept = path
 
+    @property
+    def _own_node(self) -> str | None:
+        return super()._own_node or self._queue._own_node
+
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
         if wait and self._runtime.resumed:  # a contender behind these waits for ever

@@ -20,7 +20,8 @@ from __future__ import annotations
 from contextlib import closing
 from operator import attrgetter
 
-from zkwire.errors import BUSY, ConnectionLossError, NoNodeError
+from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
+from zkwire.operations.checks import check_flag
 from zkwire.recipes._service import (
     Condition,
     SeenChildren,
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations
-    from zkwire.recipes._service import Background, OnProblem
+    from zkwire.recipes._service import Background, ChildrenCallback, DataCallback, OnProblem
     from zkwire.recipes.runtime import AsyncClientLike
+    from zkwire.wire.model import Event
 
 
 class NodeWatcher(ServiceView, Service):
@@ -55,16 +57,21 @@ class NodeWatcher(ServiceView, Service):
     _zxid: Callable[[Stat], int]  # of the change that made the state: a later one has a higher one
     _count: Callable[[Stat], int]  # of the state's changes since the node was created
     _last: Any = None  # the state that was delivered last
+    _fired: Event | None = None  # the event that leads to the next read
 
     def __init__(
         self,
         client: AsyncClientLike,
         path: str,
-        callback: Callable[[Any], object] | None = None,
+        callback: Callable[..., object] | None = None,
         on_problem: OnProblem | None = None,
+        with_event: bool = False,
     ) -> None:
-        if callback is not None and not callable(callback):
-            raise TypeError(f"the callback must be callable: {callback!r}")
+        self._with_event = check_flag("with_event", with_event)
+        if callback is not None:
+            _check_parameters(callback, with_event)
+        elif with_event:
+            raise TypeError("with_event needs a callback, which is called with the event")
         sessions = sessions_of(client)
         sessions.check_callback(callback)
         super().__init__(sessions, on_problem)
@@ -72,6 +79,8 @@ class NodeWatcher(ServiceView, Service):
         self._callback: Any = callback
         self._readers: list[object] = [] if callback is None else [callback]  # calls of ``next``
         self._next: Any = None  # the state that was delivered last, until the reader has taken it
+        self._event: Event | None = None  # the one that has led to the last read
+        self._was_called = False  # the callback was, and has returned
         self._wanted = self._started = callback is not None
         self._asked = Condition(lambda: self._wanted and self._next is None)
         if self._started:
@@ -82,19 +91,50 @@ class NodeWatcher(ServiceView, Service):
         if self._closed:
             return None
         result: Any = None
+        arguments = (self._next, self._event) if self._with_event else (self._next,)
         try:
-            result = self._callback(self._next)
+            result = self._callback(*arguments)
         finally:
             awaited = self._sessions.awaits and hasattr(result, "__await__")
             if not awaited:
-                self._take()
+                self._returned(result)
         return self._until_end(result) if awaited else result
 
     async def _until_end(self, callback: Any) -> None:
+        result: Any = None
         try:
-            await callback
+            result = await callback
         finally:
-            self._take()
+            self._returned(result)
+
+    def _returned(self, result: object) -> None:
+        """The callback has returned this; False ends the watch."""
+        self._was_called = True
+        self._take()
+        if result is False:
+            self.close()
+        self._changed()
+
+    async def wait_called(self, timeout: float | None = None) -> bool:
+        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
+
+            watch = client.watch_data("/config", configure)
+            watch.wait_called(5.0)  # from here on it is configured
+
+        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
+        RuntimeError if there is no callback.
+        """
+        if self._callback is None:
+            raise RuntimeError("there is no callback: next() waits for a state")
+        limit = check_timeout("timeout", timeout)
+        if self._was_called:  # it may have ended the watch
+            return True
+        try:
+            return await self._until(lambda: self._was_called, limit)
+        except ClientClosedError:
+            if self._was_called:
+                return True
+            raise
 
     def _take(self) -> Any:
         self._wanted = self._callback is not None
@@ -152,13 +192,16 @@ class NodeWatcher(ServiceView, Service):
         refused = False
         while True:
             await runtime.wait_for(self._asked)
+            self._event, self._fired = self._fired, None
             try:
                 with closing(Watch()) as watch:
                     if refused:
                         await runtime.operations.exists(self._path)
                         refused = False
-                    if await self._look(runtime.operations, watch):
-                        await runtime.event(watch, None)
+                    event, look = None, await self._look(runtime.operations, watch)
+                    if look:
+                        event = await runtime.event(watch, None)
+                    self._fired = event
             except (ConnectionLossError, *BUSY):
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
             except RuntimeError:
@@ -200,6 +243,23 @@ class NodeWatcher(ServiceView, Service):
             self._sessions.dispatch(self._call)
 
 
+def _check_parameters(callback: Any, with_event: bool) -> None:
+    """TypeError for what cannot be called with a state, or a state and an event."""
+    from inspect import signature  # not at the top: an import of zkwire is to be quick
+
+    if not callable(callback):
+        raise TypeError(f"the callback must be callable: {callback!r}")
+    given = "the state and the event" if with_event else "the state alone, without with_event=True"
+    try:
+        parameters = signature(callback)
+    except (TypeError, ValueError):
+        return  # of a function in C, which tells nothing of itself
+    try:
+        parameters.bind(*((None, None) if with_event else (None,)))
+    except TypeError as error:
+        raise TypeError(f"the callback is called with {given}: {callback!r}: {error}") from None
+
+
 class AsyncDataWatch(NodeWatcher):
     """The data of a node for ever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
@@ -209,8 +269,9 @@ class AsyncDataWatch(NodeWatcher):
             self,
             client: AsyncClientLike,
             path: str,
-            callback: Callable[[SeenData], object] | None = None,
+            callback: DataCallback | None = None,
             on_problem: OnProblem | None = None,
+            with_event: bool = False,
         ) -> None: ...
 
     _called = "watch_data"
@@ -236,8 +297,9 @@ class AsyncChildrenWatch(NodeWatcher):
             self,
             client: AsyncClientLike,
             path: str,
-            callback: Callable[[SeenChildren], object] | None = None,
+            callback: ChildrenCallback | None = None,
             on_problem: OnProblem | None = None,
+            with_event: bool = False,
         ) -> None: ...
 
     _called = "watch_children"

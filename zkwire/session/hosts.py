@@ -99,15 +99,21 @@ def parse_config(data: bytes) -> list[tuple[str, int]]:
 
 
 class HostList:
-    """The servers in the order in which they are tried."""
+    """The servers in the order in which they are tried; without ``shuffle`` as they are given."""
 
-    def __init__(self, hosts: list[tuple[str, int]], rng: Random) -> None:
-        self._hosts = list(hosts)
+    def __init__(self, hosts: list[tuple[str, int]], rng: Random, *, shuffle: bool = True) -> None:
         self._rng = rng
-        rng.shuffle(self._hosts)
+        self._shuffle = shuffle
+        self._hosts = self._ordered(hosts)
         self._next = 0
         self._failures = 0
         self._ranks: dict[Address, float] = {}
+
+    def _ordered(self, hosts: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        ordered = list(hosts)
+        if self._shuffle:
+            self._rng.shuffle(ordered)
+        return ordered
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -121,10 +127,10 @@ class HostList:
     def arrange(self, addresses: list[Address]) -> list[Address]:
         """The addresses of one name, in a random order that stays the same for this client.
 
-        A resolver gives all clients the same order.  Which family goes first stays the resolver's
-        choice: it knows what this machine can reach (RFC 6724).
+        Without ``shuffle`` in the resolver's, which gives all clients the same order.  Which family
+        goes first stays the resolver's choice: it knows what this machine can reach (RFC 6724).
         """
-        if len(addresses) < 2:
+        if len(addresses) < 2 or not self._shuffle:
             return addresses
         if len(self._ranks) > MOST_RANKS:
             self._ranks.clear()
@@ -142,9 +148,9 @@ class HostList:
 
     def replace(self, hosts: list[tuple[str, int]]) -> None:
         """The ensemble has these servers now."""
-        if sorted(hosts) != sorted(self._hosts):
-            self._hosts = list(hosts)
-            self._rng.shuffle(self._hosts)
+        same = sorted(hosts) == sorted(self._hosts) if self._shuffle else hosts == self._hosts
+        if not same:
+            self._hosts = self._ordered(hosts)
             self._next = 0
 
     def served(self) -> None:

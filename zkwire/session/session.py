@@ -52,10 +52,10 @@ from zkwire.wire.model import State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.session.handshake import Credential
+    from zkwire.session.hosts import Address
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.waitable import Waker
     from zkwire.session.watch import Watch
-
 
 _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
@@ -249,13 +249,14 @@ class Session(SessionStatus):
 
     # --- the handshake ----------------------------------------------------------------------------
 
-    def connection_made(self, now: float, peer: object = None) -> None:
+    def connection_made(self, now: float, peer: Address | None = None) -> None:
         """The shell has connected to ``target``.  Harmless when the session has ended meanwhile.
 
         ``peer`` tells the servers of one name apart.
         """
         if self.ended:
             return
+        self._peer = peer
         self._address = peer or self.server
         self._unknown.connected(self._address)
         self._forget_connection()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from zkwire.errors import ZooKeeperError
-    from zkwire.session.hosts import HostList
+    from zkwire.session.hosts import Address, HostList
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Failed, Refused, Request
     from zkwire.session.states import Observers, StateChange
@@ -92,6 +92,7 @@ class SessionStatus:
         self._watches = WatchManager(chroot, self.callbacks, send_limit)
         self._unknown = UnknownOperations()
         self._address: object = None  # of the connection
+        self._peer: Address | None = None  # the same, where it is a socket's
         self._closed_by: object = None  # the address whose server has closed the last one
         self._read_write_search = ReadWriteSearch(hosts)
         self._closing = False  # close() was called: nothing more is accepted
@@ -154,6 +155,11 @@ class SessionStatus:
     def target(self) -> tuple[str, int] | None:
         """The server that the shell must connect to now."""
         return self.server if self.state is State.CONNECTING else None
+
+    @property
+    def peer(self) -> Address | None:
+        """The address of the server that requests are sent to; None while there is none."""
+        return self._peer if self.state.usable else None
 
     @property
     def connection(self) -> object:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from zkwire.testing.connections import break_connection as break_connection
     from zkwire.testing.container import ZooKeeperContainer as ZooKeeperContainer
     from zkwire.testing.proxy.proxy import FaultProxy as FaultProxy
     from zkwire.testing.server.clock import VirtualClock as VirtualClock
@@ -24,10 +25,11 @@ _HOMES = {
     "Simulation": "zkwire.testing.simulation.simulation",
     "VirtualClock": "zkwire.testing.server.clock",
     "ZooKeeperContainer": "zkwire.testing.container",
+    "break_connection": "zkwire.testing.connections",
 }
 
 # Without the container: a star import needs nothing but Python.
-__all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock"]
+__all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock", "break_connection"]
 
 
 def __getattr__(name: str) -> object:

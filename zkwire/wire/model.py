@@ -190,14 +190,34 @@ class DataAndStat(_WithStat[bytes]):
     """What get_data returns: ``data, stat = client.get_data(path)``."""
 
     __slots__ = ()
+    __match_args__ = ("data", "stat")
 
     def __new__(cls, data: bytes, stat: Stat) -> DataAndStat:
         return _new(cls, (data, stat))
 
     @property
     def data(self) -> bytes:
-        """The node's data; null, which only other clients write, reads as b""."""
+        """The node's data; b"" also where it is null, see :attr:`is_null`."""
         return self[0]
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the node has null in the place of its data, as ``create(path, None)`` writes it.
+
+        A server keeps null and b"" apart.  To a program that does not ask for it they are alike.
+        """
+        return False
+
+
+class NullAndStat(DataAndStat):
+    """A node whose data is null, and its stat; equal to the one with empty data."""
+
+    __slots__ = ()
+
+    @property
+    def is_null(self) -> bool:
+        """Yes."""
+        return True
 
 
 class AclAndStat(_WithStat[list[ACL]]):
@@ -207,6 +227,7 @@ class AclAndStat(_WithStat[list[ACL]]):
     """
 
     __slots__ = ()
+    __match_args__ = ("acl", "stat")
 
     def __new__(cls, acl: list[ACL], stat: Stat) -> AclAndStat:
         return _new(cls, (acl, stat))
@@ -221,6 +242,7 @@ class PathAndStat(_WithStat[str]):
     """What create_with_stat returns: ``path, stat = client.create_with_stat(path)``."""
 
     __slots__ = ()
+    __match_args__ = ("path", "stat")
 
     def __new__(cls, path: str, stat: Stat) -> PathAndStat:
         return _new(cls, (path, stat))
@@ -235,6 +257,7 @@ class ChildrenAndStat(_WithStat[list[str]]):
     """What get_children_with_stat returns: ``names, stat = ...``, the stat of the parent."""
 
     __slots__ = ()
+    __match_args__ = ("children", "stat")
 
     def __new__(cls, children: list[str], stat: Stat) -> ChildrenAndStat:
         return _new(cls, (children, stat))

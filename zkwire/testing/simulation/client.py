@@ -286,6 +286,14 @@ class Shell(ServingDriver):
         """All tasks of a client count as one: how they share a lock object is looked at, too."""
         return None
 
+    def waiter(self) -> object:
+        """The task that runs."""
+        return self._sim.current
+
+    def _rouse(self, waiter: object) -> None:
+        assert isinstance(waiter, Task)
+        waiter.wake()
+
     def local(self, make: Callable[[], T]) -> Callable[[], T]:
         """A function that returns the value of the task that calls it."""
         values: dict[Task | None, T] = {}
@@ -319,6 +327,8 @@ class Shell(ServingDriver):
         latest = None if timeout is None else sim.now + timeout
         while not (waitable.ready or (latest is not None and sim.now >= latest)):
             assert task is not None
+            if self.interrupted:
+                self._refuse_interrupted()
             wake = task.wake  # one object for both uses
             waitable._add_waker(wake)
             try:
