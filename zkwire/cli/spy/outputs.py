@@ -100,6 +100,7 @@ class Outputs:
         if sum(file is None for _, file in pairs) > 1:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
         self._writers: list[_Text | _Lines | _Drawing] = []
+        self._note = output.note
         self.count: int = 0
         with ExitStack() as files:
             for name, path in pairs:
@@ -124,7 +125,7 @@ class Outputs:
                 self._writers.remove(writer)
                 with suppress(OSError):  # what it has kept
                     writer.file.close()
-                self._output.note(f"the recording ends here: {error.strerror or error}")
+                self._note(f"the recording ends here: {error.strerror or error}")
 
     def abandon(self, error: BaseException) -> None:
         """Close the files, without drawings."""
