@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from zkwire.operations import Operations
     from zkwire.recipes.runtime import Owned
+    from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waker, Watch
 
@@ -278,3 +279,21 @@ class ThreadDriver(LeaderFollower):
         """By the I/O thread, at its end: end the callback thread if no close will."""
         if self._dropped:
             self._callbacks.end()
+
+
+class EventletDriver(ThreadDriver):
+    """The driver where eventlet has patched threads: it lets no two of them wait for one socket.
+
+    So callers leave all reading to the I/O thread, and sleep until their answer is there.
+    """
+
+    def wait(self, waitable: Waitable, timeout: float | None = None, *, lead: bool = False) -> bool:
+        return super().wait(waitable, timeout, lead=False)
+
+    def _listen(self, waitable: Waitable, deadline: float | None) -> bool:
+        return False
+
+    def _read_as_leader(
+        self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
+    ) -> bool:
+        return False
