@@ -164,6 +164,8 @@ COMMANDS = {
             flag("-x", "--exclusive", "share it with none (default)"),
             arg("--holders", type=integer("number of holders", 1), metavar="N",
                 help="so many hold it at a time")),
+        arg("--names", choices=("zkwire", "kazoo"), default="zkwire",
+            help="kazoo: its locks contend on the same path"),
         arg("-E", "--conflict-exit-code", default=TIMED_OUT, metavar="N",
             type=integer("exit status, a number from 0 to 255", 0, 255),
             help="the exit status if it is not free in time (124)"),
