@@ -133,9 +133,13 @@ def _used(
     except UsageError as error:  # the server has granted another timeout
         raise with_status(ValueError(str(error)), FAILED) from None
     if not asked.command:
-        signals.raising = True  # while the output waits for its reader
-        show_grant(context.output, grant)
-        signals.raising = False
+        try:
+            signals.raising = True  # while the output waits for its reader
+            show_grant(context.output, grant)
+            signals.raising = False
+        except Interrupted:  # perhaps by a reader that has had the line already
+            context.output.drop()
+            return 0, None
         return 0, (hold if plain.has_groups() else plain.hold)(grant, signals, margin)
     running: Any
     try:
