@@ -29,7 +29,8 @@ html_title = "zkwire"
 html_show_copyright = html_show_sphinx = False
 html_copy_source = False
 html_static_path = ["_static"]
-html_extra_path = ["connection-loss.json"]
+html_favicon = "_static/icon.svg"
+html_extra_path = ["atlas.json", "connection-loss.json", "wire-exchanges.json"]
 exclude_patterns = ["conf.py"]
 myst_heading_anchors = 4  # a link of one page to a heading of another is checked
 autodoc_member_order = "bysource"

@@ -78,6 +78,7 @@ from zkwire import (
     MultiError,
     MultiLock,
     NonBlockingLock,
+    Observer,
     OncePer,
     Partitioner,
     PathAndStat,
@@ -87,6 +88,7 @@ from zkwire import (
     QueueItem,
     ReadWriteLock,
     ReentrantLock,
+    RequestEnd,
     SeenChildren,
     SeenData,
     Semaphore,
@@ -179,6 +181,17 @@ def watches(client: Client) -> None:
     client.remove_watches("/a", WatchType.DATA)
 
 
+class Noted(Observer):
+    """An observer of a user's."""
+
+    def request_submitted(self, op: str, path: str | None) -> float:
+        return 1.0
+
+    def request_ended(self, begun: float, end: RequestEnd) -> None:
+        assert_type(end.outcome, str)
+        assert_type(end.server, tuple[str, int] | None)
+
+
 def connections() -> None:
     def trace(frame: TraceFrame) -> None:
         print(frame.op, frame.size)
@@ -197,6 +210,7 @@ def connections() -> None:
         send_limit=4 << 20,
         lease_margin=2.0,
         trace=trace,
+        observer=Noted(),
     ) as client:
         client.add_state_listener(lambda state: print(state.value))
         assert_type(client.wait_for_state(State.CONNECTED, timeout=1.0), State | None)

@@ -1,8 +1,24 @@
 """zkwire: a ZooKeeper client in pure Python, from the wire protocol up, and locks on it.
 
-Everything public is importable from here, and loaded when it is first asked for.  The table has it
-in groups: clients; locks, for threads and under asyncio; what operations take and return; watches
-and states; the errors that a program handles; the refusals of a server, a class for each code.
+    from zkwire import Client, SequentialLock
+
+    with Client("127.0.0.1:2181") as client:
+        client.create("/hello", b"world")
+        print(client.get_data("/hello").data)
+        with SequentialLock(client, "/locks/report") as lock:
+            print("fencing token:", lock.fence)
+
+``help(zkwire.Client)`` has the options and operations, ``help(zkwire.SequentialLock)`` what all
+locks have.  Under asyncio these are ``AsyncClient`` and ``AsyncSequentialLock``, under trio
+``zkwire.trio.TrioClient``.  For a program that outlives its session there is ``Supervisor``.
+
+When a connection is lost, a request ends with ``NotSentError`` (repeat it) or with
+``OutcomeUnknownError`` (look first); both are ``ConnectionLossError``.  What a server refuses is a
+``ServerError``, such as ``NoNodeError``.  All errors are ``ZooKeeperError``.
+
+Everything public is importable from here, and loaded when it is first asked for.  The table below
+has it in groups: clients; locks, for threads and under asyncio; what operations take and return;
+watches and states; the errors that a program handles; the refusals of a server, a class for each.
 """
 
 __version__ = "0.1.0"
@@ -14,7 +30,7 @@ _HOMES: "dict[str, str]" = {}  # quoted for Pythons so old that __main__ refuses
 
 def _from(module: str) -> None:
     """Say which module has the names that stand in ``__all__`` since the last call."""
-    _HOMES.update(dict.fromkeys(__all__[len(_HOMES) :], f"zkwire.{module}"))
+    _HOMES.update(dict.fromkeys(__all__[len(_HOMES) :], f"{__name__}.{module}"))
 
 
 __all__ = ["Client", "Transaction"]
@@ -116,6 +132,8 @@ __all__ += ["Event", "EventType", "State", "WatchType"]
 _from("wire.model")
 __all__ += ["TraceFrame"]
 _from("session.trace")
+__all__ += ["Observer", "RequestEnd"]
+_from("net.observer")
 
 __all__ += [
     "AuthFailedError", "ClientClosedError", "ConnectionLossError", "ForkedError", "GarbledError",
@@ -135,7 +153,7 @@ __all__ += [
 ]  # fmt: skip
 _from("errors")
 
-TYPE_CHECKING = False  # pyright: ignore[reportConstantRedefinition]  # each module has one
+TYPE_CHECKING = bool()  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:
     # <names: tools/generate.py>
     from zkwire.aio.client import AsyncClient as AsyncClient
@@ -214,6 +232,8 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ClientInfo as ClientInfo
     from zkwire.jute.records import Id as Id
     from zkwire.jute.records import Stat as Stat
+    from zkwire.net.observer import Observer as Observer
+    from zkwire.net.observer import RequestEnd as RequestEnd
     from zkwire.net.sasl import DigestMD5 as DigestMD5
     from zkwire.operations.multi import Check as Check
     from zkwire.operations.multi import Create as Create

@@ -25,4 +25,5 @@ def give_levels(
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.connect("html-page-context", give_levels, priority=AFTER_THE_THEME)
+    app.add_css_file("reach.css")
     app.add_js_file("scroll.js", loading_method="defer")

@@ -99,7 +99,7 @@
 
   /** To the playground, where the lesson plays this failure. */
   function link(row) {
-    const search = new URLSearchParams({ lesson, flags: row.flags });
+    const search = new URLSearchParams({ lesson, flags: row.flags, at: "fault" });
     return make("a", { href: `playground.html#${search}` }, `zkwire lesson ${lesson} ${row.flags}`);
   }
 

@@ -8,8 +8,15 @@
   const $ = (name) => document.getElementById(`play-${name}`);
   const picture = $("picture").attachShadow({ mode: "open" });
   const fitting = new CSSStyleSheet(); // small letters at most, and no wider than it must be
-  fitting.replaceSync("svg { height: auto; max-width: max(100%, 44rem); }");
+  // The heads of the lanes stay in sight: a copy of the drawing's beginning, above what scrolls.
+  const ABOVE = 18; // pixels of the drawing, as it is made: what is left out above the heads
+  const HEADS = 30; // and how high they are
+  fitting.replaceSync(`
+    svg { display: block; height: auto; max-width: max(100%, 44rem); }
+    .heads { height: 0; left: 0; position: sticky; top: 0; z-index: 1; }
+    .heads svg { border-bottom: 1px solid #8a8a8a; box-sizing: content-box; }`);
   picture.adoptedStyleSheets = [fitting];
+  const LANDING = "landing";
   const FIELDS = ["lesson", "flags", "code"];
 
   let lessons = [];
@@ -57,7 +64,10 @@
 
   let latest = 0;
 
-  /** Run what is wanted, and show the step behind so many events, or of the newest action. */
+  /**
+   * Run what is wanted, and show the step behind so many events, or of the newest action; at
+   * LANDING that of the failure.
+   */
   async function run(at) {
     const mine = ++latest;
     say(wanted.search ? "The explorer is looking ..." : "Running ...");
@@ -75,7 +85,7 @@
     }
     result = answer;
     say("");
-    const behind = at ?? (result.marks[wanted.actions.length - 1] ?? 0) + 1;
+    const behind = at === LANDING ? result.landing : at ?? (result.marks[wanted.actions.length - 1] ?? 0) + 1;
     const index = result.frames.findIndex((frame) => frame.at >= behind);
     $("at").max = result.frames.length;
     $("output").hidden = !result.printed;
@@ -98,6 +108,7 @@
     shown = Math.min(Math.max(index, 0), frames.length - 1);
     const frame = frames[shown];
     picture.innerHTML = frame.svg;
+    picture.prepend(heads(picture.querySelector("svg")));
     $("picture").scrollTop = $("picture").scrollHeight;
     $("where").textContent =
       `Step ${shown + 1} of ${frames.length}, ${frame.time.toFixed(3)} s` +
@@ -115,6 +126,18 @@
     $("link").href = link(frame.at);
   }
 
+  /** The beginning of the drawing, with the names of the lanes, for the eye alone. */
+  function heads(drawing) {
+    const copy = drawing.cloneNode(true);
+    const width = drawing.viewBox.baseVal.width;
+    for (const part of copy.querySelectorAll("g, title, desc")) part.remove();
+    copy.setAttribute("viewBox", `0 ${ABOVE} ${width} ${HEADS}`);
+    copy.setAttribute("height", HEADS);
+    for (const name of ["role", "aria-labelledby"]) copy.removeAttribute(name);
+    copy.setAttribute("aria-hidden", "true");
+    return make("div", { class: "heads" }, copy);
+  }
+
   /** A disabled button would lose the focus, and the keyboard its place. */
   function disable(button, disabled) {
     button.setAttribute("aria-disabled", String(disabled));
@@ -128,6 +151,7 @@
       table.append(...frame.rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell)))));
       return [table];
     }
+    if (frame.kind === "code") return [make("pre", {}, frame.text)];
     const sign = frame.kind === "expect" ? (frame.passed ? "✓ " : "✗ ") : (SIGNS[frame.kind] ?? "");
     const detail = frame.detail ? [make("span", { class: "play-small" }, `  ${frame.detail}`)] : [];
     const name = frame.kind === "frame" ? `${frame.client}: ` : "";
@@ -218,7 +242,8 @@
       return [Number(at), kind, rest.join(","), seconds];
     });
     choose(lesson, flags, code, actions, search.has("search"));
-    return Number(search.get("at")) || 1;
+    const asksForAFailure = code || search.has("search") || search.get("at") === "fault";
+    return Number(search.get("at")) || (asksForAFailure ? LANDING : 1);
   }
 
   // --- buttons and keys -------------------------------------------------------------------------
@@ -255,7 +280,7 @@
     wanted.code = $("code").value === own ? "" : $("code").value;
     wanted.actions = [];
     wanted.search = search;
-    run(1);
+    run(search ? LANDING : 1);
   }
   $("run-code").onclick = () => runCode(false);
   $("search").onclick = () => runCode(true);

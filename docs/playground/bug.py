@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from zkwire.cli.lessons.events import Event
-from zkwire.cli.lessons.stage import Play
+from zkwire.cli.lessons.stage import LATENCY, Play
 from zkwire.testing.server.acl import Credentials
 from zkwire.testing.server.node import NewNode
 from zkwire.testing.simulation import Scripted, Simulation, Step, ViolationError, explore
@@ -73,13 +73,13 @@ class Resource:
         """What takes half a second before a write."""
         await Suspend(self._sim.now + 0.5)
 
-    def write(self, client: SimulatedClient, token: int, *, checked: bool) -> bool:
-        """Write; whether it was taken.  If ``checked`` it refuses a token below the largest."""
-        if token < self._largest:
+    def write(self, client: SimulatedClient, fence: int, *, checked: bool) -> bool:
+        """Write; whether it was taken.  If ``checked`` it refuses a fence below the largest."""
+        if fence < self._largest:
             if checked:
                 return False
             self._wrong = ("FENCE", f"{client.name} has written over what a later holder wrote")
-        self._largest = max(self._largest, token)
+        self._largest = max(self._largest, fence)
         return True
 
     def step(self, sim: Simulation) -> None:
@@ -131,12 +131,18 @@ class Replay(Play):
     """A play of given steps, or of none, where each client has its turn."""
 
     def __init__(self, bug: Bug, found: Found, tell: Callable[[Event], object]) -> None:
-        super().__init__(tell, tick=2.0, servers=bug.servers, seed=found.seed, faults=bug.faults)
+        self._messages = 0
+
+        def timed(event: Event) -> None:
+            self._messages += event.frame is not None
+            tell(event._replace(time=event.time + self._messages * LATENCY))
+
+        super().__init__(timed, tick=2.0, servers=bug.servers, seed=found.seed, faults=bug.faults)
         self._given = found.steps
         scenario(bug, self)
 
     def pass_time(self, seconds: float) -> None:
-        """Nothing: the network takes no time in the explorer, either."""
+        """Nothing: the network takes no time in the explorer.  What is told has a time for it."""
 
     def perform(self, step: Step) -> None:
         """Perform one step, and nothing else, as the explorer does."""

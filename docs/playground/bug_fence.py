@@ -27,7 +27,7 @@ LESSON = Bug(
     cast="A and B, which want the same lock; a server; processes that may stand still",
     run=contender,
     remember="a lock says which process should write; only the resource can say which one may.",
-    in_code="lock.fence is the token for the resource, lock.guard([...]) has the server check it.",
+    in_code="lock.fence for the resource, lock.guard([...]) has the server check it.",
     clients="AB",
     faults=("pause",),
 )

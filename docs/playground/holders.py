@@ -1,7 +1,7 @@
 """Three answers to one question: which client holds the lock?
 
 The server's: the client whose node is the first of the queue.  That of the lease: each client
-whose lock object says that it is held.  That of the fence: the client with the largest token, since
+whose lock object says that it is held.  That of the fence: the client with the largest fence, since
 a resource that has seen it refuses all others.  Nothing is asked of a server: it is a look from
 outside at all processes at one moment.
 """
@@ -47,13 +47,13 @@ class Holders:
     def _of(self, path: str) -> dict[str, str]:
         contenders = [(name, lock) for name, lock in self._locks if lock.path == path]
         held = [f"{n} for {lock.lease_remaining():.1f} s" for n, lock in contenders if lock.held]
-        tokens = [(lock._fence, name) for name, lock in contenders if lock._fence is not None]
-        last, owner = max(tokens, default=(0, ""))
+        fences = [(lock._fence, name) for name, lock in contenders if lock._fence is not None]
+        last, owner = max(fences, default=(0, ""))
         return {
             "path": path,
             "server": self._first_in_line(path),
             "lease": ", ".join(held),
-            "fence": f"{owner}, token {last:#x}" if owner else "",
+            "fence": f"{owner}, {last:#x}" if owner else "",
         }
 
     def _first_in_line(self, path: str) -> str:

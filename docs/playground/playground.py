@@ -9,6 +9,7 @@ what shows the frames: a page asks by :func:`answer`, in JSON.
 from __future__ import annotations
 
 import json
+import linecache
 import re
 import sys
 from argparse import ArgumentParser
@@ -23,7 +24,7 @@ from typing import NamedTuple
 from docs.playground.bug import NAMES, Bug, Found, Replay, explored
 from docs.playground.holders import Holders
 from zkwire.cli.command import UsageError
-from zkwire.cli.lessons.command import add_flag
+from zkwire.cli.lessons.command import arg_of
 from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.lesson import TABLE, Lesson, find
 from zkwire.cli.lessons.show import picture_of, rows_of
@@ -157,7 +158,8 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     ``search``, the explorer looks for a run in which the mistake of a recipe shows.
 
     The result has ``title``, ``cast``, ``remember``, ``in_code``, the ``frames``, the ``marks`` of
-    the actions, what was ``printed``, and ``error``: what kept the run from beginning, or "".
+    the actions, the ``landing`` (how many events lead to what fails), what was ``printed``, and
+    ``error``: what kept the run from beginning, or "".
     """
     name, printed = request["lesson"], StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
@@ -180,9 +182,17 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         "in_code": lesson.in_code,
         "frames": _frames(name, lesson, takes),
         "marks": marks,
+        "landing": _landing([take.event for take in takes]),
         "printed": printed.getvalue(),
         "error": "",
     }
+
+
+def _landing(events: list[Event]) -> int:
+    """How many events a reader wants to see who has asked for a failure: up to that, and it."""
+    failed = (at for at, event in enumerate(events, 1) if not event.passed)
+    cut = (at for at, event in enumerate(events, 1) if event.kind == "cut")
+    return next(failed, 0) or next(cut, 1)
 
 
 def _direct(
@@ -234,6 +244,7 @@ def _edited(code: str) -> Lesson | Bug:
     """What this code makes."""
     module = ModuleType(_EDITED)
     sys.modules[_EDITED] = module  # where dataclasses look for the module of a class
+    linecache.cache[OWN_CODE] = len(code), None, code.splitlines(keepends=True), OWN_CODE
     exec(compile(code, OWN_CODE, "exec", dont_inherit=True), module.__dict__)
     lesson = getattr(module, "LESSON", None)
     if not isinstance(lesson, Lesson | Bug):
@@ -250,7 +261,7 @@ def _flags(flags: Sequence[Flag], typed: str) -> Namespace:
     """These flags as they are typed; UsageError for what is none of them."""
     parser = _Parser(add_help=False, allow_abbrev=False)
     for flag in flags:
-        add_flag(parser, flag)
+        parser.add_argument(*arg_of(flag).names, **arg_of(flag).kind)
     parser.set_defaults(**{flag.dest: flag.default for flag in flags})
     return parser.parse_args(typed.split())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,24 +20,21 @@ from tests.conftest import unavailable
 
 
 class Files(SimpleHTTPRequestHandler):
-    """Files, without a word about it, and no icon."""
+    """Files, without a word about it."""
+
+    timeout = 1.0  # seconds; a browser opens connections before it needs them
 
     def log_message(self, *_: object) -> None:
         pass
 
-    def do_GET(self) -> None:
-        if self.path == "/favicon.ico":
-            self.send_response(204)
-            self.end_headers()
-        else:
-            super().do_GET()
-
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, newly built."""
+    """The folder of the site, newly built, or as ``ZKWIRE_TEST_SITE`` names it."""
     if lacking := missing():
         unavailable(f"there is no {', no '.join(lacking)}")
+    if built := os.environ.get("ZKWIRE_TEST_SITE"):
+        return Path(built).resolve()
     folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "sphinx", "-Eqb", "html", "docs", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, timeout=600)

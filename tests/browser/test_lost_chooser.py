@@ -140,7 +140,7 @@ def test_a_line_says_how_to_run_it(wide: Any) -> None:
     hrefs = [
         link[0].get_attribute("href").partition("/playground.html")[2] for link in links if link
     ]
-    assert "#lesson=lost-reply&flags=--op+delete" in hrefs
+    assert "#lesson=lost-reply&flags=--op+delete&at=fault" in hrefs
     repeated = [line.text for line, link in zip(lines, links, strict=True) if not link]
     assert repeated
     assert all("python3 -m tests.connection_loss" in text for text in repeated)

@@ -93,7 +93,7 @@ def test_random_actions_bring_no_error(page: Any, address: str) -> None:
             others = [n for n, o in enumerate(lessons.options) if not o.is_selected()]
             lessons.select_by_index(chance.choice(others))
             wait(page, runs + 1)
-        assert page.execute_script(DRAWN).startswith("<svg")
+        assert "<svg" in page.execute_script(DRAWN)
         assert page.find_element("id", "play-status").text == ""
     assert page.get_log("browser") == []
 
@@ -120,9 +120,9 @@ def test_the_explorer_finds_and_plays_a_bug(page: Any, address: str) -> None:
     runs = page.execute_script(SHOWN)
     click(page, "search")
     wait(page, runs + 1)
-    assert "The explorer has found this" in page.find_element("id", "play-words").text
-    click(page, "last")
     assert "at the same time" in page.find_element("id", "play-words").text
+    click(page, "first")
+    assert "The explorer has found this" in page.find_element("id", "play-words").text
     assert "search=yes" in page.current_url
 
 

@@ -14,10 +14,10 @@ SWEEPS = "every_cut or every_request_cut_off"
 
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
-    "chaos": "tests.interop.long.chaos --seconds 3600",
-    "fuzz": "tests.interop.long.fuzz --seconds 3600",
+    "chaos": "tests.interop.chaos --seconds 3600",
+    "fuzz": "tests.interop.fuzz --seconds 3600",
     **{
-        name: f"tests.interop.long.{name}"
+        name: f"tests.interop.{name}"
         for name in (
             *("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue"),
             "lock_command",
@@ -27,13 +27,17 @@ PROGRAMS = {
     },
     # Curator, kazoo and zkwire contend for one lock.
     "neighbours": "tests.interop.neighbours.contend",
+    # Programs that use kazoo, with kazoo's connection and with zkwire's.
+    "kazoo_programs": "tests.interop.kazoo_programs",
     # The same tasks by other clients on the embedded server and on a real one.
     "other_clients": "tests.interop.other_clients.compare",
+    # What other clients tell when the connection breaks, compared with docs/atlas.md.
+    "atlas": "tests.interop.atlas",
     "wheel": "tests.check.wheel",  # two builds of wheel and sdist are equal
 }
 """Modules with a command line of their own."""
 
-WITH_CURATOR = ("curator", "neighbours", "other_clients")
+WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
@@ -79,7 +83,7 @@ def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> lis
         ),
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
         *programs,
-        Step("explore", [PYTHON, "-m", "tests.interop.long.explore"], 48 * HOURS, computes=True),
+        Step("explore", [PYTHON, "-m", "tests.interop.explore"], 48 * HOURS, computes=True),
     ]
 
 

@@ -58,6 +58,7 @@ def built_wheel() -> Path:
 def sources() -> set[str]:
     """The files of the package, as in a wheel."""
     files = [*(ROOT / "zkwire").rglob("*.py"), *(ROOT / "zkwire").rglob("py.typed")]
+    files += (ROOT / "zkwire" / "cli").glob("completion.*sh")
     return {str(file.relative_to(ROOT)) for file in files}
 
 

@@ -150,7 +150,9 @@ def behind(op: Operation, case: Case, lag: Lag) -> Row:
         server = seen(op, case)
     else:
         server = f"{seen(op, case)}; {stale_view(op, case)}"
-    recovery = Running(lambda: (case.subject.sync(), op.recover(case, case.subject)))
+    recovery = Running(
+        lambda: (case.subject.sync(), op.recover(case, case.subject))  # type: ignore[func-returns-value]
+    )
     case.proxy.wait_for(lambda frames: any(frame.op == "sync" for frame in frames), PATIENCE)
     lag.end()
     end = followed(op, case, recovery.result)

@@ -236,10 +236,8 @@ def test_code_runs(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     assert len(blocks) == 2
     with zkwire.Client(zookeeper.hosts) as client:
         client.create(fresh_path)
-        with zkwire.SequentialLock(client, f"{fresh_path}/lock") as lock:
-            for block in blocks:
-                code = block.replace("127.0.0.1:2181", zookeeper.hosts + fresh_path)
-                exec(code, {"client": client, "lock": lock})
+        for block in blocks:
+            exec(block.replace("127.0.0.1:2181", zookeeper.hosts + fresh_path), {})
         assert client.get_data(f"{fresh_path}/balance").data == b"100"
 
 

@@ -250,7 +250,7 @@ def test_contenders_that_go_while_they_are_listed(stage: Stage, fresh_path: str)
 
         def delete(frame: Frame) -> None:
             if frame.op == "get_children" and frame.direction == "s2c":
-                deleting.append(Running(lambda: [stage.observer.delete(node) for node in gone]))
+                deleting.append(Running(lambda: list(map(stage.observer.delete, gone))))
                 deleting[-1].result()
 
         deleting: list[Running[Any]] = []

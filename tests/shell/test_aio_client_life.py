@@ -17,6 +17,7 @@ from tests.shell.test_aio_client import SLACK, state_of
 from tests.shell.test_client import refused_port, within
 from tests.support.aio_helpers import awaited, blocking, eventually, library_threads, run, spinning
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, serve, silent
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import PATIENCE
 from tests.support.secure_servers import SecureServer
 from zkwire import (
@@ -230,7 +231,7 @@ async def test_a_slow_look_up_of_a_name_does_not_block_the_loop() -> None:
 
     with FakeServer() as server:
         hosts = f"some.where:{server.port}"
-        client = AsyncClient(hosts, _resolver=resolver)
+        client = hooked(AsyncClient)(hosts, _resolver=resolver)
         reply = client.exists("/a")
         ticks = 0
         while not library_threads() or ticks < 50:
@@ -242,7 +243,7 @@ async def test_a_slow_look_up_of_a_name_does_not_block_the_loop() -> None:
         assert await reply is None
         await client.close()
         gate.clear()
-        hurried = AsyncClient(hosts, _resolver=resolver)
+        hurried = hooked(AsyncClient)(hosts, _resolver=resolver)
         waiting = asyncio.ensure_future(hurried.connect())
         await asyncio.sleep(0.01)
         with within(CLOSE_BOUND):
@@ -260,7 +261,7 @@ def test_a_look_up_that_ends_after_the_loop_disturbs_nobody() -> None:
         return []
 
     async def main() -> AsyncClient:
-        client = AsyncClient("some.where:1", _resolver=resolver)
+        client = hooked(AsyncClient)("some.where:1", _resolver=resolver)
         client.exists("/a")
         await asyncio.sleep(0.01)
         return client  # not closed: that is the point
@@ -346,7 +347,7 @@ def test_ten_thousand_idle_seconds(fresh_path: str) -> None:
 
     async def main(hosts: str) -> None:
         traced: list[str] = []
-        client = AsyncClient(
+        client = hooked(AsyncClient)(
             hosts, session_timeout=30.0, _now=clock, trace=lambda f: traced.append(str(f))
         )
         clients.append(client)

@@ -34,6 +34,7 @@ from tests.support.fake_server import (
     reply,
     serve,
 )
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
@@ -346,7 +347,7 @@ async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
 async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -> None:
     clock = Clock()
     with Server() as server:
-        async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
+        async with hooked(AsyncClient)(server.hosts, session_timeout=20, _now=clock) as client:
             link = client._driver.current_connection
             clock.ahead += 15
             assert await client.exists("/") is not None
@@ -356,7 +357,7 @@ async def test_nothing_is_asked_on_a_connection_that_is_about_to_be_given_up() -
 async def test_answers_that_wait_in_the_kernel_are_no_silence() -> None:
     clock = Clock()
     with Server() as server:
-        async with AsyncClient(server.hosts, session_timeout=20, _now=clock) as client:
+        async with hooked(AsyncClient)(server.hosts, session_timeout=20, _now=clock) as client:
             link, driver = client._driver.current_connection, client._driver.io
             assert link is not None
             assert driver is not None

@@ -124,6 +124,7 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"session_timeout": timedelta(0)}, ValueError, "session_timeout must be 0.001"),
     ({"session_timeout": timedelta(days=25)}, ValueError, "session_timeout must be 0.001"),
     ({"session_timeout": timedelta(-1)}, ValueError, "session_timeout must not be negative"),
+    ({"observer": print}, TypeError, "observer must be an Observer"),
     ({"lease_margin": None}, TypeError, "lease_margin must be a number"),
     ({"lease_margin": "1"}, TypeError, "lease_margin must be a number"),
     ({"lease_margin": -1}, ValueError, "lease_margin must not be negative"),
@@ -188,10 +189,10 @@ def test_known_A52_a_session_of_more_than_an_hour_has_a_unit() -> None:
 
 
 def test_a_port_beside_hosts_is_told_where_it_belongs() -> None:
-    port: Any = 2181
-    for kind in (Client, AsyncClient):
+    kinds: tuple[Any, ...] = (Client, AsyncClient)
+    for kind in kinds:
         with pytest.raises(TypeError, match="the port belongs into hosts, as in 'host:2181'"):
-            kind("127.0.0.1", port)
+            kind("127.0.0.1", 2181)
 
 
 WRONG_TIMEOUTS = ["1", True, -1, -0.001, float("nan"), 10**400, [1]]

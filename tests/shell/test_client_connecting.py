@@ -30,6 +30,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, ClientClosedError, NotSentError, OperationTimeoutError, ZooKeeperError
@@ -97,7 +98,7 @@ def test_connect_waits_no_longer_than_told() -> None:
 def test_a_dead_server_among_three_is_passed_over(fake: FakeServer) -> None:
     for seed in range(6):
         hosts = f"127.0.0.1:{refused_port()},{fake.hosts},127.0.0.1:{refused_port()}"
-        with within(1.0), Client(hosts, _seed=seed) as client:
+        with within(1.0), hooked(Client)(hosts, _seed=seed) as client:
             client.exists("/")
 
 
@@ -125,7 +126,7 @@ def test_names_are_resolved_at_each_attempt() -> None:
             asked.append((host, port))
             return named(now)
 
-        with Client("zoo.example:4711", _resolver=resolver) as client:
+        with hooked(Client)("zoo.example:4711", _resolver=resolver) as client:
             for then in (two, one):
                 now = then
                 before = len(then.connections)
@@ -144,14 +145,20 @@ def test_every_address_of_a_name_is_tried(fake: FakeServer) -> None:
         (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
         *named(refused_port(), refused_port(), fake),
     ]
-    with within(1.0), Client("zoo.example", _resolver=lambda host, port: addresses) as client:
+    with (
+        within(1.0),
+        hooked(Client)("zoo.example", _resolver=lambda host, port: addresses) as client,
+    ):
         assert client.exists("/") is not None
 
 
 def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
     with unanswering_port() as port, FakeServer() as server:
         resolver = lambda host, port_: named(port, server)  # noqa: E731
-        with within(6.0), Client("zoo.example", session_timeout=6.0, _resolver=resolver) as client:
+        with (
+            within(6.0),
+            hooked(Client)("zoo.example", session_timeout=6.0, _resolver=resolver) as client,
+        ):
             assert client.exists("/") is not None
 
 
@@ -169,7 +176,7 @@ def test_an_address_that_only_accepts_is_not_the_first_again(
     )
     with FakeServer(script) as bad, FakeServer(script) as worse, FakeServer() as server:
         resolver = lambda host, port: named(bad, worse, server)  # noqa: E731
-        client = Client("zoo.example", session_timeout=1.0, _resolver=resolver, _seed=seed)
+        client = hooked(Client)("zoo.example", session_timeout=1.0, _resolver=resolver, _seed=seed)
         with closing(client):
             client.connect(PATIENCE)
         assert [len(s.connections) for s in (bad, worse, server)] == [1, 1, 1]
@@ -180,7 +187,7 @@ def test_known_A48_clients_spread_over_the_addresses_of_one_name() -> None:
     with FakeServer() as one, FakeServer() as two, FakeServer() as three:
         resolver = lambda host, port: named(one, two, three)  # noqa: E731
         for seed in range(12):
-            with Client("zoo.example", _resolver=resolver, _seed=seed) as client:
+            with hooked(Client)("zoo.example", _resolver=resolver, _seed=seed) as client:
                 client.connect(PATIENCE)
         assert all(2 <= len(server.connections) <= 6 for server in (one, two, three))
 
@@ -196,9 +203,9 @@ def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str) -> None:
     with FakeServer() as server:
         for seed in range(3):
             hosts = f"{bad},{server.hosts}"
-            with within(1.0), Client(hosts, _resolver=resolver, _seed=seed) as client:
+            with within(1.0), hooked(Client)(hosts, _resolver=resolver, _seed=seed) as client:
                 assert client.exists("/") is not None
-    client = Client(bad, session_timeout=1.0, _resolver=resolver)
+    client = hooked(Client)(bad, session_timeout=1.0, _resolver=resolver)
     with pytest.raises(NotSentError, match="cannot resolve"):
         client.connect()
     client.close()
@@ -208,7 +215,7 @@ def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str) -> None:
 def test_a_stuck_look_up_does_not_stop_a_close() -> None:
     """A31."""
     with StuckResolver() as resolver:
-        client = Client("zoo.example", _resolver=resolver)
+        client = hooked(Client)("zoo.example", _resolver=resolver)
         call = client.pipeline.exists("/a")
         with within(CLOSE_BOUND):
             client.close()
@@ -223,7 +230,9 @@ def test_a_stuck_look_up_of_one_server_leaves_the_others() -> None:
             hosts = f"zoo.example,{server.hosts}"
             with (
                 within(5.0),
-                Client(hosts, session_timeout=5.0, _resolver=resolver, _seed=seed) as client,
+                hooked(Client)(
+                    hosts, session_timeout=5.0, _resolver=resolver, _seed=seed
+                ) as client,
             ):
                 assert client.exists("/") is not None
 
@@ -231,7 +240,7 @@ def test_a_stuck_look_up_of_one_server_leaves_the_others() -> None:
 def test_stuck_look_ups_do_not_pile_up_and_are_named() -> None:
     """A31: each attempt begins one, as long as few are running."""
     with FakeServer() as server, StuckResolver(server) as resolver:
-        client = Client("zoo.example", session_timeout=0.2, _resolver=resolver)
+        client = hooked(Client)("zoo.example", session_timeout=0.2, _resolver=resolver)
         begun = time.monotonic()
         client.pipeline.sync()
         poll("they run", lambda: len(resolver.asked) >= MOST_LOOK_UPS or None, PATIENCE)
@@ -250,7 +259,7 @@ def test_stuck_look_ups_do_not_pile_up_and_are_named() -> None:
 
 def test_a_first_look_up_is_named_before_an_attempt_has_ended() -> None:
     with StuckResolver() as resolver:
-        client = Client("zoo.example", session_timeout=60.0, _resolver=resolver)
+        client = hooked(Client)("zoo.example", session_timeout=60.0, _resolver=resolver)
         with pytest.raises(NotSentError, match=NAMED):
             client.connect(0.2)
         client.close()
@@ -268,7 +277,7 @@ def test_a_stuck_look_up_does_not_keep_the_next_from_beginning() -> None:
         return named(server)
 
     with FakeServer() as server:
-        with within(5.0), Client("zoo", session_timeout=2.0, _resolver=resolver) as client:
+        with within(5.0), hooked(Client)("zoo", session_timeout=2.0, _resolver=resolver) as client:
             client.exists("/")
             assert len(asked) > 1
         gate.set()
@@ -286,7 +295,9 @@ def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:
         return named(server)
 
     with FakeServer() as server:
-        with closing(Client("one,other", session_timeout=1.0, _resolver=resolver)) as client:
+        with closing(
+            hooked(Client)("one,other", session_timeout=1.0, _resolver=resolver)
+        ) as client:
             client.connect(PATIENCE / 3)
         for gate in gates:
             gate.set()
@@ -298,7 +309,9 @@ def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None
         hosts = f"zoo.example,{server.hosts}"
         servers, _ = parse_hosts(hosts)
         seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
-        with closing(Client(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)) as client:
+        with closing(
+            hooked(Client)(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)
+        ) as client:
             client.connect(PATIENCE)
             assert resolver.asked == ["zoo.example"]
             with resolver:

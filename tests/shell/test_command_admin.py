@@ -111,29 +111,13 @@ def test_the_configuration_of_an_ensemble(tmp_path: Path) -> None:
         assert int(shown["version"], 16) > int(old, 16)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "acl get /a world:anyone:r",
-        "acl set /a",
-        "acl set -R -v 1 /a world:anyone:r",
-        "acl set -R -s /a world:anyone:r",
-        "acl drop /a",
-        "txn",
-        "txn fly",
-        "txn set",
-        "txn create'/a",
-        "quota set /a",
-        "quota get /a -n 3",
-        "quota set / -n 3",
-        "quota set /zookeeper/config -n 3",
-        "quota set /a -n -3",
-        "quota set /a -n many",
-        "reconfig",
-        "reconfig --add a --file b",
-        "reconfig --remove 3 -v later",
-    ],
-)
+@pytest.mark.parametrize("words", [
+    "acl get /a world:anyone:r", "acl set /a", "acl set -R -v 1 /a world:anyone:r",
+    "acl set -R -s /a world:anyone:r", "acl drop /a", "txn", "txn fly", "txn set",
+    "txn create'/a", "quota set /a", "quota get /a -n 3", "quota set / -n 3",
+    "quota set /zookeeper/config -n 3", "quota set /a -n -3", "quota set /a -n many", "reconfig",
+    "reconfig --add a --file b", "reconfig --remove 3 -v later",
+])  # fmt: skip
 def test_bad_words_of_these_send_nothing_either(words: str) -> None:
     ran = run("127.0.0.1:1", "--connect-timeout", "0", *words.split(" "))
     assert (ran.status, ran.out) == (2, b"")

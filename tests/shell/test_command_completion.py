@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from argparse import SUPPRESS
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from zkwire import Client
 from zkwire.cli import completion
 from zkwire.cli.command import TABLE, find, parser_of
-from zkwire.cli.completion import SCRIPTS, candidates
+from zkwire.cli.completion import SHELLS, candidates
 from zkwire.cli.main import main
 from zkwire.testing import Server
 from zkwire.testing.proxy import faults
@@ -41,7 +42,7 @@ def run(command: list[str], text: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_file_can_be_read_by_its_shell(
     shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -56,25 +57,23 @@ def test_a_file_can_be_read_by_its_shell(
 
 @pytest.mark.parametrize("name", TABLE)
 def test_each_flag_of_a_command_is_a_candidate(name: str) -> None:
-    flags = {flag for a in parser_of(name, find(name))._actions for flag in a.option_strings}
+    actions = [a for a in parser_of(name, find(name))._actions if a.help != SUPPRESS]
+    flags = {flag for action in actions for flag in action.option_strings}
     assert {found for found, _ in candidates([name], "-") or ()} == flags
 
 
-@pytest.mark.parametrize(
-    ("typed", "word", "found"),
-    [
-        ([], "wai", ["wait"]),
-        ([], "--sess", ["--session-timeout"]),
-        (["--json", "-s", "zk:1"], "wai", ["wait"]),
-        (["lesson"], "hea", ["heartbeat"]),
-        (["completion"], "f", ["fish"]),
-        (["spy", "--data"], "h", ["hex"]),
-        (["acl", "-s"], "s", ["set"]),
-        (["--trace-file"], "x", None),
-        (["server", "--certificate"], "x", None),
-        (["server"], "x", None),
-    ],
-)
+@pytest.mark.parametrize(("typed", "word", "found"), [
+    ([], "wai", ["wait"]),
+    ([], "--sess", ["--session-timeout"]),
+    (["--json", "-s", "zk:1"], "wai", ["wait"]),
+    (["lesson"], "hea", ["heartbeat"]),
+    (["completion"], "f", ["fish"]),
+    (["spy", "--data"], "h", ["hex"]),
+    (["acl", "-s"], "s", ["set"]),
+    (["--trace-file"], "x", None),
+    (["server", "--certificate"], "x", None),
+    (["server"], "x", None),
+])  # fmt: skip
 def test_candidates_fit_the_place_of_the_word(
     typed: list[str], word: str, found: list[str] | None
 ) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.shell.test_demo import ROOT
-from tests.support.command import run
+from tests.support.command import ended, process, run
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
@@ -112,23 +109,11 @@ def test_what_is_typed_by_mistake_is_refused(server: str, words: str, status: in
     assert "haste" not in ran.err
 
 
-def process(*words: str, stdout: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
-    """The command as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "zkwire", *words],
-        cwd=ROOT,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_a_traceback_is_for_debug_alone(server: Server) -> None:
-    with process("--debug", "-s", server.hosts, "get", "/missing") as debugged:
-        out, err = debugged.communicate(timeout=100)
-        assert out == ""
-        assert err.startswith("Traceback")
-        assert "NoNodeError" in err
+    ran = ended("--debug", "-s", server.hosts, "get", "/missing")
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("Traceback")
+    assert "NoNodeError" in ran.stderr
 
 
 def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> None:
@@ -141,13 +126,9 @@ def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> 
 
 
 def test_a_help_that_cannot_be_written_is_status_1() -> None:
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of it
+    buffered = {"PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of it
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "zkwire", "ls", "--help"]
-        ran = subprocess.run(
-            command, env=buffered, cwd=ROOT, stdout=full, timeout=100, check=False
-        )  # fmt: skip
-    assert ran.returncode == 1
+        assert ended("ls", "--help", env=buffered, stdout=full).returncode == 1
 
 
 def test_a_character_that_the_output_cannot_show_is_written_as_its_number(
@@ -156,19 +137,15 @@ def test_a_character_that_the_output_cannot_show_is_written_as_its_number(
     with Client(server.hosts) as client:
         client.create("/\u00e9")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    with process("-s", server.hosts, "ls") as ran:
-        assert ran.communicate(timeout=100) == ("zookeeper\n\\xe9\n", "")
-        assert ran.returncode == 0
+    ran = ended("-s", server.hosts, "ls")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "zookeeper\n\\xe9\n", "")
 
 
 def test_an_output_that_is_full_is_said(server: Server) -> None:
-    with (
-        open("/dev/full", "w") as full,
-        process("-s", server.hosts, "ls", stdout=full.fileno()) as ran,
-    ):
-        assert ran.stderr is not None
-        assert ran.stderr.read() == "zkwire: [Errno 28] No space left on device\n"
-        assert ran.wait(100) == 1
+    with open("/dev/full", "w") as full:
+        ran = ended("-s", server.hosts, "ls", stdout=full)
+    said = "zkwire: [Errno 28] No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (1, said)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +163,9 @@ def test_a_standard_input_that_is_closed_is_said(
     ("words", "status"), [("create -e /new", 0), ("get", 2), ("--trace ls", 0)]
 )
 def test_what_cannot_be_said_changes_no_status(server: Server, words: str, status: int) -> None:
-    command = [sys.executable, "-m", "zkwire", "-s", server.hosts, *words.split()]
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    buffered = {"PYTHONUNBUFFERED": ""}
     with open("/dev/full", "w") as full:
-        ran = subprocess.run(
-            command, env=buffered, cwd=ROOT, stderr=full, timeout=100, check=False
-        )  # fmt: skip
+        ran = ended("-s", server.hosts, *words.split(), env=buffered, stderr=full)
     assert ran.returncode == status
 
 
@@ -201,22 +175,12 @@ def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None
     assert ran.err == "the trace ends here: No space left on device\n"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "get /there -o {}/x",
-        "set /there --data-file {}",
-        "load {}",
-        "reconfig --file {}",
-        "--auth digest:{} ls /",
-        "--tls --cafile {} ls /",
-        "server --listen 127.0.0.1:0 --certificate {}",
-        "spy --read {}",
-        "spy 127.0.0.1:1 --tls-cert {}",
-        "spy 127.0.0.1:1 -f text -o {}/x",
-        "lesson handshake --svg {}/x",
-    ],
-)
+@pytest.mark.parametrize("words", [
+    "get /there -o {}/x", "set /there --data-file {}", "load {}", "reconfig --file {}",
+    "--auth digest:{} ls /", "--tls --cafile {} ls /",
+    "server --listen 127.0.0.1:0 --certificate {}", "spy --read {}",
+    "spy 127.0.0.1:1 -f text -o {}/x", "lesson handshake --svg {}/x",
+])  # fmt: skip
 def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
     server: Server, tmp_path: Path, words: str
 ) -> None:
@@ -228,49 +192,43 @@ def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("acl get", "PATH is missing (see zkwire acl --help)"),
-        ("lock", "PATH is missing ("),
-        ("acl", "action, PATH are missing ("),
-        ("lsd /", "there is no command 'lsd'; did you mean `ls`?"),
-        ("getAcl /", "there is no command 'getAcl'; did you mean `acl get`?"),
-        ("nothing-like-it", "there is no command 'nothing-like-it'; `zkwire help` lists them"),
-        ("help delete", "there is no command 'delete'; did you mean `rm`?"),
-        ("ls --cuont=1 /", "there is no flag --cuont=1; did you mean --count? ("),
-        ("ls -Z /", "there is no flag -Z (see zkwire ls --help)"),
-        ("--sever x ls", "there is no flag --sever; did you mean --server? (see zkwire --help)"),
-        ("ls --session-timeot 5", "; did you mean --session-timeout?"),
-        ("watch -n", "-n takes a value ("),
-        ("get --raw=x /", "--raw takes no value ("),
-        ("watch -r --children /", "--children and -r/--recursive exclude each other ("),
-        ("tree -L x /", "-L: 'x' is no number ("),
-        ("ls --color red", "--color: 'red' is none of auto, always, never ("),
-        ("set -v x /a", ": -v: 'x' is no version, a number from 0 on ("),
-        ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
-        ("ls / x\ny", "'x\\ny' is one word too many ("),
-        ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    ("acl get", "PATH is missing (see zkwire acl --help)"),
+    ("lock", "PATH is missing ("),
+    ("acl", "action, PATH are missing ("),
+    ("lsd /", "there is no command 'lsd'; did you mean `ls`?"),
+    ("getAcl /", "there is no command 'getAcl'; did you mean `acl get`?"),
+    ("nothing-like-it", "there is no command 'nothing-like-it'; `zkwire help` lists them"),
+    ("help delete", "there is no command 'delete'; did you mean `rm`?"),
+    ("ls --cuont=1 /", "there is no flag --cuont=1; did you mean --count? ("),
+    ("ls -Z /", "there is no flag -Z (see zkwire ls --help)"),
+    ("--sever x ls", "there is no flag --sever; did you mean --server? (see zkwire --help)"),
+    ("ls --session-timeot 5", "; did you mean --session-timeout?"),
+    ("watch -n", "-n takes a value ("),
+    ("get --raw=x /", "--raw takes no value ("),
+    ("watch -r --children /", "--children and -r/--recursive exclude each other ("),
+    ("tree -L x /", "-L: 'x' is no number from 1 on ("),
+    ("ls --color red", "--color: 'red' is none of auto, always, never ("),
+    ("set -v x /a", ": -v: 'x' is no version, a number from 0 on ("),
+    ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
+    ("ls / x\ny", "'x\\ny' is one word too many ("),
+    ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+])  # fmt: skip
 def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
     ran = run("127.0.0.1:1", *words.split(" "))
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
     assert says in ran.err
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
-        ("-s {}/no create /a", "`create -p` with a --server without it creates it"),
-        ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
-        ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
-        ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
-        ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
-        ("create --ttl 0 /a", "--ttl must be 0.001 to "),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
+    ("-s {}/no create /a", "the chroot does not exist; `create -p` creates it"),
+    ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
+    ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
+    ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
+    ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
+    ("create --ttl 0 /a", "--ttl must be 0.001 to "),
+])  # fmt: skip
 def test_advice_is_in_the_words_of_the_command(server: Server, words: str, says: str) -> None:
     with Client(server.hosts, auth=[digest_auth("me", "secret")]) as client:
         client.create("/mine", acl=CREATOR_ALL_ACL)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.shell.test_demo import ROOT
-from tests.support.command import run
+from tests.support.command import process, run
 from tests.support.server_control import poll
 from zkwire import Client
 from zkwire.cli.main import main
@@ -60,10 +58,10 @@ def test_an_interrupted_dump_leaves_the_former_file_alone(
     with FaultProxy(tree.hosts) as proxy:
         proxy.on("get_data", action=black_hole)
         words = ["-s", proxy.hosts, "dump", "--force", "/a", str(file)]
-        with subprocess.Popen([sys.executable, "-m", "zkwire", *words], cwd=ROOT) as process:
+        with process(*words) as dump:
             poll("the part", lambda: len(os.listdir(tmp_path)) == 2 or None, 60)
-            process.send_signal(number)
-            assert process.wait(60) == 128 + number
+            dump.send_signal(number)
+            assert dump.wait(60) == 128 + number
     assert (file.read_bytes(), os.listdir(tmp_path)) == (b"former", ["file"])
 
 

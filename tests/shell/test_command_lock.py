@@ -44,16 +44,13 @@ def teller(tmp_path: Path) -> Teller:
     return Teller(tmp_path / "tell")
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (["sh", "-c", "exit 7"], 7),
-        (["--", "sh", "-c", "kill -9 $$"], 137),
-        (["sh", "-c", "exit 3"], 3),
-        (["no-such-command"], 127),
-        (["/"], 126),
-    ],
-)
+@pytest.mark.parametrize(("words", "status"), [
+    (["sh", "-c", "exit 7"], 7),
+    (["--", "sh", "-c", "kill -9 $$"], 137),
+    (["sh", "-c", "exit 3"], 3),
+    (["no-such-command"], 127),
+    (["/"], 126),
+])  # fmt: skip
 def test_hazard_E6_the_commands_status_is_the_status(
     words: list[str], status: int, server: Server, client: Client
 ) -> None:
@@ -85,19 +82,16 @@ def test_what_is_held_is_not_free(
         assert [c.path for c in holder.contenders()] == [f"/p/{client.get_children('/p')[0]}"]
 
 
-@pytest.mark.parametrize(
-    ("held", "words", "status"),
-    [
-        ("read", "-s", 0),
-        ("read", "-x", 124),
-        ("read", "", 124),
-        ("write", "-s", 124),
-        ("lock", "-s", 124),
-        ("lock", "-x", 124),
-        ("lease", "--holders=2", 0),
-        ("lease", "--holders=3", 125),
-    ],
-)
+@pytest.mark.parametrize(("held", "words", "status"), [
+    ("read", "-s", 0),
+    ("read", "-x", 124),
+    ("read", "", 124),
+    ("write", "-s", 124),
+    ("lock", "-s", 124),
+    ("lock", "-x", 124),
+    ("lease", "--holders=2", 0),
+    ("lease", "--holders=3", 125),
+])  # fmt: skip
 def test_kinds(held: str, words: str, status: int, server: Server, client: Client) -> None:
     table = ReadWriteLock(client, "/p")
     locks = {"read": table.read, "write": table.write, "lock": SequentialLock(client, "/p")}
@@ -138,22 +132,18 @@ def test_a_lease_margin_that_was_not_granted_is_reduced() -> None:
         assert main(["--server", server.hosts, *words]) == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["/p", "-n", "true"],
-        ["-c", "true", "/p", "true"],
-        ["-k", "5", "/p", "true"],
-        ["-k", "4s", "--margin", "3", "/p", "true"],
-        ["-k", "4s", "--lease-margin", "2", "/p", "true"],
-        ["--lease-margin", "2.1", "/p", "true"],
-        ["-s", "--holders", "2", "/p", "true"],
-        ["--list", "/p", "true"],
-        ["/", "true"],
-        ["-E", "256", "/p", "true"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("words", [
+    ["/p", "-n", "true"],
+    ["-c", "true", "/p", "true"],
+    ["-k", "5", "/p", "true"],
+    ["-k", "4s", "--margin", "3", "/p", "true"],
+    ["-k", "4s", "--lease-margin", "2", "/p", "true"],
+    ["--lease-margin", "2.1", "/p", "true"],
+    ["-s", "--holders", "2", "/p", "true"],
+    ["--list", "/p", "true"],
+    ["/", "true"],
+    ["-E", "256", "/p", "true"],
+], ids=" ".join)  # fmt: skip
 def test_wrong_words_are_refused_before_anything_is_asked(words: list[str]) -> None:
     assert main(["--server", "127.0.0.1:1", "lock", *words]) == 2
 

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.shell.test_demo import ROOT
+from tests.support.command import process
 from tests.support.server_control import poll
 from zkwire import Client
 from zkwire.testing import Server
@@ -48,20 +49,14 @@ def output(kind: str) -> Iterator[int]:
 
 
 @contextmanager
-def running(*words: str, **streams: int) -> Iterator[subprocess.Popen[str]]:
+def running(*words: str, **streams: Any) -> Iterator[subprocess.Popen[str]]:
     """The command as a process, which is gone at the end."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "zkwire", *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
-        stdin=subprocess.DEVNULL,
-        text=True,
-        **streams,  # type: ignore[call-overload]
-    ) as process:
+    streams = {"stdin": subprocess.DEVNULL, "stdout": None, "stderr": None, **streams}
+    with process(*words, env={"PYTHONUNBUFFERED": ""}, **streams) as started:
         try:
-            yield process
+            yield started
         finally:
-            process.kill()
+            started.kill()
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ def test_a_life_of_nodes(server: Server) -> None:
     assert prints(server, "create", "-s", "/a/n-", "x") == ["/a/n-0000000000"]
     assert prints(server, "create", "/a/", "-s", "between options") == ["/a/0000000001"]
     assert prints(server, "create", "-p", "-c", "/b/c/d") == ["/b/c/d"]
+    assert prints(server, "-s", f"{server.hosts}/chroot", "create", "-p", "/a") == ["/a"]
     assert prints(server, "ls", "/a") == ["0000000001", "n-0000000000"]
     assert prints(server, "ls", "--count", "/a") == ["2"]
     assert prints(server, "count", "/b") == ["2"]
@@ -54,7 +55,7 @@ def test_a_life_of_nodes(server: Server) -> None:
     assert prints(server, "rm", "-r", "--dry-run", "/b") == ["/b/c/d", "/b/c", "/b"]
     assert prints(server, "rm", "--dry-run", "/new") == ["/new"]
     assert prints(server, "rm", "-v", "1", "/new") == []
-    assert prints(server, "rm", "-r", "/a", "/b") == []
+    assert prints(server, "rm", "-r", "/a", "/b", "/chroot") == []
     assert prints(server, "rm", "-f", "/new") == []
     assert prints(server, "sync") == []
     assert prints(server, "ls") == ["zookeeper"]
@@ -180,34 +181,13 @@ def test_what_the_server_refuses_is_status_1(server: Server) -> None:
         assert (status, line.partition(":")[0]) == (1, name), words
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "get",
-        "get --raw --hex /a",
-        "get /a /b",
-        "create /a --ttl 0",
-        "create /a --ttl -5",
-        "create /a --ttl forever",
-        "create /a -t 40000000h",
-        "create /a -e -c",
-        "create /a -p -s -c",
-        "create /p/a\x01 -p",
-        "create /a --acl nonsense",
-        "create /a --acl world:anyone:xyz",
-        "create /a x --data-file -",
-        "set /a",
-        "set /a x --create -v 1",
-        "set -v -1 /a x",
-        "rm",
-        "rm /",
-        "rm -r -v 1 /a",
-        "rm -v 1 /a /b",
-        "rm /a /b\x01",
-        "tree -L 0",
-        "fly /a",
-    ],
-)
+@pytest.mark.parametrize("words", [
+    "get", "get --raw --hex /a", "get /a /b", "create /a --ttl 0", "create /a --ttl -5",
+    "create /a --ttl forever", "create /a -t 40000000h", "create /a -e -c", "create /a -p -s -c",
+    "create /p/a\x01 -p", "create /a --acl nonsense", "create /a --acl world:anyone:xyz",
+    "create /a x --data-file -", "set /a", "set /a x --create -v 1", "set -v -1 /a x", "rm",
+    "rm /", "rm -r -v 1 /a", "rm -v 1 /a /b", "rm /a /b\x01", "tree -L 0", "fly /a",
+])  # fmt: skip
 def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
     """There is no server: what would be sent would be status 3."""
     ran = run("127.0.0.1:1", "--connect-timeout", "0", *words.split(" "))

@@ -23,21 +23,18 @@ def tree(server: Server) -> Server:
     return server
 
 
-@pytest.mark.parametrize(
-    ("command", "op", "nth", "says"),
-    [
-        ("rm -r /a", "delete", 1, "1 node of /a had been deleted by then"),
-        ("rm -r /a", "delete", 3, "2 nodes of /a had been deleted by then"),
-        ("rm -r /a", "get_children", 1, ""),
-        ("rm -r /b", "delete", 1, ""),
-        ("rm /b /a/x", "delete", 2, "deleted before: /b"),
-        ("rm -r /b /a", "get_children", 3, "deleted before: /b"),
-        ("rm -f /missing /b /a", "delete", 3, "deleted before: /b"),
-        ("copy /a /c", "create", 2, "done before: created 1, changed 0, deleted 0"),
-        ("acl set -R /a world:anyone:cdrwa", "set_acl", 2, "that have the list by then: 1"),
-        ("create -p /new/between/below", "create", 4, ""),
-    ],
-)
+@pytest.mark.parametrize(("command", "op", "nth", "says"), [
+    ("rm -r /a", "delete", 1, "1 node of /a had been deleted by then"),
+    ("rm -r /a", "delete", 3, "2 nodes of /a had been deleted by then"),
+    ("rm -r /a", "get_children", 1, ""),
+    ("rm -r /b", "delete", 1, ""),
+    ("rm /b /a/x", "delete", 2, "deleted before: /b"),
+    ("rm -r /b /a", "get_children", 3, "deleted before: /b"),
+    ("rm -f /missing /b /a", "delete", 3, "deleted before: /b"),
+    ("copy /a /c", "create", 2, "done before: created 1, changed 0, deleted 0"),
+    ("acl set -R /a world:anyone:cdrwa", "set_acl", 2, "that have the list by then: 1"),
+    ("create -p /new/between/below", "create", 4, ""),
+])  # fmt: skip
 def test_refused_in_the_middle_is_status_1_and_told(
     tree: Server, command: str, op: str, nth: int, says: str
 ) -> None:

@@ -7,15 +7,8 @@ import json
 import os
 import pty
 import re
-import select
-import signal
-import struct
 import subprocess
 import sys
-import termios
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from fcntl import ioctl
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -23,7 +16,7 @@ import pytest
 
 from tests.support.command_lines import interpreter_of, recording
 from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import poll
+from tests.support.terminal import ROOT, ZKWIRE, Terminal
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.cli.shell import terminal as completing
@@ -31,15 +24,8 @@ from zkwire.cli.shell.terminal import Readline, completions
 from zkwire.testing import Server
 from zkwire.testing.proxy import faults
 
-ROOT = Path(__file__).resolve().parents[2]
 PROMPT = re.compile(r"127\.0\.0\.1:2181 CONNECTED (\S+)> (.*)")
-SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DM])")
-PARTIAL = re.compile(r"(\x1bD((?!\x1b8\x1b\[B).)*|\x1b(\[[0-9;?]*)?)?$", re.DOTALL)
-INSERTED = re.compile(r"\x1bD\x1bM\x1b7\r\x1b\[L(.*?)\x1b8\x1b\[B")  # above the line that is typed
 SECRET = "me:hidden"
-IN_CONTROL = """import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so its Ctrl-C is a signal
-os.execv(sys.argv[1], sys.argv[1:])"""
 
 
 @pytest.mark.parametrize(
@@ -105,7 +91,8 @@ def test_redo_of_a_line_with_redo_is_refused(
 ) -> None:
     shell = interpreter_of(server)
     shell.history += ["pwd", "pwd; redo"]
-    assert [shell.run_line(line) for line in ("redo", "redo 2", "redo 1")] == [2, 2, 0]
+    lines = ("redo", "redo 2", "redo 9", "redo x", "redo 1")
+    assert [shell.run_line(line) for line in lines] == [2, 2, 2, 2, 0]
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[-1]) == ("/\n", "pwd")
 
@@ -133,8 +120,8 @@ def test_a_user_without_a_home_has_no_history(
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
     aids = Readline(Mock(__doc__=""), interpreter_of(server))
-    aids.begin()
-    aids.end()
+    with aids:
+        pass
 
 
 def test_a_place_that_is_not_there_is_not_gone_to(
@@ -243,67 +230,9 @@ def test_completion_of_paths_ends_soon_and_never_raises(
     assert completions(shell, "get ") == []
 
 
-class TerminalOfShell:
-    """The shell in a terminal of 80 columns, from the outside."""
-
-    def __init__(self, process: subprocess.Popen[bytes], above: int) -> None:
-        self.process = process
-        self.seen = ""
-        self._above = above
-        self._new = ""
-        self._part = ""  # of something that goes on
-
-    def type(self, text: str) -> None:
-        os.write(self._above, text.encode())
-
-    def until(self, text: str, again: Callable[[], object] | None = None) -> str:
-        """What is shown up to this text, without what moves the cursor."""
-        while text not in self._new:
-            self._read(text, again)
-        before, _, self._new = self._new.partition(text)
-        return before
-
-    def sees(self, text: str) -> None:
-        """It is shown, anywhere."""
-        while text not in self.seen:
-            self._read(text)
-
-    def _read(self, text: str, again: Callable[[], object] | None = None) -> None:
-        if select.select([self._above], [], [], 1.0 if again else PATIENCE)[0]:
-            came = os.read(self._above, 10_000).decode()
-            self.seen += came
-            came = self._part + came
-            self._part = PARTIAL.search(came)[0]  # type: ignore[index]
-            whole = came[: len(came) - len(self._part)]
-            self._new += SEQUENCE.sub("", INSERTED.sub("", whole))
-        else:
-            assert again is not None, (text, self.seen)
-            again()
-
-    def interrupt(self) -> None:
-        """CPython can miss one that comes between two keys."""
-        self.process.send_signal(signal.SIGINT)
-
-
-@contextmanager
-def shell_at_a_terminal(server: Server, home: Path, columns: int = 80) -> Iterator[TerminalOfShell]:
-    above, below = pty.openpty()
-    ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    shell = ["-m", "zkwire", "--server", server.hosts, "shell"]
-    command = [sys.executable, "-c", IN_CONTROL, sys.executable, *shell]
-    own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(home), "TERM": "xterm"}
-    try:
-        with subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **own},
-            stdin=below, stdout=below, stderr=below, start_new_session=True,
-        ) as process:  # fmt: skip
-            os.close(below)
-            try:
-                yield TerminalOfShell(process, above)
-            finally:
-                process.kill()
-    finally:
-        os.close(above)
+def shell_at_a_terminal(server: Server, home: Path, columns: int = 80) -> Terminal:
+    words = [*ZKWIRE, "--server", server.hosts, "shell"]
+    return Terminal(*words, columns=columns, XDG_STATE_HOME=str(home))
 
 
 def test_the_recording_of_a_terminal(tmp_path: Path) -> None:
@@ -319,9 +248,8 @@ def test_the_recording_of_a_terminal(tmp_path: Path) -> None:
                 terminal.until(f"{server.hosts} CONNECTED {asked[1]}> ")
                 terminal.type(asked[2] + "\r" if asked[2] else "\x04")
                 terminal.until(asked[2] or "\r\n")
-        assert poll("it ends", terminal.process.poll, PATIENCE) == 0
-        lines = SEQUENCE.sub("", terminal.seen).split("\r\n")
-        assert [line for line in lines if len(line.rpartition("\r")[2]) > 80] == []
+        assert terminal.status() == 0
+        assert max(map(len, terminal.lines)) <= 80
 
 
 def test_a_terminal_that_does_not_know_its_width(server: Server, tmp_path: Path) -> None:
@@ -405,7 +333,7 @@ def test_at_a_terminal(server: Server, tmp_path: Path) -> None:
         terminal.until("x\r\nzookeeper\r\n")
         terminal.until(prompt)
         terminal.type("\x04")
-        assert poll("it ends", terminal.process.poll, PATIENCE) == 0
+        assert terminal.status() == 0
     assert "Traceback" not in terminal.seen
     assert SECRET not in terminal.seen
     history = tmp_path / "zkwire" / "history"

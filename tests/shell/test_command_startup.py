@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.shell.test_demo import ROOT
+from tests.support.command import ROOT
 from zkwire.testing import Server
 
 PROBE = """

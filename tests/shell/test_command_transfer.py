@@ -202,18 +202,15 @@ def test_between_ensembles_and_chroots(tree: Server, run: Run) -> None:
         assert (done.status, "servers' own" in done.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["copy", "/a", "/a"], "overlap"),
-        (["copy", "/a", "/a/b"], "overlap"),
-        (["copy", "/", "zk://{}/b"], "overlap"),
-        (["copy", "--delete", "/a/ü€", "/a"], "overlap"),
-        (["copy", "/a", "http://{}/"], "neither a path nor"),
-        (["copy", "/a", "zk://host:port/"], "bad port"),
-        (["load", "/dev/null"], "line 1: no JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    (["copy", "/a", "/a"], "overlap"),
+    (["copy", "/a", "/a/b"], "overlap"),
+    (["copy", "/", "zk://{}/b"], "overlap"),
+    (["copy", "--delete", "/a/ü€", "/a"], "overlap"),
+    (["copy", "/a", "http://{}/"], "neither a path nor"),
+    (["copy", "/a", "zk://host:port/"], "bad port"),
+    (["load", "/dev/null"], "line 1: no JSON object"),
+])  # fmt: skip
 def test_nonsense_is_refused_before_anything_changes(
     tree: Server, run: Run, words: list[str], says: str
 ) -> None:

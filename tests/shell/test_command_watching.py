@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.connection_loss.case import repeat
+from tests.support.command import process
 from tests.support.command_lines import RunningCommand, recording
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
@@ -20,7 +17,6 @@ from zkwire import CREATOR_ALL_ACL, Client, Delete, digest_auth
 from zkwire.cli.main import main
 from zkwire.testing import Server
 
-ROOT = Path(__file__).resolve().parents[2]
 MISSED = "changes before this line may have been missed"
 
 
@@ -109,24 +105,20 @@ def test_a_persistent_watch_tells_of_data_and_of_the_list_of_children(server: Se
         assert command.rest() == ["created /a", "children /a", "changed /a"]
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (["watch", "/", "--timeout", "100ms"], 0),
-        (["watch", "-r", "/", "-n", "1", "--timeout", "100ms"], 124),
-        (["watch", "-n", "0", "/"], 2),
-        (["watch", "-r", "--children", "/"], 2),
-        (["wait", "/none", "--timeout", "100ms", "--connect-timeout", "1h"], 124),
-        (["wait", "/none", "--timeout", "0"], 124),
-        (["wait", "/zookeeper", "--timeout", "0"], 0),
-        (["wait", "/zookeeper", "--gone", "--timeout", "0"], 124),
-        (["wait", "/none", "--data", "("], 2),
-        (["wait", "/secret"], 1),
-        (["watch", "/secret"], 1),
-        (["watch", "//"], 0),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("words", "status"), [
+    (["watch", "/", "--timeout", "100ms"], 0),
+    (["watch", "-r", "/", "-n", "1", "--timeout", "100ms"], 124),
+    (["watch", "-n", "0", "/"], 2),
+    (["watch", "-r", "--children", "/"], 2),
+    (["wait", "/none", "--timeout", "100ms", "--connect-timeout", "1h"], 124),
+    (["wait", "/none", "--timeout", "0"], 124),
+    (["wait", "/zookeeper", "--timeout", "0"], 0),
+    (["wait", "/zookeeper", "--gone", "--timeout", "0"], 124),
+    (["wait", "/none", "--data", "("], 2),
+    (["wait", "/secret"], 1),
+    (["watch", "/secret"], 1),
+    (["watch", "//"], 0),
+], ids=str)  # fmt: skip
 def test_the_exit_status(
     server: Server, capsys: pytest.CaptureFixture[str], words: list[str], status: int
 ) -> None:
@@ -162,10 +154,12 @@ def test_wait_ends_when_the_node_is_as_it_shall_be(server: Server) -> None:
 
     def clear(client: Client) -> object:
         client.delete("/a/x")
-        return client.delete("/a/y")
+        client.delete("/a/y")
+        return None
 
     def remove(client: Client) -> object:
-        return client.delete("/a")
+        client.delete("/a")
+        return None
 
     steps: list[tuple[list[str], Callable[[Client], object]]] = [
         ([], create),
@@ -194,20 +188,16 @@ def test_wait_ends_when_the_node_is_as_it_shall_be(server: Server) -> None:
 def test_the_end_of_a_watch_is_quiet(
     server: Server, end: signal.Signals | None, status: int
 ) -> None:
-    command = [sys.executable, "-m", "zkwire", "-s", server.hosts, "watch", "/", "--initial"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with process("-s", server.hosts, "watch", "/", "--initial") as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
         try:
-            assert process.stdout.readline() == "exists /: version 0\n"
+            assert watch.stdout.readline() == "exists /: version 0\n"
             if end is None:  # and no change comes that would be written
-                process.stdout.close()
+                watch.stdout.close()
             else:
-                process.send_signal(end)
-            assert process.wait(PATIENCE) == status
-            assert process.stderr.read() == ""
+                watch.send_signal(end)
+            assert watch.wait(PATIENCE) == status
+            assert watch.stderr.read() == ""
         finally:
-            process.kill()
+            watch.kill()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import PATIENCE, within
+from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK, InstalledBackend, InstalledServer
 from tests.support.secure_servers import available, installed_backend
 from tests.support.server_control import Ensemble, Settings, ZooKeeperServer, free_port, poll
@@ -87,7 +88,7 @@ class Doors:
 
     def client(self, *, seed: int | None = None) -> Client:
         """A client that knows the first door only, and follows."""
-        return Client(self.hosts[0], follow_reconfig=True, session_timeout=LONG, _seed=seed)
+        return hooked(Client)(self.hosts[0], follow_reconfig=True, session_timeout=LONG, _seed=seed)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
 from tests.shell.test_secure_client import Time, TlsFront, failure
 from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from tests.support.server_control import Backend, Ensemble, NoBackendError, Settings, poll
 from zkwire import (
@@ -257,7 +258,7 @@ def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) ->
     ports = [int(server.hosts.split(":")[1]) for server in three.servers]
     addresses: list[tuple[int, Any]] = [(socket.AF_INET, ("127.0.0.1", port)) for port in ports]
     three.set_read_only(True)
-    with Client("zoo.example", read_only=True, _resolver=lambda *_: addresses) as client:
+    with hooked(Client)("zoo.example", read_only=True, _resolver=lambda *_: addresses) as client:
         client.connect()
         first = three.server_for_session(client.session_id)
         _, better = (server for server in three.servers if server is not first)
@@ -326,7 +327,7 @@ def test_questions_leave_no_connection_behind(three: embedded.Ensemble) -> None:
     with FaultProxy(upstream=three.servers[1].hosts) as proxy:
         hosts = f"{three.servers[0].hosts},{proxy.hosts}"
         seed = seed_for(hosts, three.servers[0].hosts)
-        with Client(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
+        with hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
             session_id = client.session_id
             asked(proxy, 3)
             proxy.wait_for(lambda _: proxy.connections <= 1, PATIENCE)
@@ -367,7 +368,7 @@ def test_a_server_that_is_silent_is_not_waited_for_long(three: embedded.Ensemble
         hosts = f"{good.hosts},{mute.hosts}"
         seed = seed_for(hosts, good.hosts)
         options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
-        with Client(hosts, _now=now, **options) as client:
+        with hooked(Client)(hosts, _now=now, **options) as client:
             for number in range(3):
                 mute.wait_for(lambda number=number: len(mute.connections) > number)  # type: ignore[misc]
                 connection = mute.connections[number]
@@ -388,7 +389,7 @@ def test_silence_in_the_tls_handshake_of_a_question(
         hosts = f"{front.hosts},{mute.hosts}"
         seed = seed_for(hosts, front.hosts)
         options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
-        with Client(hosts, tls=trusting, _now=now, **options) as client:
+        with hooked(Client)(hosts, tls=trusting, _now=now, **options) as client:
             mute.wait_for(lambda: mute.connections)
             now.jump(client, 2.0)
             mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
@@ -408,7 +409,7 @@ def test_other_answers_change_nothing(answer: bytes, three: embedded.Ensemble) -
         good = three.servers[0]
         hosts = f"{good.hosts},{odd.hosts}"
         seed = seed_for(hosts, good.hosts)
-        with Client(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
+        with hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
             session_id = client.session_id
             odd.wait_for(lambda: len(odd.connections) >= 2)
             assert client.get_data("/kept").data == b"kept"
@@ -426,7 +427,7 @@ def test_a_server_that_says_rw_and_is_not(three: embedded.Ensemble) -> None:
         good = three.servers[0]
         hosts = f"{good.hosts},{liar.hosts}"
         seed = seed_for(hosts, good.hosts)
-        with Client(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
+        with hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
             watch = Watch()
             client.get_data("/kept", watch=watch)
             liar.wait_for(lambda: len(liar.connections) >= 2)  # the question, then the client
@@ -443,7 +444,7 @@ def test_close_in_the_midst_of_a_question(three: embedded.Ensemble) -> None:
         good = three.servers[0]
         hosts = f"{good.hosts},{mute.hosts}"
         seed = seed_for(hosts, good.hosts)
-        client = Client(hosts, read_only=True, session_timeout=LONG, _seed=seed)
+        client = hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed)
         client.connect()
         mute.wait_for(lambda: mute.connections)
         with within(CLOSE_BOUND):

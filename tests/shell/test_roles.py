@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-import zkwire.blocking.io_thread
 import zkwire.blocking.leader
+import zkwire.net.bell
 from tests.conftest import open_descriptors
 from tests.shell.test_client import PATIENCE
 from tests.shell.test_client_threads import on_signal
 from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.family_helpers import soon
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
     AsyncClient,
@@ -167,7 +168,7 @@ def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over
 def test_without_a_bell_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zkwire.blocking.io_thread, "bell_for", lambda sock: None)
+    monkeypatch.setattr(zkwire.net.bell.EpollPoller, "bell_for", lambda *_: None)
     monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 10 * PATIENCE)
     monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 40 * PATIENCE)
     with Client(server.hosts, session_timeout=20) as client:
@@ -306,7 +307,7 @@ class Clock:
 @pytest.fixture
 def late(server: FakeServer) -> Iterator[tuple[Client, Clock]]:
     clock = Clock()
-    with Client(server.hosts, session_timeout=20, _now=clock) as client:
+    with hooked(Client)(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a", b"data")
         yield client, clock
 
@@ -337,9 +338,9 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
 ) -> None:
     """It may stand in a signal handler, a finalizer or a debugger; nobody else waits for it."""
     if not bell:
-        monkeypatch.setattr(zkwire.blocking.io_thread, "bell_for", lambda sock: None)
+        monkeypatch.setattr(zkwire.net.bell.EpollPoller, "bell_for", lambda *_: None)
     clock = Clock()
-    with Client(server.hosts, session_timeout=20, _now=clock) as client:
+    with hooked(Client)(server.hosts, session_timeout=20, _now=clock) as client:
         client.create("/a")
         pump = client._driver
         link = pump.current_connection

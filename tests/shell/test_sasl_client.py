@@ -18,6 +18,7 @@ from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
 from tests.shell.test_client_threads import name_of
 from tests.shell.test_secure_client import LONG, Time, each_version, only, real, settled
 from tests.support.fake_server import Connection, FakeServer, reply
+from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running
 from tests.support.secure_servers import USERS, SecureServer
@@ -221,7 +222,7 @@ def test_no_ping_comes_before_the_login() -> None:
     now, gate = Time(), Gate()
     with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
         proxy.on("sasl", action=hold(gate), reply=True)
-        client = Client(proxy.hosts, sasl=DigestMD5(*BOB), session_timeout=30, _now=now)
+        client = hooked(Client)(proxy.hosts, sasl=DigestMD5(*BOB), session_timeout=30, _now=now)
         connecting = Running(client.connect)
         gate.wait_reached()
         now.jump(client, 12.0)
@@ -341,7 +342,7 @@ def test_a_mechanism_that_takes_long() -> None:
 
     with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
         proxy.on("sasl", action=hold(gate), reply=True)  # else it may come in time
-        client = Client(proxy.hosts, sasl=Custom(exchange), session_timeout=30, _now=now)
+        client = hooked(Client)(proxy.hosts, sasl=Custom(exchange), session_timeout=30, _now=now)
         with within(1.0), pytest.raises(NotSentError):
             client.connect(0.2)
         assert thinking.wait(PATIENCE)

@@ -16,6 +16,7 @@ from tests.shell.test_roles import Interrupting
 from tests.shell.test_secure_client import LONG, TlsFront, each_version, failure, only, real
 from tests.support.certificates import Authority, Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
+from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running
 from tests.support.secure_servers import WANTS_CERTIFICATE, SecureServer
@@ -186,7 +187,7 @@ def test_a_silent_server_does_not_hide_a_good_one(
         for seed in range(4):  # in either order
             with (
                 within(6.0),
-                Client(hosts, tls=trusting, session_timeout=6.0, _seed=seed) as client,
+                hooked(Client)(hosts, tls=trusting, session_timeout=6.0, _seed=seed) as client,
             ):
                 assert client.exists("/") is not None
 
@@ -201,7 +202,7 @@ def test_a_silent_address_does_not_hide_a_good_one(
             return [(socket.AF_INET, (LOOPBACK, port)) for port in (mute.port, front.port)]
 
         for seed in range(10):  # each has an order of its own
-            client = Client(
+            client = hooked(Client)(
                 "localhost:1", tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
             )
             with within(6.0), client:

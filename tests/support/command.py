@@ -1,14 +1,21 @@
-"""Runs a command of zkwire in this process, with streams of its own."""
+"""Runs a command of zkwire: in this process with streams of its own, or as a process."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from zkwire.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+ZKWIRE = [sys.executable, "-m", "zkwire"]
 
 
 class Ran(NamedTuple):
@@ -37,3 +44,20 @@ def run(server: str, *words: str, stdin: bytes = b"") -> Ran:
         status = main(["--server", server, *words])
     out.flush()
     return Ran(status, out.buffer.getvalue(), err.getvalue())
+
+
+def process(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """``zkwire WORDS`` as a process; its output goes into pipes where nothing else is said.
+
+    ``env`` is added to the environment.
+    """
+    given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    given["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
+    return subprocess.Popen([*ZKWIRE, *words], cwd=ROOT, text=True, **given)
+
+
+def ended(*words: str, typed: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+    """A process as :func:`process`, from a pipe and at its end."""
+    with process(*words, stdin=subprocess.PIPE, **options) as running:
+        out, err = running.communicate(typed, timeout=100)
+        return subprocess.CompletedProcess(words, running.returncode, out, err)

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from tests.support.lock_helpers import PATIENCE, Running
-from zkwire.cli.command import CONNECTION, Parser, add_options, defaults
+from zkwire.cli.command import CONNECTION, Parser, defaults
 from zkwire.cli.context import Context
 from zkwire.cli.main import main
 from zkwire.cli.shell.interpreter import Interpreter
@@ -29,8 +29,7 @@ def recording(name: str) -> list[str]:
 
 def interpreter_of(server: Server | None = None, *words: str) -> Interpreter:
     """What runs the commands of a shell, in this process."""
-    parser = Parser()
-    add_options(parser, "the connection", CONNECTION)
+    parser = Parser(*CONNECTION)
     options = argparse.Namespace(**defaults())
     hosts = ["-s", server.hosts] if server is not None else []
     return Interpreter(Context(parser.parse_args([*hosts, *words], options)))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zkwire import __version__
-from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, Command, Option, Parser, find, parser_of
+from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, Arg, Command, Parser, find, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "data" / "share" / "man" / "man1" / "zkwire.1"
@@ -37,7 +37,7 @@ def tagged(tag: str, does: str) -> Iterator[str]:
     yield text(does)
 
 
-def option_of(option: Option) -> Iterator[str]:
+def option_of(option: Arg) -> Iterator[str]:
     """An option of all commands."""
     action = Parser(add_help=False).add_argument(*option.names, **option.kind)
     return argument_of(action)

@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from tests.interop.atlas.document import picture as atlas
 from tests.support.diagrams import plot, rooms, states
 from tests.support.lesson_page import drawn as lesson_drawn
 from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
@@ -134,10 +135,11 @@ PICTURES: dict[str, Callable[[], str]] = {
     ),
     "herd-plot": _plot,
     "holder-with-fence": lambda: lesson_drawn("paused-holder"),
-    "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-token"),
+    "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-fence"),
     "states": states,
     "rooms": rooms,
     "speed-plot": speed_plot,
+    "atlas": atlas,
     **{f"speed-{name}": partial(flame, name) for name in OPERATIONS},
 }
 

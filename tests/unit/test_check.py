@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def homes(tmp_path: Path) -> str:
         jar.touch()
         jar.with_name("zookeeper-jute-3.4.0.jar").touch()
     return f"{tmp_path}/jars:{tmp_path}/apache-3.5.10"
+
+
+def test_each_module_that_a_long_step_runs_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOME", "")
+    modules = {
+        step.command[2] for step in check.parse(["long"]) if step.command[2].startswith("tests.")
+    }
+    assert "tests.interop.kazoo_programs" in modules
+    assert [name for name in sorted(modules) if find_spec(name) is None] == []
 
 
 @pytest.mark.parametrize(
@@ -89,6 +99,14 @@ def test_the_release_is_the_one_that_is_named(
     else:
         with pytest.raises(NoBackendError, match=rf"{release}, and there is only .*3\.9\.3"):
             find_installed()
+
+
+def test_each_step_of_long_runs_a_module_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
+    commands = [step.command for step in check.parse(["long"])]
+    modules = {c[2] for c in commands if c[:2] == [PYTHON, "-m"]} - {"pytest"}
+    assert {"tests.interop.chaos", "tests.interop.explore", "tests.check.wheel"} <= modules
+    assert [name for name in modules if find_spec(name) is None] == []
 
 
 def test_a_backend_without_a_choice_of_releases_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

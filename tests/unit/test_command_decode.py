@@ -127,16 +127,13 @@ def test_secrets_are_hidden_unless_asked_for(capsys: pytest.CaptureFixture[str])
         assert secret.hex() in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["zz"], "'zz' is no file, and no hexadecimal digits at offset 0"),
-        (["00zz"], "'00zz' is no file, and no hexadecimal digits at offset 2"),
-        ([""], "there are no bytes"),
-        (["abc"], "'abc' is an odd number of hexadecimal digits: half a byte is left"),
-        (["--op", "nonsense", "00"], "there is no operation 'nonsense'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "problem"), [
+    (["zz"], "'zz' is no file, and no hexadecimal digits at offset 0"),
+    (["00zz"], "'00zz' is no file, and no hexadecimal digits at offset 2"),
+    ([""], "there are no bytes"),
+    (["abc"], "'abc' is an odd number of hexadecimal digits: half a byte is left"),
+    (["--op", "nonsense", "00"], "there is no operation 'nonsense'"),
+])  # fmt: skip
 def test_words_that_are_no_bytes(
     words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,39 +55,33 @@ def test_a_word_can_be_typed(words: list[str]) -> None:
     assert unfinished(line) == (words[:-1], words[-1])
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("", ([], "")),
-        ("g", ([], "g")),
-        ("get ", (["get"], "")),
-        ("ls /;ge", ([], "ge")),
-        ("ls / ;", ([], "")),
-        ("get '/a b", (["get"], "/a b")),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), [
+    ("", ([], "")),
+    ("g", ([], "g")),
+    ("get ", (["get"], "")),
+    ("ls /;ge", ([], "ge")),
+    ("ls / ;", ([], "")),
+    ("get '/a b", (["get"], "/a b")),
+])  # fmt: skip
 def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None:
     assert unfinished(line) == expected
 
 
-@pytest.mark.parametrize(
-    ("typed", "ours"),
-    [
-        ("delete -v 3 /a", "rm -v 3 /a"),
-        ("delete /a 3", "rm /a -v 3"),
-        ("delete /a -1", "rm /a"),
-        ("deleteall /a -b 100", "rm -r /a"),
-        ("getAcl -s /a", "acl get -s /a"),
-        ("get -b /a", "get --base64 /a"),
-        ("delquota /a", "quota del /a"),
-        ("delquota -n -B /a", "quota set /a -n none -B none"),
-        ("create -e -s /a", "create -e -s /a"),
-        ("create -e /a data world:anyone:r", "create -e /a data --acl world:anyone:r"),
-        ("create -t 5 /a data", "create -t 5 /a data"),
-        ("create /a data --acl x", "create /a data --acl x"),
-        ("tree -l /", "tree -l /"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "ours"), [
+    ("delete -v 3 /a", "rm -v 3 /a"),
+    ("delete /a 3", "rm /a -v 3"),
+    ("delete /a -1", "rm /a"),
+    ("deleteall /a -b 100", "rm -r /a"),
+    ("getAcl -s /a", "acl get -s /a"),
+    ("get -b /a", "get --base64 /a"),
+    ("delquota /a", "quota del /a"),
+    ("delquota -n -B /a", "quota set /a -n none -B none"),
+    ("create -e -s /a", "create -e -s /a"),
+    ("create -e /a data world:anyone:r", "create -e /a data --acl world:anyone:r"),
+    ("create -t 5 /a data", "create -t 5 /a data"),
+    ("create /a data --acl x", "create /a data --acl x"),
+    ("tree -l /", "tree -l /"),
+])  # fmt: skip
 def test_words_of_zkcli(typed: str, ours: str) -> None:
     assert translate(typed.split()) == ours.split()
 
@@ -109,30 +103,27 @@ def test_each_name_of_zkcli_is_a_command_here() -> None:
         assert name not in {*TABLE, *shell.own.table}
 
 
-@pytest.mark.parametrize(
-    ("line", "secret"),
-    [
-        ("addauth digest a:b", True),
-        ("ls; addAuth digest a:b", True),
-        ("add_auth digest a:b", True),
-        ("addauht digest a:b", True),
-        ("'addauth' 'digest' a:b", True),
-        ("ls; addauth digest 'a:b", True),
-        ("ls / --auth digest:a:b", True),
-        ("ls / --auth=sasl:a", True),
-        ("acl set /a world:anyone:r,digest:a:hash=:cdrwa", True),
-        ("setAcl /a own:a:secret:r", True),
-        ("create /a data 'di'gest:a:hash=:cdrwa", True),
-        ("create /a data --acl own:a:secret:cd,auth::r", True),
-        ("acl set -R /a world:anyone:r,auth::cdrwa ip:127.0.0.1:r", False),
-        ("acl set /a sasl:bob:cdrwa x509:CN=a,O=b:r", False),
-        ("set /hosts zk://a:2181,b:2181/x", False),
-        ("create /digest x", False),
-        ("get 'a", False),
-        ("create /addauth x", False),
-        ("ls /auth", False),
-    ],
-)
+@pytest.mark.parametrize(("line", "secret"), [
+    ("addauth digest a:b", True),
+    ("ls; addAuth digest a:b", True),
+    ("add_auth digest a:b", True),
+    ("addauht digest a:b", True),
+    ("'addauth' 'digest' a:b", True),
+    ("ls; addauth digest 'a:b", True),
+    ("ls / --auth digest:a:b", True),
+    ("ls / --auth=sasl:a", True),
+    ("acl set /a world:anyone:r,digest:a:hash=:cdrwa", True),
+    ("setAcl /a own:a:secret:r", True),
+    ("create /a data 'di'gest:a:hash=:cdrwa", True),
+    ("create /a data --acl own:a:secret:cd,auth::r", True),
+    ("acl set -R /a world:anyone:r,auth::cdrwa ip:127.0.0.1:r", False),
+    ("acl set /a sasl:bob:cdrwa x509:CN=a,O=b:r", False),
+    ("set /hosts zk://a:2181,b:2181/x", False),
+    ("create /digest x", False),
+    ("get 'a", False),
+    ("create /addauth x", False),
+    ("ls /auth", False),
+])  # fmt: skip
 def test_a_line_with_a_secret_is_known(line: str, secret: bool) -> None:
     assert has_secret(line) is secret
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.cli.main import main
-from zkwire.cli.spy.outputs import Filter, Group, Stats, records_of
+from zkwire.cli.spy.outputs import Filter, records_of
 from zkwire.cli.spy.records import Privacy, Recorder, as_svg, in_ascii, line, table
 from zkwire.cli.spy.tap import Event, Faults
 from zkwire.jute import records as r
@@ -212,22 +212,6 @@ def test_filters(given: Record, shown: str) -> None:
     assert " ".join(found) == shown
 
 
-def test_statistics() -> None:
-    by_path = Stats("path")
-    for record in records_with(Privacy()):
-        by_path.add(record)
-    rows = {row["group"]: row for row in by_path.records()}
-    assert rows["/a"]["count"] == 2
-    assert (rows[DEEP]["errors"], rows[DEEP]["p99_ms"]) == (1, 1.0)
-    for width in (80, 120):
-        assert max(map(len, by_path.lines(width))) <= width
-    group = Group()
-    for milliseconds in range(1, 101):
-        group.add({"dir": "s2c", "op": "ping", "bytes": 1, "rtt_ms": float(milliseconds)})
-    for percent in (50, 95, 99):
-        assert group.percentile(percent) == pytest.approx(percent, rel=0.01)
-
-
 @pytest.mark.parametrize(
     "spec",
     [
@@ -254,20 +238,17 @@ def test_a_wrong_fault_is_refused(spec: str, capsys: pytest.CaptureFixture[str])
     assert shown.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["127.0.0.1:1", "--read", "x"],
-        ["127.0.0.1:1", "-o", "x.unknown"],
-        ["127.0.0.1:1", "-f", "text", "-f", "svg"],
-        ["127.0.0.1:1", "-n", "0"],
-        ["127.0.0.1:1", "--op", "nonsense"],
-        ["127.0.0.1:1", "--session", "nonsense"],
-        ["127.0.0.1:1", "--listen", "nonsense"],
-        ["127.0.0.1:x"],
-    ],
-)
+@pytest.mark.parametrize("words", [
+    [],
+    ["127.0.0.1:1", "--read", "x"],
+    ["127.0.0.1:1", "-o", "x.unknown"],
+    ["127.0.0.1:1", "-f", "text", "-f", "svg"],
+    ["127.0.0.1:1", "-n", "0"],
+    ["127.0.0.1:1", "--op", "nonsense"],
+    ["127.0.0.1:1", "--session", "nonsense"],
+    ["127.0.0.1:1", "--listen", "nonsense"],
+    ["127.0.0.1:x"],
+])  # fmt: skip
 def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spy", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -17,9 +17,9 @@ def stat(czxid: int, version: int = 0) -> Stat:
 def shown(
     capsys: pytest.CaptureFixture[str], *states: SeenData | SeenChildren, path: str = "/a"
 ) -> list[str]:
-    show = States(Stream(Output(), None, None, DONE), path, initial=False)
+    show = States(Stream(Output(), None, None, DONE), path, iter(()), initial=False)
     for state in states:
-        show(state)
+        show.show(state)
     return capsys.readouterr().out.splitlines()
 
 
@@ -63,4 +63,4 @@ def test_the_last_change_that_is_wanted_is_the_end() -> None:
         stream.change(kind, "/a")
     with pytest.raises(EnoughError) as caught:
         stream.change("deleted", "/a")
-    assert caught.value.status == DONE
+    assert caught.value.args == (DONE,)

@@ -81,6 +81,7 @@ PUBLIC = (
     | {"QueueEmptyError", "QueueFullError", "QueueItem"}
     | {"LockInUseError"}
     | {"Contender", "DigestMD5", "Leadership", "Lost", "SeenChildren", "SeenData", "Watch"}
+    | {"Observer", "RequestEnd"}
 )
 
 # Those that are about something else than a node, and what they are about.

@@ -21,14 +21,14 @@ PACKAGE = Path(__file__).resolve().parents[2] / "zkwire"
 # The rooms from the bottom to the top: a module imports from its own room and from those before.
 ROOMS = [
     *("errors", "jute", "wire", "session", "operations", "recipes"),  # the core: no I/O
-    *("net", "blocking", "aio", "zkwire"),
-    *("testing", "cli", "__main__"),
+    *("net", "blocking", "aio", "trio", "zkwire"),
+    *("testing", "kazoo", "cli", "__main__"),
 ]
 # Within recipes: what all share, each above those that it may know, then the recipes.
 RECIPES = ["runtime", "_recipe", "_node", "_lock", "_service"]
 CORE = ROOMS[: ROOMS.index("net")]
-NOT_EACH_OTHER = {"blocking", "aio"}
-MAY_USE_TESTING = {"testing", "cli"}
+NOT_EACH_OTHER = ({"blocking", "aio"}, {"blocking", "trio"})
+MAY_USE_TESTING = {"testing", "cli", "kazoo"}
 
 # The world outside: sockets, threads, clocks, chance.
 IMPURE = {
@@ -43,7 +43,7 @@ RECIPES_MAY_USE = {"session.waitable", "session.watch", "session.liveness"}
 # Too expensive to load for everybody who imports zkwire.
 EXPENSIVE = {"asyncio", "concurrent", "dataclasses", "logging", "typing"}
 # Loaded only by who asks for it.
-LATE = ("aio", "testing", "cli")
+LATE = ("aio", "trio", "testing", "kazoo", "cli")
 
 # Clocks that can be set, and what tells their time.
 WALL_CLOCKS = {"time": {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime"}}
@@ -145,6 +145,8 @@ class Package:
         self.packages: set[str] = set()
         for file in sorted(root.rglob("*.py")):
             parts = file.relative_to(root).with_suffix("").parts
+            if parts[0] == "_pyinstaller":
+                continue  # a program of PyInstaller's, which nothing here imports
             if parts[-1] == "__init__":
                 parts = parts[:-1]
                 self.packages.add(".".join(parts) or self.name)
@@ -192,7 +194,7 @@ def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
         return
     if ROOMS.index(there) > ROOMS.index(here):
         yield f"imports {other}, which stands above it"
-    elif here != there and {here, there} == NOT_EACH_OTHER:
+    elif here != there and {here, there} in NOT_EACH_OTHER:
         yield f"imports {other}; the shells do not know each other"
     elif there == "testing" and here not in MAY_USE_TESTING:
         yield f"imports {other}; testing is for tests"
@@ -290,7 +292,7 @@ def test_few_arrows_lead_from_room_to_room() -> None:
         for other in others
         if room(module) != room(other)
     }
-    assert len(between) <= 59, sorted(between)
+    assert len(between) <= 66, sorted(between)
 
 
 # --- planted mistakes -----------------------------------------------------------------------------

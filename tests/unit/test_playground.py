@@ -67,12 +67,12 @@ def test_the_three_holders_of_a_lock_differ_while_its_holder_stands_still() -> N
     frames = run("paused-holder")["frames"]
     expired = next(f for f in frames if f["text"].startswith("A's session expires"))
     (lock,) = expired["locks"]
-    assert (lock["server"], lock["lease"], lock["fence"]) == ("B", "", "A, token 0x5")
+    assert (lock["server"], lock["lease"], lock["fence"]) == ("B", "", "A, 0x5")
     assert {c["name"]: c["state"] for c in expired["clients"]}["A"] == "stands still"
     both = next(frame for frame in frames if frame["text"] == "get_children: 2 names")
     assert both["locks"][0]["server"] == "A"
     (last,) = frames[-1]["locks"]
-    assert (last["server"], last["lease"][0], last["fence"]) == ("B", "B", "B, token 0x6")
+    assert (last["server"], last["lease"][0], last["fence"]) == ("B", "B", "B, 0x6")
 
 
 def test_an_action_without_its_client_is_told() -> None:

@@ -18,6 +18,12 @@ PASSWORD = "correct horse"
 CHALLENGE = b'realm="zk-sasl-md5",nonce="a nonce",charset=utf-8,algorithm=md5-sess'
 
 
+def repeated(mechanism: DigestMD5, cnonce: bytes) -> DigestMD5:
+    """The mechanism with this number in the place of a new one."""
+    mechanism._cnonce = cnonce
+    return mechanism
+
+
 def begun(mechanism: DigestMD5) -> Generator[bytes, bytes, None]:
     """An exchange after its first token, which is empty."""
     exchange = mechanism.exchange("any.host")
@@ -26,7 +32,7 @@ def begun(mechanism: DigestMD5) -> Generator[bytes, bytes, None]:
 
 
 def answer(challenge: bytes, user: str = "bob", password: str = PASSWORD) -> bytes:
-    return begun(DigestMD5(user, password, _cnonce=b"c")).send(challenge)
+    return begun(repeated(DigestMD5(user, password), b"c")).send(challenge)
 
 
 def directive(token: bytes, name: bytes) -> bytes | None:
@@ -57,7 +63,7 @@ GOOD_PROOF = rspauth(b"bob:zk-sasl-md5:correct horse")
 
 def test_the_example_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sasl, "DIGEST_URI", b"imap/elwood.innosoft.com")
-    exchange = begun(DigestMD5("chris", "secret", _cnonce=b"OA6MHXh6VqTrRk"))
+    exchange = begun(repeated(DigestMD5("chris", "secret"), b"OA6MHXh6VqTrRk"))
     token = exchange.send(
         b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",'
         b"algorithm=md5-sess,charset=utf-8"
@@ -78,7 +84,7 @@ def test_the_second_token() -> None:
 
 
 def test_a_right_proof_ends_the_exchange() -> None:
-    exchange = begun(DigestMD5("bob", PASSWORD, _cnonce=b"c"))
+    exchange = begun(repeated(DigestMD5("bob", PASSWORD), b"c"))
     exchange.send(CHALLENGE)
     with pytest.raises(StopIteration):
         exchange.send(GOOD_PROOF)
@@ -222,14 +228,14 @@ def test_utf_8_that_is_needed_and_not_offered(user: str, password: str) -> None:
     ],
 )
 def test_a_wrong_proof(token: bytes, message: str) -> None:
-    exchange = begun(DigestMD5("bob", PASSWORD, _cnonce=b"c"))
+    exchange = begun(repeated(DigestMD5("bob", PASSWORD), b"c"))
     exchange.send(CHALLENGE)
     with pytest.raises(AuthFailedError, match=message):
         exchange.send(token)
 
 
 def test_the_response_sent_back_is_no_proof() -> None:
-    exchange = begun(DigestMD5("bob", PASSWORD, _cnonce=b"c"))
+    exchange = begun(repeated(DigestMD5("bob", PASSWORD), b"c"))
     response = directive(exchange.send(CHALLENGE), b"response")
     assert response is not None
     with pytest.raises(AuthFailedError, match="wrong"):
@@ -288,7 +294,7 @@ def assert_hidden(error: BaseException) -> None:
 
 
 def wrong_proof() -> None:
-    exchange = begun(DigestMD5("bob", PASSWORD, _cnonce=b"c"))
+    exchange = begun(repeated(DigestMD5("bob", PASSWORD), b"c"))
     exchange.send(CHALLENGE)
     exchange.send(b"rspauth=0")
 

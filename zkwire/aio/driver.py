@@ -141,6 +141,7 @@ class LoopDriver(LoopBound):
             request.outcome = Failed(kind, str(error.args[0]), False)
             for waker in request._take_wakers():
                 waker()
+            self.call_callbacks()
 
     def _prepare(self, request: Request, connection: Connection | None) -> None:
         """The connection is not as usual: refuse the request, or make sure that it is not lost."""

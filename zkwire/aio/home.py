@@ -76,6 +76,11 @@ class LoopBound(Calling, ServingDriver):
             raise RuntimeError("no running event loop: call this in a coroutine")
         if self.loop is not None:
             raise RuntimeError("this AsyncClient belongs to another event loop")
+        if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
+            raise RuntimeError(
+                f"{type(loop).__name__} cannot wait for a socket; on Windows use "
+                "asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)"
+            )
         self.loop = loop
         remember(self)
         self._begin(loop)

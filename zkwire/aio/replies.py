@@ -7,12 +7,12 @@ from functools import partial
 
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.options import check_callable
-from zkwire.net.pipeline import reply_repr, timed_out
+from zkwire.net.pipeline import no_attribute, reply_repr, timed_out
 from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Bound
 from zkwire.wire import ops
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
     from typing import Any, Protocol
@@ -93,8 +93,7 @@ class AsyncReply(Bound):
 
     __slots__ = ("_awaits", "_request")
 
-    def __init__(self, request: KeptReply) -> None:
-        self._request = request
+    _request: KeptReply
 
     def __repr__(self) -> str:
         return reply_repr(self._request)
@@ -172,3 +171,8 @@ class AsyncReply(Bound):
         except AttributeError:
             self._awaits: Awaits = {}
             return self._awaits
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, self._request, name, "await it first")

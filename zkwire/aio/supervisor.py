@@ -129,7 +129,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     """Sessions one after another, under asyncio; see :class:`zkwire.Supervisor`.
 
         async with AsyncSupervisor("127.0.0.1:2181") as supervisor:
-            supervisor.lead("/election", work)  # await work(lock) in each term
+            supervisor.lead("/election", work)  # yours to write: await work(lock)
             await supervisor.wait()
 
     A function that leads is a coroutine function, and is cancelled when its term is lost.

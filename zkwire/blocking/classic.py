@@ -78,7 +78,7 @@ class DoubleBarrier(HasPath, With):
     """One member of a group that begins a piece of work together and ends it together.
 
         with DoubleBarrier(client, "/step-1", 16):
-            work()
+            work()  # yours to write
 
     ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
     have left or died.  An error in the body of the ``with`` leaves without a wait for the
@@ -190,7 +190,7 @@ class OncePer(HasPath):
 
         hourly = OncePer(client, "/jobs/clean-up", timedelta(hours=1))
         if hourly.claim():
-            clean_up()
+            clean_up()  # yours to write
 
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
     one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
@@ -241,7 +241,7 @@ class Queue(HasPath, Sized):
         queue.put(b"resize image 7")
 
         with queue.take() as item:
-            work(item.data)
+            work(item.data)  # yours to write
 
     Any number of threads and processes put and take; one object serves all threads of a client.
     A lost connection is no error of any call: what became of a request is found out on the next
@@ -323,7 +323,7 @@ class Queue(HasPath, Sized):
         """The first item, claimed for the body of a ``with`` and removed when that ends well.
 
             with queue.take() as item:
-                work(item.data)
+                work(item.data)  # yours to write
 
         The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
         ``timeout`` seconds have passed without one.  Other consumers leave out an item that is

@@ -10,12 +10,27 @@ from zkwire.net.transaction import TransactionBase
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import public
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
-    from typing import Any, Final, Self
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, Self
 
     from zkwire.blocking.driver import ThreadDriver
+    from zkwire.jute import records as r
+    from zkwire.jute.records import ACL
     from zkwire.net.pipeline import Pipeline
+    from zkwire.operations.base import AnyWatch
+    from zkwire.operations.multi import Operation
+    from zkwire.session.watch import Watch
+    from zkwire.wire.model import (
+        AclAndStat,
+        ChildrenAndStat,
+        Credentials,
+        DataAndStat,
+        PathAndStat,
+        State,
+        WatchType,
+    )
 
 
 @public
@@ -61,7 +76,8 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     reduced to a fifth of what the server grants, where that is less (see the property).
 
     ``trace``: is called with a :class:`TraceFrame` for each frame in either direction, in the
-    callback thread.
+    callback thread.  ``observer``: an :class:`Observer`, which is told of each request when it is
+    submitted and when it has ended, and how; of each state; and of each event of a watch.
 
     Nothing is started before the first use.  One I/O thread then serves the session, and a second
     thread calls callbacks if there are any.  A client is one session for life: when that expires,
@@ -98,11 +114,6 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
 
     # --- the session ------------------------------------------------------------------------------
 
-    connect: Final = in_thread(ClientCoroutines.connect)
-    close: Final = in_thread(ClientCoroutines.close)
-    detach: Final = in_thread(ClientCoroutines.detach)
-    wait_for_state: Final = in_thread(ClientCoroutines.wait_for_state)
-
     def __enter__(self) -> Self:
         try:
             self.connect()
@@ -114,29 +125,98 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- operations: documented in zkwire.operations ----------------------------------------------
+    # --- made of coroutines, and of the operations, documented in zkwire.operations ---------------
 
-    create: Final = operation(Operations.create)
-    create_with_stat: Final = operation(Operations.create_with_stat)
-    delete: Final = operation(Operations.delete)
-    set_data: Final = operation(Operations.set_data)
-    set_acl: Final = operation(Operations.set_acl)
-    exists: Final = operation(Operations.exists)
-    get_data: Final = operation(Operations.get_data)
-    get_children: Final = operation(Operations.get_children)
-    get_children_with_stat: Final = operation(Operations.get_children_with_stat)
-    get_acl: Final = operation(Operations.get_acl)
-    sync: Final = operation(Operations.sync)
-    multi: Final = operation(Operations.multi)
-    multi_read: Final = operation(Operations.multi_read)
-    add_watch: Final = operation(Operations.add_watch)
-    remove_watches: Final = operation(Operations.remove_watches)
-    add_auth: Final = operation(Operations.add_auth)
-    who_am_i: Final = operation(Operations.who_am_i)
-    get_ephemerals: Final = operation(Operations.get_ephemerals)
-    get_all_children_number: Final = operation(Operations.get_all_children_number)
-    get_config: Final = operation(Operations.get_config)
-    reconfig: Final = operation(Operations.reconfig)
+    if TYPE_CHECKING:
+        # <methods: tests/support/client_methods.py>
+        def connect(self, timeout: float | None = None) -> None: ...
+        def close(self) -> None: ...
+        def detach(self) -> Credentials: ...
+        def wait_for_state(self, *states: State, timeout: float | None = None) -> State | None: ...
+        def create(
+            self,
+            path: str,
+            data: bytes | None = b"",
+            acl: Sequence[r.ACL] | None = None,
+            *,
+            ephemeral: bool = False,
+            sequential: bool = False,
+            container: bool = False,
+            ttl: float | None = None,
+        ) -> str: ...
+        def create_with_stat(
+            self,
+            path: str,
+            data: bytes | None = b"",
+            acl: Sequence[r.ACL] | None = None,
+            *,
+            ephemeral: bool = False,
+            sequential: bool = False,
+            container: bool = False,
+            ttl: float | None = None,
+        ) -> PathAndStat: ...
+        def delete(self, path: str, version: int = -1) -> None: ...
+        def set_data(self, path: str, data: bytes | None, version: int = -1) -> r.Stat: ...
+        def set_acl(self, path: str, acl: Sequence[r.ACL], version: int = -1) -> r.Stat: ...
+        def exists(self, path: str, *, watch: AnyWatch | None = None) -> r.Stat | None: ...
+        def get_data(self, path: str, *, watch: AnyWatch | None = None) -> DataAndStat: ...
+        def get_children(self, path: str, *, watch: AnyWatch | None = None) -> list[str]: ...
+        def get_children_with_stat(
+            self, path: str, *, watch: AnyWatch | None = None
+        ) -> ChildrenAndStat: ...
+        def get_acl(self, path: str) -> AclAndStat: ...
+        def sync(self, path: str = "/") -> None: ...
+        def multi(self, operations: Iterable[Operation]) -> list[Any]: ...
+        def multi_read(self, operations: Iterable[Operation]) -> list[Any]: ...
+        def add_watch(self, path: str, watch: AnyWatch, *, recursive: bool = False) -> Watch: ...
+        def remove_watches(self, path: str, which: WatchType = WatchType.ANY) -> None: ...
+        def add_auth(self, scheme: str, secret: bytes) -> None: ...
+        def who_am_i(self) -> list[r.ClientInfo]: ...
+        def get_ephemerals(self, prefix: str = "/") -> list[str]: ...
+        def get_all_children_number(self, path: str) -> int: ...
+        def get_config(self, *, watch: AnyWatch | None = None) -> DataAndStat: ...
+        def reconfig(
+            self,
+            *,
+            joining: Sequence[str] | None = None,
+            leaving: Sequence[str] | None = None,
+            members: Sequence[str] | None = None,
+            version: int = -1,
+        ) -> DataAndStat: ...
+        def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None: ...
+        def delete_tree(self, path: str) -> None: ...
+        def walk(self, path: str = "/") -> Iterator[str]: ...
+
+        # </methods>
+    else:
+        connect = in_thread(ClientCoroutines.connect)
+        close = in_thread(ClientCoroutines.close)
+        detach = in_thread(ClientCoroutines.detach)
+        wait_for_state = in_thread(ClientCoroutines.wait_for_state)
+        create = operation(Operations.create)
+        create_with_stat = operation(Operations.create_with_stat)
+        delete = operation(Operations.delete)
+        set_data = operation(Operations.set_data)
+        set_acl = operation(Operations.set_acl)
+        exists = operation(Operations.exists)
+        get_data = operation(Operations.get_data)
+        get_children = operation(Operations.get_children)
+        get_children_with_stat = operation(Operations.get_children_with_stat)
+        get_acl = operation(Operations.get_acl)
+        sync = operation(Operations.sync)
+        multi = operation(Operations.multi)
+        multi_read = operation(Operations.multi_read)
+        add_watch = operation(Operations.add_watch)
+        remove_watches = operation(Operations.remove_watches)
+        add_auth = operation(Operations.add_auth)
+        who_am_i = operation(Operations.who_am_i)
+        get_ephemerals = operation(Operations.get_ephemerals)
+        get_all_children_number = operation(Operations.get_all_children_number)
+        get_config = operation(Operations.get_config)
+        reconfig = operation(Operations.reconfig)
+        ensure_path = in_thread(ClientCoroutines.ensure_path)
+        delete_tree = in_thread(ClientCoroutines.delete_tree)
+        walk = iterator(ClientCoroutines.walk)
 
     def transaction(self) -> Transaction:
         """Collect operations and execute them all or not at all; see :class:`Transaction`."""
@@ -154,13 +234,8 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
         """
         return self._driver.pipeline
 
-    # --- several operations, not atomic -----------------------------------------------------------
 
-    ensure_path: Final = in_thread(ClientCoroutines.ensure_path)
-    delete_tree: Final = in_thread(ClientCoroutines.delete_tree)
-    walk: Final = iterator(ClientCoroutines.walk)
-
-
+@public
 class Transaction(TransactionBase):
     """Operations that are executed together at the end of a ``with`` block, all or none.
 

@@ -13,26 +13,23 @@ It ends when the client is closed, or with the session: one that has expired nee
 from __future__ import annotations
 
 import selectors
-import socket
 import threading
 
 from zkwire.net.background import report
-from zkwire.net.bell import bell_for
+from zkwire.net.bell import poller
 from zkwire.net.connection import STREAM
 from zkwire.net.connector import Connector
-from zkwire.net.dial import kernel_says, readable_within
+from zkwire.net.dial import readable_within
 from zkwire.net.forking import remember
 from zkwire.net.held import Held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import select
     from collections.abc import Callable
 
     from zkwire.blocking.leader import LeaderFollower
+    from zkwire.net.bell import Poller, Ready
     from zkwire.net.connection import Connection
-
-    Ready = list[tuple[selectors.SelectorKey, int]]
 
 # Seconds after which it checks whether callers still read, where there is no bell; doubled as long
 # as they do.  A check is a switch of threads: one each 5 ms, with all else that the thread does,
@@ -54,24 +51,18 @@ class IOThread:
     def __init__(self, driver: LeaderFollower) -> None:
         self._driver = driver
         self._mutex = driver.mutex
-        self._selector = selectors.DefaultSelector()
-        self._listening, self._waking = socket.socketpair()
-        self._listening.setblocking(False)
-        self._waking.setblocking(False)
+        self._poller: Poller = poller()
         # Re-entrant, for a signal handler; held over the end, so that no byte goes to another file
         # that has got the descriptor's number.
         self._waking_lock = threading.RLock()
-        self._selector.register(self._listening, selectors.EVENT_READ)
-        self.select: Callable[[float | None], Ready] = self._selector.select
-        self._connector = Connector(driver, self._selector, self.wake)
-        self._connector.sockets.add(self._waking)
+        self.select: Callable[[float | None], Ready] = self._poller.select
+        self._connector = Connector(driver, self._poller, self.wake)
         self.held: Held = Held(self, self._connector.sockets)
         self.call_deferred_at: float | None = None
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._read_seen_at: float = 0.0
         self._calm_at: float = 0.0  # a reader that rearms it only later reads no flood
-        self._bell: select.epoll | None = None  # the bell that the selector listens to
         self._equipped: Connection | None = None  # has got its bell, if it can have one
         self._cancelled = False
         self._close_at: float | None = None
@@ -82,10 +73,7 @@ class IOThread:
         """Return from select, and keep the client alive until then."""
         self.held.hold(self)
         with self._waking_lock:
-            try:
-                self._waking.send(b"\0")
-            except OSError as error:
-                kernel_says(error)  # it is full, so the thread is awake anyway; or closed
+            self._poller.wake()
 
     def listen(self) -> None:
         """A thread waits for an event, so listen, unless another one reads."""
@@ -134,13 +122,11 @@ class IOThread:
         driver = self._driver
         for key, events in ready:
             connection = driver.current_connection
-            if key.fileobj is self._listening:
-                self._drain()
-            elif key.data is not None:
+            if key.data is not None:
                 attempt = key.data()
                 if attempt is not None:
                     attempt.ready(events)
-            elif connection is not None and key.fileobj in (connection.sock, self._bell):
+            elif connection is not None and key.fileobj is connection.sock:
                 if events & selectors.EVENT_READ:
                     self._read(connection)
                 if events & selectors.EVENT_WRITE:
@@ -151,7 +137,6 @@ class IOThread:
         self._connector.conclude(now)
         if connection is not None and driver.current_connection is not connection:
             self._rearm_at = None
-            self._hear(None)
             self._wake_all()
         if self.call_deferred_at is not None and now >= self.call_deferred_at:
             self._call_deferred()
@@ -192,12 +177,6 @@ class IOThread:
             self._rearm_at = again
         return True
 
-    def _drain(self) -> None:
-        try:
-            self._listening.recv(4096)
-        except BlockingIOError:
-            pass
-
     def finished(self) -> bool:
         """Whether nothing can come any more, or the time for the close is over."""
         driver = self._driver
@@ -221,7 +200,7 @@ class IOThread:
         """Read again unless a caller does so; write again if something was left over."""
         if connection is not self._equipped:
             self._equipped = connection
-            connection.use_bell(bell_for(connection.sock))
+            connection.use_bell(self._poller.bell_for(connection.sock))
         at, now = self._rearm_at, self._driver.now()
         if at is not None and now >= at:
             progress = connection.read_at != self._read_seen_at and at != _AT_ONCE
@@ -230,19 +209,8 @@ class IOThread:
             if not progress:
                 self._take(connection)
                 self._driver.call_callbacks()
-        reading, bell = self._rearm_at is None, connection.bell
-        self._hear(bell.io if bell and reading else None)
-        interest = selectors.EVENT_READ if reading and not bell else 0
+        interest = selectors.EVENT_READ if self._rearm_at is None else 0
         self._connector.listen(interest | (selectors.EVENT_WRITE if connection.pending else 0))
-
-    def _hear(self, bell: select.epoll | None) -> None:
-        """Listen to this bell and no other."""
-        if self._bell is not bell:
-            if self._bell is not None:
-                self._selector.unregister(self._bell)
-            if bell is not None:
-                self._selector.register(bell, selectors.EVENT_READ)
-            self._bell = bell
 
     def _read(self, connection: Connection) -> None:
         """Read, a few times where events come one by one; or leave that to a caller that does."""
@@ -309,11 +277,9 @@ class IOThread:
                     report(error)
 
     def close_descriptors(self) -> None:
-        """Close the selector and the wake-up pair."""
+        """Close what it waits for."""
         with self._waking_lock:
-            self._selector.close()
-            self._listening.close()
-            self._waking.close()
+            self._poller.close()
 
     def after_fork(self) -> None:
         """In a forked child: close everything, without a byte or a FIN."""

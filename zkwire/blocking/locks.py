@@ -179,7 +179,7 @@ class SequentialLock(QueueLock):
     """The fair lock: contenders queue, each release wakes one, in order of arrival.
 
         with SequentialLock(client, "/locks/report") as lock:
-            storage.write(data, fence=lock.fence)
+            storage.write(data, fence=lock.fence)  # yours to write
 
     A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
     long as their session lives; ``held`` is False when the lease ends, at the latest.

@@ -159,7 +159,7 @@ class PersistentNode(NodeView, With):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
-            serve()
+            serve()  # yours to write
 
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
     missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
@@ -228,7 +228,7 @@ class Group(HasPath, ServiceView, With):
         with Group(supervisor, "/services/web") as group:
             group.join(b"10.0.0.5:8080")
             for members in group.changes():
-                balance(members)
+                balance(members)  # yours to write
 
     A member is an ephemeral node below ``path``, kept as an :class:`PersistentNode` is;
     kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the
@@ -314,9 +314,9 @@ class Partitioner(PartitionerView, With):
 
         with Partitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
             for share in partitioner:
-                workers.start(share)
+                workers.start(share)  # yours to write
                 share.wait()
-                workers.stop(share.leaving)
+                workers.stop(share.leaving)  # yours to write
 
     An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
     its fence, higher than those of all owners before.  When members come, leave or die, the items
@@ -398,7 +398,7 @@ class DataWatch(ServiceView, With):
     def wait_called(self, timeout: float | None = None) -> bool:
         """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
 
-            watch = client.watch_data("/config", configure)
+            watch = client.watch_data("/config", configure)  # yours to write
             watch.wait_called(5.0)  # from here on it is configured
 
         Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
@@ -445,7 +445,7 @@ class ChildrenWatch(ServiceView, With):
     def wait_called(self, timeout: float | None = None) -> bool:
         """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
 
-            watch = client.watch_data("/config", configure)
+            watch = client.watch_data("/config", configure)  # yours to write
             watch.wait_called(5.0)  # from here on it is configured
 
         Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;

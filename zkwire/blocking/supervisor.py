@@ -126,7 +126,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     """Sessions one after another: for programs that go on when a session has expired.
 
         with Supervisor("127.0.0.1:2181") as supervisor:
-            supervisor.lead("/election", work)  # work(lock) in each term
+            supervisor.lead("/election", work)  # yours to write: work(lock), in each term
             supervisor.wait()
 
     :class:`PersistentNode`, :class:`Group`, :class:`Cache` and :class:`Partitioner` take a

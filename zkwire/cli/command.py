@@ -11,15 +11,11 @@ import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from textwrap import dedent, fill
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from zkwire import __version__
-
-# What a command of ``zkwire`` is, and the table of all of them.
-#
-# The table says which module has a command, so the help of all commands loads none of them, and a
-# command loads no other.  The module has it in its own ``COMMANDS``.
 
 Run = Callable[[Any, Namespace], "int | None"]  # it is given a Context
 
@@ -28,35 +24,62 @@ class UsageError(ValueError):
     """The words of a command cannot be understood; the message says where the right ones are."""
 
 
-def no_arguments(_: ArgumentParser) -> None:
-    """For a command that takes none but those of all commands."""
+class Arg(NamedTuple):
+    """An argument, as ``add_argument`` takes it."""
+
+    names: tuple[str, ...]
+    kind: dict[str, Any]
+
+    @property
+    def dest(self) -> str:
+        """What it is called among the parsed ones."""
+        return str(self.kind.get("dest") or self.names[-1].lstrip("-").replace("-", "_"))
+
+
+class Group(NamedTuple):
+    """Arguments below a title; without one they exclude each other."""
+
+    title: str
+    args: tuple[Arg, ...]
+
+
+def arg(*names: str, **kind: Any) -> Arg:
+    """An argument."""
+    return Arg(names, kind)
+
+
+def flag(*words: str, **kind: Any) -> Arg:
+    """A switch; the last word is what it does."""
+    return Arg(words[:-1], {"action": "store_true", "default": False, "help": words[-1], **kind})
+
+
+def one_of(*args: Arg) -> Group:
+    """Arguments of which one can be given."""
+    return Group("", args)
 
 
 class Command:
     """One command.
 
-    ``arguments`` adds its arguments to a parser.  ``run`` does it: it gets the context and the
-    parsed arguments, and returns the exit status (None: 0); errors it leaves to the caller.  Its
-    docstring is the help: whole lines as ``examples``, and behind an empty line ``details`` of at
-    most 80 columns.  ``in_shell``: whether the shell has it as well.  ``connects``: whether it
-    takes the options of a client.  ``runs_program``: the words behind ``--`` are a program and no
-    arguments; the parsed arguments have them as ``program``, empty if there is none.
+    ``run`` does it: it gets the context and the parsed arguments, and returns the exit status
+    (None: 0); errors it leaves to the caller.  Its docstring is the help: whole lines as
+    ``examples``, and behind an empty line ``details`` of at most 80 columns.  ``in_shell``: whether
+    the shell has it as well.  ``connects``: whether it takes the options of a client.
+    ``runs_program``: the words behind ``--`` are a program and no arguments; the parsed arguments
+    have them as ``program``, empty if there is none.
     """
 
     def __init__(
         self,
         run: Run,
-        arguments: Callable[[ArgumentParser], None] = no_arguments,
-        *,
+        *args: Arg | Group,
+        usage: str | None = None,
         in_shell: bool = True,
         connects: bool = True,
         runs_program: bool = False,
     ) -> None:
-        self.run = run
-        self.arguments = arguments
-        self.in_shell = in_shell
-        self.connects = connects
-        self.runs_program = runs_program
+        self.run, self.args, self.usage = run, args, usage
+        self.in_shell, self.connects, self.runs_program = in_shell, connects, runs_program
         examples, _, self.details = dedent(run.__doc__ or "").strip().partition("\n\n")
         self.examples = tuple(filter(None, examples.split("\n")))
 
@@ -144,11 +167,6 @@ def server_of(asked: Namespace) -> str:
     return os.environ.get("ZKWIRE_SERVER") or DEFAULT_SERVER
 
 
-def wrong_word(message: str) -> Exception:
-    """The error for a word that is no value of its argument, whose name the parser puts before."""
-    return ArgumentTypeError(message)
-
-
 def duration(text: str) -> float:
     """Seconds, from ``5``, ``5s``, ``500ms``, ``2m`` or ``1h``."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -157,91 +175,61 @@ def duration(text: str) -> float:
     except (ValueError, KeyError):
         seconds = -1.0
     if not 0.0 <= seconds <= LONGEST:
-        raise wrong_word(f"{text!r} is no duration, such as 5, 500ms, 5s or 2m")
+        raise ArgumentTypeError(f"{text!r} is no duration, such as 5, 500ms, 5s or 2m")
     return seconds
 
 
-def version(text: str) -> int:
-    """A version of a node, from 0 on."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1 << 31:
-        raise wrong_word(f"{text!r} is no version, a number from 0 on")
-    return number
+def integer(what: str, least: int = 0, most: int = (1 << 31) - 1) -> Callable[[str], int]:
+    """The parser of a whole number between these; ``what`` names it in the error."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise ArgumentTypeError(f"{text!r} is no {what}")
+        return int(text)
+
+    return parse
 
 
-def limit(text: str) -> int:
-    """A number of bytes that a client takes for ``send_limit``."""
-    if not (text.isascii() and text.isdecimal() and 1024 <= int(text) < 1 << 31):
-        raise wrong_word(f"{text!r} is no number of bytes, from 1024 on")
-    return int(text)
-
-
-class Option:
-    """An option that each command has; ``kind`` are the other arguments of ``add_argument``."""
-
-    def __init__(
-        self, letter: str, name: str, does: str, default: object = None, **kind: Any
-    ) -> None:
-        self.names = [letter, name] if letter else [name]
-        self.dest = kind.get("dest") or name.removeprefix("--").replace("-", "_")
-        self.default = default
-        self.kind: dict[str, Any] = {**kind, "help": does}
-
-
-def _flag(letter: str, name: str, does: str) -> Option:
-    return Option(letter, name, does, False, action="store_true")
-
-
-SERVER = f"HOST:PORT[,...][/CHROOT] (else ZKWIRE_SERVER, or {DEFAULT_SERVER})"
-AUTH = "credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"
+# fmt: off
 TLS = (
-    _flag("", "--tls", "connect with TLS"),
-    Option("", "--cafile", "the CA certificates of the servers (PEM)", metavar="FILE"),
-    Option("", "--cert", "the client's certificate (PEM)", metavar="FILE"),
-    Option("", "--key", "the private key of --cert", metavar="FILE"),
+    flag("--tls", "connect with TLS"),
+    arg("--cafile", help="the CA certificates of the servers (PEM)", metavar="FILE"),
+    arg("--cert", help="the client's certificate (PEM)", metavar="FILE"),
+    arg("--key", help="the private key of --cert", metavar="FILE"),
 )
 CONNECTION = (
-    Option("-s", "--server", SERVER, metavar="HOSTS"),
-    Option("", "--connect-timeout", "how long to look for a server (10)", 10.0,
-            type=duration, metavar="SECS"),
-    Option("", "--session-timeout", "the timeout of the session (10)", 10.0,
-            type=duration, metavar="SECS"),
-    Option("", "--send-limit", "the longest request (1048575, see jute.maxbuffer)",
-            type=limit, metavar="BYTES"),
-    Option("", "--auth", AUTH, metavar="SCHEME:FILE"),
+    arg("-s", "--server", metavar="HOSTS",
+        help=f"HOST:PORT[,...][/CHROOT] (else ZKWIRE_SERVER, or {DEFAULT_SERVER})"),
+    arg("--connect-timeout", help="how long to look for a server (10)", default=10.0,
+        type=duration, metavar="SECS"),
+    arg("--session-timeout", help="the timeout of the session (10)", default=10.0,
+        type=duration, metavar="SECS"),
+    arg("--send-limit", help="the longest request (1048575, see jute.maxbuffer)",
+        type=integer("number of bytes, from 1024 on", 1024), metavar="BYTES"),
+    arg("--auth", metavar="SCHEME:FILE",
+        help="credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"),
     *TLS,
-    _flag("", "--read-only", "a server without its ensemble will do"),
-    Option("", "--trace", "show each frame on the wire on standard error",
-            action="store_const", const="-"),
-    Option("", "--trace-file", "add each frame to this file", dest="trace", metavar="FILE"),
-)  # fmt: skip
-OUTPUT = (
-    _flag("", "--json", "write JSON, an object for each result"),
-    _flag("-q", "--quiet", "no notes on standard error"),
-    Option("", "--color", "when to use colours", "auto", choices=("auto", "always", "never")),
-    _flag("", "--debug", "show where in the program an error comes from"),
+    flag("--read-only", "a server without its ensemble will do"),
+    arg("--trace", help="show each frame on the wire on standard error",
+        action="store_const", const="-"),
+    arg("--trace-file", help="add each frame to this file", dest="trace", metavar="FILE"),
 )
+OUTPUT = (
+    flag("--json", "write JSON, an object for each result"),
+    flag("-q", "--quiet", "no notes on standard error"),
+    arg("--color", help="when to use colours", default="auto", choices=("auto", "always", "never")),
+    flag("--debug", "show where in the program an error comes from"),
+)
+# fmt: on
 
 
 def defaults() -> dict[str, object]:
     """What the options of all commands are where none is given."""
-    values = {option.dest: option.default for option in (*CONNECTION, *OUTPUT)}
+    values = {each.dest: each.kind.get("default") for each in (*CONNECTION, *OUTPUT)}
     return {**values, "auth": os.environ.get("ZKWIRE_AUTH")}
 
 
-def add_options(parser: ArgumentParser, title: str, options: tuple[Option, ...]) -> None:
-    """Add these options to a parser, for what stands before the command."""
-    group = parser.add_argument_group(title)
-    for option in options:
-        group.add_argument(*option.names, **option.kind)
-
-
 # --- parser ---------------------------------------------------------------------------------------
-# The parser of a command's words, and ``zkwire help``.
-
 # The parser of a command's words, by argparse, whose complaints it puts into plain words.
 
 TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
@@ -256,46 +244,49 @@ PLAIN_WORDS = (
     (r"argument (.*): invalid \w+ value: (.*)", r"\1: \2 is no number"),
     (r"argument (.*)", r"\1"),
 )
+# Lines for 80 columns; argparse makes one for each argument, and would load shutil for it.
+FORMATTER = partial(argparse.RawDescriptionHelpFormatter, width=78)
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Lines for 80 columns; argparse makes one for each argument, and would load shutil for it."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=78)
-
-
-class Parser(argparse.ArgumentParser):
+class Parser(ArgumentParser):
     """A parser that raises UsageError where argparse ends the process, and shows examples first.
 
     Options may stand between the other words, too: ``create /a -s data``.
     """
 
-    def __init__(self, *, examples: tuple[str, ...] = (), **options: object) -> None:
-        options.setdefault("formatter_class", _Formatter)
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, *args: Arg | Group, examples: tuple[str, ...] = (), **options: Any) -> None:
+        own: dict[str, Any] = {"formatter_class": FORMATTER, "allow_abbrev": False}
+        super().__init__(**(own | options))
         self.examples = examples
+        for each in args:
+            if isinstance(each, Arg):
+                self.add(each)
+                continue
+            if each.title:
+                group: Any = self.add_argument_group(each.title)
+            else:
+                group = self.add_mutually_exclusive_group()
+            for one in each.args:
+                group.add_argument(*one.names, **one.kind)
 
-    def add_argument(self, *names: str, hidden: bool = False, **kind: Any) -> argparse.Action:
-        """Add an argument; no help shows one that is ``hidden``."""
-        if hidden:
-            kind["help"] = argparse.SUPPRESS
-        action = super().add_argument(*names, **kind)
+    def add(self, each: Arg) -> None:
+        """Add an argument."""
+        action = self.add_argument(*each.names, **each.kind)
         if action.nargs in MAY_BE_NONE:  # argparse would say that they are required
             action.required = False
-        return action
 
-    def add_again(self, options: tuple[Option, ...]) -> None:
-        """Add these options of all commands, in their long form, to a command's parser."""
-        for option in options:
-            self.add_argument(option.names[-1], hidden=True, **option.kind)
+    def add_again(self, options: Sequence[Arg]) -> None:
+        """Add these options of all commands, in their long form; no help shows them."""
+        for each in options:
+            kind: dict[str, Any] = {**each.kind, "help": argparse.SUPPRESS}
+            self.add_argument(each.names[-1], **kind)
 
     def parse_args(  # type: ignore[override]
-        self, args: Sequence[str], namespace: argparse.Namespace | None = None
-    ) -> argparse.Namespace:
+        self, args: Sequence[str], namespace: Namespace | None = None
+    ) -> Namespace:
         """Parse these words; what takes all the rest of them ends the options."""
-        space = namespace or argparse.Namespace()
-        parsed, rest = self.parse_known_args(args, argparse.Namespace(**vars(space)))
+        space = namespace or Namespace()
+        parsed, rest = self.parse_known_args(args, Namespace(**vars(space)))
         ends = any(action.nargs in TAKES_THE_REST for action in self._get_positional_actions())
         if rest and not ends:  # slower, so only where an option stands between other words
             parsed, rest = self.parse_known_intermixed_args(args, space)
@@ -306,11 +297,11 @@ class Parser(argparse.ArgumentParser):
 
     def _needless(self, words: list[str]) -> str:
         """What is wrong with words that no argument takes."""
-        flag = next((word for word in words if word.startswith("-")), None)
-        if flag is None:
+        option = next((word for word in words if word.startswith("-")), None)
+        if option is None:
             return f"{words[0]!r} is one word too many"
-        meant = nearest(flag.partition("=")[0], self._option_string_actions)
-        return f"there is no flag {flag}{f'; did you mean {meant}?' if meant else ''}"
+        meant = nearest(option.partition("=")[0], self._option_string_actions)
+        return f"there is no flag {option}{f'; did you mean {meant}?' if meant else ''}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -332,22 +323,22 @@ class Parser(argparse.ArgumentParser):
         return "\n  ".join(["examples:", *self.examples]) + "\n\n" + super().format_help()
 
 
-def parser_of(
-    name: str, command: Command, *, prog: str = "zkwire ", does: str | None = None
-) -> Parser:
+def parser_of(name: str, command: Command, *, prog: str = "zkwire ", does: str = "") -> Parser:
     """The parser for the words behind the name of a command.
 
-    ``does`` is for one that is not in the table.
+    ``does`` is for one that is not in the table.  In the shell (``prog`` is empty) the options of a
+    client are not taken.
     """
     does = does or TABLE.get(name, ("", ""))[1]
     parser = Parser(
+        *command.args,
         prog=f"{prog}{name}",
+        usage=command.usage,
         description="\n\n".join(filter(None, [does[:1].upper() + does[1:] + ".", command.details])),
         epilog='"zkwire help" shows the options of all commands: --server, --auth, --json, ...',
         examples=command.examples,
-        allow_abbrev=False,
     )
-    command.arguments(parser)
+    parser.add_again((*CONNECTION, *OUTPUT) if command.connects and prog else OUTPUT)
     return parser
 
 
@@ -379,25 +370,17 @@ def overview() -> str:
 
 def parser_of_all() -> Parser:
     """The parser for what stands before the command; its help lists all commands."""
-    parser = Parser(
+    lines = [f"  {name:10}  {does}" for name, (_, does) in TABLE.items()]
+    return Parser(
+        arg("--version", action="version", version=f"zkwire {__version__}"),
+        Group("the connection", CONNECTION),
+        Group("the output", OUTPUT),
+        arg("words", nargs="A...", metavar="COMMAND", help=argparse.SUPPRESS),
         prog="zkwire",
         usage="zkwire [OPTIONS] COMMAND ...",
-        description="\n".join(
-            ["zkwire, a ZooKeeper client in pure Python.", "", "commands:"]
-            + [f"  {name:10}  {does}" for name, (_, does) in TABLE.items()]
-        ),
+        description="\n".join([OVERVIEW.partition("\n")[0], "", "commands:", *lines]),
         epilog='"zkwire help COMMAND" shows examples and options of a command.',
-        allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"zkwire {__version__}")
-    add_options(parser, "the connection", CONNECTION)
-    add_options(parser, "the output", OUTPUT)
-    parser.add_argument("words", nargs="A...", metavar="COMMAND", hidden=True)
-    return parser
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("command", nargs="?", metavar="COMMAND", help="one of them")
 
 
 def _help(context: Any, asked: Namespace) -> None:
@@ -411,5 +394,8 @@ def _help(context: Any, asked: Namespace) -> None:
 
 
 COMMANDS = {
-    "help": Command(_help, _arguments, in_shell=False, connects=False),
-}
+    "help": Command(
+        _help, arg("command", nargs="?", metavar="COMMAND", help="one of them"),
+        in_shell=False, connects=False,
+    ),
+}  # fmt: skip

@@ -10,74 +10,16 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
+from pkgutil import get_data
 
-from zkwire.cli.command import (
-    CONNECTION,
-    OUTPUT,
-    TABLE,
-    Command,
-    Parser,
-    add_options,
-    defaults,
-    find,
-    parser_of,
-)
+from zkwire.cli import command as commands
 from zkwire.cli.context import Context
 from zkwire.cli.lessons.lesson import TABLE as LESSONS
 from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.shell.terminal import SECONDS, children
 from zkwire.errors import ZooKeeperError
 
-SCRIPTS = {
-    # Words are taken from the line, since bash itself splits HOST:PORT into three.
-    "bash": r"""
-_zkwire() {
-    local line=${COMP_LINE:0:COMP_POINT} word= colon found each IFS=$' \t\n'
-    local -a typed
-    read -ra typed <<<"$line"
-    if [[ $line == *[![:space:]] ]]; then
-        word=${typed[${#typed[@]}-1]}; unset "typed[${#typed[@]}-1]"
-    fi
-    colon=${word%"${word##*:}"}
-    COMPREPLY=()
-    if found=$("$1" complete -- "${typed[@]:1}" "$word" 2>/dev/null </dev/null); then
-        while IFS=$'\t' read -r each _; do
-            [[ $each == /* ]] && compopt -o nospace 2>/dev/null
-            [[ $each ]] && COMPREPLY+=("$(printf %q "${each#"$colon"}")")
-        done <<<"$found"
-    else
-        compopt -o default 2>/dev/null
-    fi
-}
-complete -F _zkwire zkwire""",
-    "zsh": r"""
-_zkwire() {
-    local found word=${(Q)words[CURRENT]}
-    local -a lines
-    if found=$("${(Q)words[1]}" complete -- "${(@Q)words[2,CURRENT-1]}" "$word" 2>/dev/null); then
-        lines=(${(f)found})
-        if [[ ${lines[1]} == /* ]]; then
-            compadd -S '' -- $lines
-        elif [[ $word == -* ]]; then
-            lines=("${(@)lines/$'\t'/:}"); _describe -o option lines
-        else
-            lines=("${(@)lines/$'\t'/:}"); _describe command lines
-        fi
-    else
-        _files
-    fi
-}
-if [[ ${funcstack[1]} == _zkwire ]]; then _zkwire "$@"; else compdef _zkwire zkwire; fi""",
-    "fish": r"""
-function __zkwire_complete
-    set -l words (commandline -opc)
-    set -l program $words[1]
-    set -e words[1]
-    $program complete -- $words (commandline -ct) 2>/dev/null </dev/null
-    or __fish_complete_path (commandline -ct)
-end
-complete -c zkwire -f -a '(__zkwire_complete)'""",
-}
+SHELLS = ("bash", "zsh", "fish")  # each has its script beside this module
 
 
 def _completion(context: Context, asked: Namespace) -> None:
@@ -89,9 +31,8 @@ def _completion(context: Context, asked: Namespace) -> None:
     It completes commands, flags, and paths of nodes, of the server that the
     line or ZKWIRE_SERVER names.
     """
-    first = "#compdef zkwire\n" * (asked.shell == "zsh")
-    about = f"# Completion of zkwire, written by `zkwire completion {asked.shell}`."
-    context.output.text(first + about + SCRIPTS[asked.shell])
+    script = get_data("zkwire.cli", f"completion.{asked.shell}") or b""
+    context.output.text(script.decode().rstrip())
 
 
 def _complete(context: Context, asked: Namespace) -> int:
@@ -114,32 +55,36 @@ def _complete(context: Context, asked: Namespace) -> int:
 
 def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
     """What the word behind those typed may become, and what that does; None: a file."""
-    common = Parser(add_help=False)
-    add_options(common, "all", (*CONNECTION, *OUTPUT))
+    common = commands.Parser(*commands.CONNECTION, *commands.OUTPUT, add_help=False)
     at = next((n for n in range(len(typed)) if _taken(common, typed[: n + 1])[1]), None)
     if at is None:
         if _wants_value(common, typed):
             return None
-        return _flags(common) if word.startswith("-") else ((n, d) for n, (_, d) in TABLE.items())
+        return (
+            _flags(common)
+            if word.startswith("-")
+            else ((n, d) for n, (_, d) in commands.TABLE.items())
+        )
     name, rest = typed[at], typed[at + 1 :]
-    command = find(name)
-    parser, behind = parser_of(name, command), Parser(add_help=False)
-    for each in (parser, behind):
-        each.add_again((*CONNECTION, *OUTPUT) if command.connects else OUTPUT)
+    command = commands.find(name)
+    parser, behind = commands.parser_of(name, command), commands.Parser(add_help=False)
+    behind.add_again(
+        (*commands.CONNECTION, *commands.OUTPUT) if command.connects else commands.OUTPUT
+    )
     waiting = _wants_value(parser, rest)
     if waiting is not None:
         return [(str(choice), "") for choice in waiting.choices] if waiting.choices else None
     if word.startswith("-"):
         return _flags(parser)
     others = [action for action in parser._actions if not action.option_strings]
-    named: dict[str, Iterable[str]] = {"help": TABLE, "lesson": LESSONS}
+    named: dict[str, Iterable[str]] = {"help": commands.TABLE, "lesson": LESSONS}
     first = named.get(name) or (others[0].choices if others else None)
     if first and not _taken(parser, rest)[1]:
         return [(str(choice), "") for choice in first]
     if not any("PATH" in str(action.metavar) for action in others):
         return None
     given = [*_taken(common, typed[:at])[0], *_taken(behind, rest)[0]]
-    options = common.parse_args(given, Namespace(**defaults()))
+    options = common.parse_args(given, Namespace(**commands.defaults()))
     options.connect_timeout = min(options.connect_timeout, SECONDS)
     return _paths(Context(options), word)
 
@@ -178,11 +123,8 @@ def _wants_value(parser: ArgumentParser, words: list[str]) -> Action | None:
     return None if action is None or action.nargs == 0 else action
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=tuple(SCRIPTS), help="whose completion to write")
-
-
+SHELL = commands.arg("shell", choices=SHELLS, help="whose completion to write")
 COMMANDS = {
-    "completion": Command(_completion, _arguments, in_shell=False, connects=False),
-    "complete": Command(_complete, in_shell=False, connects=False, runs_program=True),
+    "completion": commands.Command(_completion, SHELL, in_shell=False, connects=False),
+    "complete": commands.Command(_complete, in_shell=False, connects=False, runs_program=True),
 }

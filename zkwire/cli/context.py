@@ -5,10 +5,10 @@ The client connects when it is first asked for; a command that needs no server h
 
 from __future__ import annotations
 
-import argparse
 import os
 import posixpath
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, BinaryIO, TextIO
@@ -18,10 +18,6 @@ from zkwire.cli.command import server_of
 from zkwire.cli.output import Output, one_line, tell
 from zkwire.errors import UnreachableError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
 
 class Context:
     """One run of the command, or of the shell.
@@ -30,7 +26,7 @@ class Context:
     clients connect, ``auth`` the credentials that the shell's user has added.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: Namespace) -> None:
         self.options = options
         self.server: str = server_of(options)
         self.auth: list[tuple[str, bytes]] = []
@@ -68,9 +64,9 @@ class Context:
             supervisor.client(seconds)
         except UnreachableError:
             newest = supervisor._algorithm._newest
-            if not newest._session.failures:
-                raise
-            raise newest._unreachable(seconds) from None
+            if newest._session.failures:
+                raise newest._unreachable(seconds) from None
+            raise
 
     def _client_options(self) -> dict[str, Any]:
         from zkwire.net.observe import be_silent_without_logging
@@ -89,7 +85,7 @@ class Context:
         }
 
     @cached_property
-    def tls(self) -> SSLContext | None:
+    def tls(self) -> Any:
         """What ``--tls``, ``--cafile`` and ``--cert`` ask for; None without them."""
         return _tls(self.options)
 
@@ -104,16 +100,14 @@ class Context:
 
     def close(self) -> None:
         """End the session, if there is one."""
-        client: zkwire.Client | None = self.__dict__.pop("client", None)
-        if client is not None:
-            client.close()
+        if "client" in self.__dict__:
+            self.__dict__.pop("client").close()
 
     def end(self) -> None:
         """End the session and the trace."""
         self.close()
-        tracer: _Tracer | None = self.__dict__.pop("_tracer", None)
-        if tracer is not None:
-            tracer.close()
+        if self.__dict__.get("_tracer") is not None:
+            self.__dict__.pop("_tracer").close()
 
 
 def standard_input() -> TextIO:
@@ -140,7 +134,7 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
         raise OSError(words) from None
 
 
-def _tls(options: argparse.Namespace) -> SSLContext | None:
+def _tls(options: Namespace) -> Any:
     if options.key and not options.cert:
         raise ValueError("--key is the key of a --cert")
     if not (options.tls or options.cafile or options.cert):
@@ -166,30 +160,28 @@ class _Tracer:
 
     def __init__(self, target: str, note: Callable[[str], object]) -> None:
         self._file: BinaryIO | None = None
+        self._note = note
         if target != "-":
             from zkwire.cli.files import log
 
             self._file = log(target)
-        self._note = note
 
     def __call__(self, frame: zkwire.TraceFrame) -> None:
         xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
-        parts = ["->" if frame.sent else "<-", frame.op, xid, frame.path or ""]
-        if frame.zxid is not None and frame.zxid > 0:
-            parts.append(f"zxid {frame.zxid:#x}")
-        if frame.error:
-            parts.append(f"error {frame.error}")
-        line = one_line(" ".join([*filter(None, parts), f"({frame.size} bytes)"])) + "\n"
+        zxid = f"zxid {frame.zxid:#x}" if frame.zxid is not None and frame.zxid > 0 else ""
+        error = f"error {frame.error}" if frame.error else ""
+        words = ["->" if frame.sent else "<-", frame.op, xid, frame.path or "", zxid, error]
+        line = one_line(" ".join([*filter(None, words), f"({frame.size} bytes)"])) + "\n"
         if self._file is None:
             tell(line)
-        elif not self._file.closed:
-            try:
-                self._file.write(line.encode())
-            except ValueError:  # it is closed by now
-                pass
-            except OSError as error:
-                self._file.close()
-                self._note(f"the trace ends here: {error.strerror}")
+            return
+        try:
+            self._file.write(line.encode())
+        except ValueError:  # it is closed by now
+            pass
+        except OSError as problem:
+            self._file.close()
+            self._note(f"the trace ends here: {problem.strerror}")
 
     def close(self) -> None:
         """Write no more."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TextIO
 
 PRIVATE, PUBLIC = 0o600, 0o666
+_OWN: int = getattr(os, "O_CLOEXEC", getattr(os, "O_NOINHERIT", 0)) | getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
@@ -55,17 +56,24 @@ def recording(path: str) -> TextIO:
 
     A new one is for its owner alone.  While it is open no other process writes it this way.
     """
-    import fcntl
-
     file = open(_opened(path, PRIVATE), "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except BlockingIOError:
             file.close()
             raise OSError(f"{path}: another process is writing it") from None
         file.truncate(0)
     return file
+
+
+def _lock(file: TextIO) -> None:
+    """Let no other process write it; BlockingIOError if one does.  Windows sees to that itself."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def log(path: str) -> BinaryIO:
@@ -90,13 +98,15 @@ def _former(path: str) -> os.stat_result | None:
 
 def _created(part: str, path: str, mode: int) -> int:
     try:
-        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OWN, mode)
     except OSError as error:
         error.filename = path
         raise
 
 
 def _keep_access(number: int, former: os.stat_result) -> None:
+    if not hasattr(os, "fchown"):
+        return  # rights are inherited from the folder
     mode = stat.S_IMODE(former.st_mode) & 0o777
     with suppress(OSError):
         os.fchown(number, former.st_uid, former.st_gid)
@@ -106,4 +116,4 @@ def _keep_access(number: int, former: os.stat_result) -> None:
 
 
 def _opened(path: str, mode: int) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OWN, mode)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from zkwire.cli.output import BY_SIGNAL, with_status
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 def interrupt(number: int) -> NoReturn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zkwire.cli.command import CONNECTION, OUTPUT, UsageError, defaults, find, parser_of
+from zkwire.cli.command import UsageError, defaults, find, overview, parser_of, parser_of_all
 from zkwire.cli.context import Context
 from zkwire.cli.output import DONE, USAGE, Output, status_of, tell
 
@@ -17,8 +17,6 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command of these words (None: those of the process); returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        from zkwire.cli.command import overview
-
         tell(overview() + "\n")
         return USAGE
     own = words[: words.index("--")] if "--" in words else words  # the others are a program's
@@ -51,17 +49,13 @@ def _status(words: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     options = argparse.Namespace(**defaults(), words=arguments)
     if arguments[0].startswith("-"):
-        from zkwire.cli.command import parser_of_all
-
         parser_of_all().parse_args(arguments, options)
     name, *rest = options.words
     command = find(name)
     if command.runs_program:
         at = rest.index("--") if "--" in rest else len(rest)
         rest, options.program = rest[:at], rest[at + 1 :]
-    parser = parser_of(name, command)
-    parser.add_again((*CONNECTION, *OUTPUT) if command.connects else OUTPUT)
-    parser.parse_args(rest, options)
+    parser_of(name, command).parse_args(rest, options)
     context = Context(options)
     try:
         return command.run(context, options) or DONE
@@ -93,6 +87,8 @@ def _is_full() -> bool:
     """Whether standard output is a pipe, or a terminal, that takes nothing now."""
     import select
 
+    if not hasattr(select, "poll"):
+        return False
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), select.POLLOUT)

@@ -7,21 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO, TypeVar
 
 import zkwire
 from zkwire import errors
-from zkwire.errors import (
-    AuthFailedError,
-    ClientClosedError,
-    NotSentError,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    ServerError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +43,12 @@ def with_status(error: T, status: int) -> T:
     return error
 
 
+def cannot_run(program: str, error: OSError) -> OSError:
+    """What to raise if a program cannot be started, with the exit status for that."""
+    status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+    return with_status(OSError(f"cannot run {program}: {error.strerror or error}"), status)
+
+
 def status_of(error: BaseException) -> int:
     """The exit status for an error that has ended a command."""
     chosen: int | None = error.__dict__.get("exit_status")
@@ -62,17 +58,17 @@ def status_of(error: BaseException) -> int:
         return BY_SIGNAL + 2
     if isinstance(error, BrokenPipeError):
         return BY_SIGNAL + 13
-    if isinstance(error, NotSentError):
+    if isinstance(error, errors.NotSentError):
         return NOT_SENT
-    if isinstance(error, OutcomeUnknownError):
+    if isinstance(error, errors.OutcomeUnknownError):
         return UNKNOWN
-    if isinstance(error, SessionExpiredError):
+    if isinstance(error, errors.SessionExpiredError):
         return EXPIRED
-    if isinstance(error, ServerError):
+    if isinstance(error, errors.ServerError):
         return UNKNOWN if _is_uncertain(error) else REFUSED
-    if isinstance(error, ZooKeeperError) and error.maybe_applied:
+    if isinstance(error, errors.ZooKeeperError) and error.maybe_applied:
         return UNKNOWN
-    if isinstance(error, OperationTimeoutError):
+    if isinstance(error, errors.OperationTimeoutError):
         return TIMED_OUT
     if isinstance(error, ValueError):
         return USAGE
@@ -81,24 +77,24 @@ def status_of(error: BaseException) -> int:
 
 def is_foreseen(error: BaseException) -> bool:
     """Whether the outside world causes such errors; any other one is a defect of zkwire."""
-    return isinstance(error, (ZooKeeperError, ValueError, OSError))
+    return isinstance(error, (errors.ZooKeeperError, ValueError, OSError))
 
 
 def outcome_of(error: BaseException) -> str:
     """What a script may conclude: ``refused``, ``not_sent``, ``unknown`` or ``failed``."""
-    if isinstance(error, ServerError):
+    if isinstance(error, errors.ServerError):
         return "unknown" if _is_uncertain(error) else "refused"
-    maybe_applied = isinstance(error, ZooKeeperError) and error.maybe_applied
-    if maybe_applied or isinstance(error, OutcomeUnknownError):
+    maybe_applied = isinstance(error, errors.ZooKeeperError) and error.maybe_applied
+    if maybe_applied or isinstance(error, errors.OutcomeUnknownError):
         return "unknown"
-    if isinstance(error, NotSentError):
+    if isinstance(error, errors.NotSentError):
         return "not_sent"
-    if isinstance(error, AuthFailedError | ClientClosedError):
+    if isinstance(error, errors.AuthFailedError | errors.ClientClosedError):
         return "refused"
     return "failed"
 
 
-def _is_uncertain(refusal: ServerError) -> bool:
+def _is_uncertain(refusal: errors.ServerError) -> bool:
     """Whether the request that was refused may be executed all the same.
 
     That steps before it were executed (also ``maybe_applied``) makes no refusal of it uncertain.
@@ -183,6 +179,14 @@ class Output:
         if flush:
             self.flush()
 
+    def result(self, fields: Mapping[str, Any], lines: Iterable[str] = ()) -> None:
+        """A result: its fields for scripts, or its lines for people."""
+        if self.json:
+            self.record(fields)
+            return
+        for line in lines:
+            self.line(line)
+
     def bytes(self, data: bytes) -> None:
         """Exactly these bytes."""
         if sys.stdout is not None:
@@ -245,7 +249,7 @@ def one_line(text: str) -> str:
 def describe(error: BaseException) -> str:
     """An error in words: the class where it says what the server said, and the message."""
 
-    if isinstance(error, ZooKeeperError):
+    if isinstance(error, errors.ZooKeeperError):
         return f"{type(error).__name__.removesuffix('Error')}: {_message(error)}"
     return _message(error) or type(error).__name__
 
@@ -328,16 +332,12 @@ def now() -> str:
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
     fields: dict[str, Any] = {"error": type(error).__name__.removesuffix("Error")}
-    if isinstance(error, ServerError):
+    if isinstance(error, errors.ServerError):
         fields["code"] = error.code
-    if isinstance(error, ZooKeeperError) and error.path is not None:
+    if isinstance(error, errors.ZooKeeperError) and error.path is not None:
         fields["path"] = error.path
-    fields |= {
-        "message": _short(_message(error)),
-        "outcome": outcome_of(error),
-        "exit": status_of(error),
-    }
-    return fields
+    outcome = {"outcome": outcome_of(error), "exit": status_of(error)}
+    return {**fields, "message": _short(_message(error)), **outcome}
 
 
 def _as_json(fields: Mapping[str, Any]) -> str:
@@ -377,8 +377,6 @@ def entry_of(text: str) -> zkwire.ACL:
     scheme, _, rest = text.partition(":")
     name, colon, letters = rest.rpartition(":")
     if not (scheme and colon and set(letters) <= set(LETTERS)):
-        raise ValueError(
-            f"{text!r} is no entry of an access list: SCHEME:ID:PERMS with PERMS of the letters "
-            "cdrwa"
-        )
+        form = "SCHEME:ID:PERMS with PERMS of the letters cdrwa"
+        raise ValueError(f"{text!r} is no entry of an access list: {form}")
     return zkwire.ACL(sum(LETTERS[letter] for letter in set(letters)), zkwire.Id(scheme, name))

@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from typing import Any
 
-from zkwire.cli.command import Command
-from zkwire.cli.context import Context
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import ssl
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default="127.0.0.1:2181",
-        help="the address to listen at; port 0 is any free port (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--certificate", metavar="FILE", help="the server's certificate (PEM); turns TLS on"
-    )
-    parser.add_argument(
-        "--key",
-        metavar="FILE",
-        help="the private key, if it is not in the file of the certificate",
-    )
-    parser.add_argument(
-        "--client-ca", metavar="FILE", help="the CA certificates for clients' certificates"
-    )
-    parser.add_argument(
-        "--client-auth",
-        choices=("need", "want"),
-        default="need",
-        help="with --client-ca: clients need a certificate, or may show one (default: need)",
-    )
+from zkwire.cli.command import Command, arg
+from zkwire.cli.context import Context, unusable
 
 
 def _server(_: Context, asked: Namespace) -> int:
@@ -51,14 +22,13 @@ def _server(_: Context, asked: Namespace) -> int:
     return serve(asked.listen, _tls(asked))
 
 
-def _tls(asked: Namespace) -> ssl.SSLContext | None:
+def _tls(asked: Namespace) -> Any:
     """The server's TLS context, or None; OSError if a file cannot be used."""
     files = [file for file in (asked.certificate, asked.key, asked.client_ca) if file]
     if not files:
         return None
     if asked.certificate is None:
         raise ValueError("--key and --client-ca need --certificate")
-    from zkwire.cli.context import unusable
     from zkwire.testing.server.tls import make_context
 
     optional = asked.client_auth == "want"
@@ -68,6 +38,15 @@ def _tls(asked: Namespace) -> ssl.SSLContext | None:
         raise unusable(error, *files) from None
 
 
-COMMANDS = {
-    "server": Command(_server, _arguments, in_shell=False, connects=False),
-}
+# fmt: off
+ARGUMENTS = (
+    arg("--listen", metavar="HOST:PORT", default="127.0.0.1:2181",
+        help="the address to listen at; port 0 is any free port (default: %(default)s)"),
+    arg("--certificate", metavar="FILE", help="the server's certificate (PEM); turns TLS on"),
+    arg("--key", metavar="FILE",
+        help="the private key, if it is not in the file of the certificate"),
+    arg("--client-ca", metavar="FILE", help="the CA certificates for clients' certificates"),
+    arg("--client-auth", choices=("need", "want"), default="need",
+        help="with --client-ca: clients need a certificate, or may show one (default: need)"),
+)
+COMMANDS = {"server": Command(_server, *ARGUMENTS, in_shell=False, connects=False)}

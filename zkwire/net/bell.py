@@ -6,81 +6,225 @@ wakes the first of them in which a thread waits.  So the I/O thread is woken at 
 come when no other thread waits (or the one that does is held up), and by no others: to check from
 time to time whether callers still read costs a switch of threads for each check.
 
-A listener is woken by threads without a role, which may be held up in that while the connection is
-closed; its number could mean another file by then.  So a ring is closed when no thread uses it.
+Each of these epolls also knows a :class:`Ring`, which is always readable, and does not listen to
+it.  To wake a thread is to have its epoll listen to the ring once: no byte is written, and none is
+read.  One ring serves all epolls of a client, so that a client has five descriptors.
+
+A thread without a role may wake another while the connection is being closed; by then the number of
+an epoll can be another file's.  The kernel refuses that, or a thread of another client wakes and
+finds nothing to do.
 
 It must not read: which thread has the read role is decided in :mod:`zkwire.blocking.leader`.
-Invariant: the epolls are registered in this order, so one thread is woken and no other beside it.
+Invariant: the epolls hear of the socket in the order caller, listener, I/O thread, so one thread is
+woken and no other beside it.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import selectors
+import socket
+from contextlib import suppress
+
+from zkwire.net.dial import kernel_says
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
+    from typing import Any, Protocol
+
+    Ready = list[tuple[selectors.SelectorKey, int]]
+
+    class Poller(Protocol):
+        """What the I/O thread waits for, and its wake-up."""
+
+        def register(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
+        def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
+        def unregister(self, sock: socket.socket, /) -> object: ...
+        def select(self, seconds: float | None, /) -> Ready: ...
+        def wake(self) -> None: ...
+        def bell_for(self, sock: socket.socket, /) -> Bell | None: ...
+        def close(self) -> None: ...
 
 
 class Ring:
-    """An eventfd, closed with the last reference."""
+    """An eventfd that is always readable, until it is closed.  Then it wakes nothing."""
 
-    __slots__ = ("number",)
+    __slots__ = ("_open", "number")
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self) -> None:
+        self._open: list[int] = []
+        # One call, of C functions only: an interrupt behind it loses no descriptor.
+        self._open.extend(map(os.eventfd, (1,), (os.EFD_NONBLOCK | os.EFD_CLOEXEC,)))
+        self.number: int = self._open[0]
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        close(self.number)
+    def join(self, epoll: select.epoll) -> None:
+        """Let ``epoll`` be woken by :meth:`wake`."""
+        epoll.register(self.number, 0)
+
+    def wake(self, epoll: select.epoll) -> None:
+        """End the wait of ``epoll``, or the next one: by any thread, at any time."""
+        if epoll.closed or not self._open:
+            return
+        try:
+            epoll.modify(self.number, select.EPOLLIN | select.EPOLLONESHOT)
+        except ValueError:
+            if not epoll.closed:
+                raise  # a signal handler has
+        except OSError as error:
+            kernel_says(error)  # one of them has just been closed, so nothing waits there
+
+    def close(self, close: Callable[[int], None] = os.close) -> None:
+        """Close the descriptor.  Idempotent."""
+        while self._open:
+            close(self._open.pop())
+
+    __del__ = close
 
 
 class Bell:
     """``caller`` is for the one thread that waits for an answer, ``listener`` for one of those that
-    wait for events, ``io`` for the I/O thread.
+    wait for events.
     """
 
-    __slots__ = ("_rings", "caller", "io", "listener")
+    __slots__ = ("_ring", "caller", "listener")
 
-    def __init__(self, sock: socket.socket) -> None:
-        events = select.EPOLLIN | select.EPOLLEXCLUSIVE
+    def __init__(self, sock: socket.socket, ring: Ring) -> None:
+        self._ring = ring
         self.caller: select.epoll = select.epoll()
         self.listener: select.epoll = select.epoll()
-        self.io: select.epoll = select.epoll()
-        for epoll in (self.caller, self.listener, self.io):  # in this order, see above
-            epoll.register(sock, events)
-        self._rings: list[Ring] = []
-        for epoll in (self.caller, self.listener):
-            self._rings.append(Ring(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)))
-            epoll.register(self._rings[-1].number, select.EPOLLIN | select.EPOLLET)  # counts once
+        for epoll in (self.caller, self.listener):  # in this order, see above
+            epoll.register(sock, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+            ring.join(epoll)
 
     def ring(self) -> None:
         """Wake the caller: another thread may have received what it waits for."""
-        os.eventfd_write(self._rings[0].number, 1)
+        self._ring.wake(self.caller)
 
     def listen(self, seconds: float) -> bool:
         """Wait as the listener, until bytes have come or it is woken; whether bytes have come."""
-        ring = self._rings[1].number
+        ring = self._ring.number
         return any(number != ring for number, _ in self.listener.poll(seconds, 2))
 
     def ring_listener(self) -> None:
         """Wake the listener, if there may be one: by any thread, at any time."""
-        for ring in self._rings[1:]:
-            os.eventfd_write(ring.number, 1)
+        self._ring.wake(self.listener)
 
     def close(self) -> None:
         """Close the descriptors, not the socket."""
-        for epoll in (self.caller, self.listener, self.io):
+        for epoll in (self.caller, self.listener):
             epoll.close()
-        self._rings.clear()
 
 
-def bell_for(sock: socket.socket) -> Bell | None:
-    """A bell for this socket; None where the kernel has no exclusive wake-up, or no descriptor."""
-    if not (hasattr(select, "epoll") and hasattr(select, "EPOLLEXCLUSIVE")):
-        return None  # gevent takes away the first: its threads must not wait in the kernel
-    try:
-        return Bell(sock)
-    except OSError:
-        return None  # no descriptors are left: a check from time to time will do
+_WOKEN = selectors.SelectorKey(None, -1, selectors.EVENT_READ, None)  # type: ignore[arg-type]
+
+
+class EpollPoller:
+    """A selector that is woken by a ring.  What is registered without data has bells before it."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._ring = Ring()
+        self._ring.join(self._epoll)
+        self._keys: dict[int, selectors.SelectorKey] = {}
+
+    def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
+        """Have :meth:`select` return these events of the socket."""
+        number = sock.fileno()
+        flags = select.EPOLLIN if events & selectors.EVENT_READ else 0
+        flags |= select.EPOLLOUT if events & selectors.EVENT_WRITE else 0
+        self._epoll.register(number, flags | (select.EPOLLEXCLUSIVE if data is None else 0))
+        self._keys[number] = selectors.SelectorKey(sock, number, events, data)
+
+    def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
+        """The same for a socket that is registered."""
+        self.unregister(sock)  # what is exclusive cannot be changed
+        self.register(sock, events, data)
+
+    def unregister(self, sock: socket.socket, /) -> None:
+        """Forget the socket."""
+        number = sock.fileno()
+        self._epoll.unregister(number)
+        del self._keys[number]
+
+    def select(self, seconds: float | None, /) -> Ready:
+        """Wait, at most so many seconds (None: for ever)."""
+        keys, ready = self._keys, list[tuple[selectors.SelectorKey, int]]()
+        for number, events in self._epoll.poll(seconds, len(keys) + 1):
+            key = keys.get(number, _WOKEN)
+            mask = selectors.EVENT_READ if events & ~select.EPOLLOUT else 0
+            mask |= selectors.EVENT_WRITE if events & ~select.EPOLLIN else 0
+            ready.append((key, mask & key.events))
+        return ready
+
+    def wake(self) -> None:
+        """End a wait, or the next one."""
+        self._ring.wake(self._epoll)
+
+    def bell_for(self, sock: socket.socket, /) -> Bell | None:
+        """A bell for this socket, before it is registered; None if no descriptors are left."""
+        try:
+            return Bell(sock, self._ring)
+        except OSError:
+            return None  # a check from time to time will do
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._epoll.close()
+        self._ring.close()  # what waits for a bell now is woken by the end of its connection
+        self._keys.clear()
+
+
+class PairPoller:
+    """The same where there is no epoll: any selector, woken by a byte in a pair of sockets."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._listening, self._waking = socket.socketpair()
+        self._listening.setblocking(False)
+        self._waking.setblocking(False)
+        self._selector.register(self._listening, selectors.EVENT_READ)
+
+    def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
+        """Have :meth:`select` return these events of the socket."""
+        self._selector.register(sock, events, data)
+
+    def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
+        """The same for a socket that is registered."""
+        self._selector.modify(sock, events, data)
+
+    def unregister(self, sock: socket.socket, /) -> None:
+        """Forget the socket."""
+        self._selector.unregister(sock)
+
+    def select(self, seconds: float | None, /) -> Ready:
+        """Wait, at most so many seconds (None: for ever)."""
+        ready = self._selector.select(seconds)
+        with suppress(BlockingIOError):
+            self._listening.recv(4096)
+        return ready
+
+    def wake(self) -> None:
+        """End a wait, or the next one."""
+        try:
+            self._waking.send(b"\0")
+        except OSError as error:
+            kernel_says(error)  # it is full, so nothing waits; or closed
+
+    def bell_for(self, sock: socket.socket, /) -> None:
+        """None: all threads are woken."""
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._selector.close()
+        self._listening.close()
+        self._waking.close()
+
+
+def poller() -> Poller:
+    """What the I/O thread waits for, as good as this system has it."""
+    # gevent takes away epoll: its threads must not wait in the kernel.
+    if all(hasattr(select, name) for name in ("epoll", "EPOLLEXCLUSIVE")):
+        return EpollPoller()
+    return PairPoller()

@@ -25,6 +25,7 @@ from zkwire.net.options import (
 )
 from zkwire.operations.checks import check_acl, check_flag
 from zkwire.recipes import runtime as trees
+from zkwire.recipes._recipe import renamed
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
@@ -32,24 +33,52 @@ from zkwire.session.states import Listener, StateWait
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from datetime import timedelta
     from ssl import SSLContext
-    from typing import Any, Never
+    from typing import Any, TypeVar
 
     from zkwire.jute.records import ACL
-    from zkwire.net.dial import Resolver
+    from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
     from zkwire.net.server_list import ServerListUpdates
     from zkwire.net.serving import ServingDriver
     from zkwire.session.trace import TraceFrame
     from zkwire.wire.model import Credentials
 
+    Init = TypeVar("Init", bound=Callable[..., None])
+
 CLOSE_SECONDS = 1.0
 LONG_LOOK_UP = 1.0  # seconds, after which a look-up says more than the last failure
 _numbers = itertools.count(1)
+
+
+_HOOKS = ("_resolver", "_now", "_seed")
+
+
+def _explained(init: Init) -> Init:
+    """An ``__init__`` whose errors name the public class, and say what an option lacks.
+
+    It also takes options that are for tests, and that no signature shows: a ``_resolver`` of names,
+    the clock ``_now``, and a ``_seed`` of what is random.
+    """
+
+    def __init__(self: Any, *hosts: Any, **options: Any) -> None:
+        if len(hosts) > 1:
+            raise TypeError(
+                f"the port belongs into hosts, as in 'host:2181', and other options have names: "
+                f"{hosts[1]!r} has none"
+            )
+        self._hooks = {name: options.pop(name) for name in _HOOKS if name in options}
+        function: Any = init
+        renamed(function, f"{type(self).__qualname__}.__init__")(self, *hosts, **options)
+
+    explained: Any = __init__
+    explained.__wrapped__ = init  # inspect shows its signature
+    typed: Init = explained
+    return typed
 
 
 class ClientBase:
@@ -57,11 +86,13 @@ class ClientBase:
 
     _driver: Any  # a Driver, as the subclass says
     _chroot: str
+    _hooks: dict[str, Any]  # the options for tests
 
+    @_explained
     def __init__(
         self,
         hosts: str,
-        *options_have_names: Never,
+        *,
         session_timeout: float | timedelta = 10.0,
         operation_timeout: float | None = None,
         auth: Sequence[tuple[str, bytes]] = (),
@@ -76,23 +107,20 @@ class ClientBase:
         send_limit: int = SEND_LIMIT,
         lease_margin: float = 0.0,
         trace: Callable[[TraceFrame], object] | None = None,
-        _resolver: Resolver | None = None,
-        _now: Callable[[], float] | None = None,
-        _seed: int | None = None,
+        observer: Observer | None = None,
     ) -> None:
         from zkwire.net import observe
 
-        if options_have_names:
-            raise TypeError(
-                f"the port belongs into hosts, as in 'host:2181', and other options have names: "
-                f"{options_have_names[0]!r} has none"
-            )
         timeout = check_session_timeout(session_timeout)
         servers, chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
+        if observer is not None:
+            from zkwire.net.observer import check_observer
+
+            check_observer(observer)
         send_limit = check_limit("send_limit", send_limit)
-        rng: Any = Chance(_seed)
+        rng: Any = Chance(self._hooks.get("_seed"))
         self._hosts = hosts
         self._made = Made()
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
@@ -122,11 +150,15 @@ class ClientBase:
             operation_timeout=self._operation_timeout,
             tls=check_tls(tls),
             sasl=sasl,
-            resolver=_resolver,
-            now=_now,
+            resolver=self._hooks.get("_resolver"),
+            now=self._hooks.get("_now"),
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
         observe.attach(session, name, trace, self._driver.dispatch)
+        if observer is not None:
+            from zkwire.net.observer import attach
+
+            attach(observer, self)
         self._updates: ServerListUpdates | None = None
         if check_flag("follow_reconfig", follow_reconfig):
             from zkwire.net.server_list import ServerListUpdates

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from zkwire.jute.records import ACL
+    from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
     from zkwire.session.trace import TraceFrame
 
@@ -29,3 +30,4 @@ if TYPE_CHECKING:
         send_limit: int
         lease_margin: float
         trace: Callable[[TraceFrame], object] | None
+        observer: Observer | None

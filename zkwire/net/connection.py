@@ -48,7 +48,7 @@ STREAM, GATHER = 8, 0.0008
 EVENT = 33  # bytes that one takes at least
 # Seconds: another thread may have received what one waits for, and without a bell not say so.
 WAIT = 0.05
-FLAGS = (int(socket.MSG_DONTWAIT),)
+FLAGS = (int(getattr(socket, "MSG_DONTWAIT", 0)),)  # no socket blocks; a system may lack it
 INTERRUPTED = "a thread was interrupted while it used the connection"
 
 

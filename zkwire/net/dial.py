@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MOST_LOOK_UPS = 3
 
 _HANDSHAKE_BYTES = 16 * 1024
+_CONNECTING = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last is Windows' word for it
 _LONGEST_POLL = 1e6  # seconds; the system call takes a 32-bit number of milliseconds
 
 
@@ -205,9 +206,9 @@ class Dialer:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = sock.connect_ex(address)
-        if code not in (0, errno.EINPROGRESS):
+        if code not in _CONNECTING:
             sock.close()
-            self._reasons.append(os.strerror(code))
+            self._reasons.append(_words_for(code))
             return
         self._sock, self.tls = sock, None
         self._listen(self, sock, selectors.EVENT_WRITE)
@@ -230,7 +231,7 @@ class Dialer:
             return
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._next(os.strerror(code))
+            self._next(_words_for(code))
         elif self._secure is None:
             self._succeed(sock)
         else:
@@ -297,6 +298,12 @@ class Dialer:
         self._sock = None
 
 
+def _words_for(code: int) -> str:
+    """What went wrong; Windows has its errors of sockets in a table of its own."""
+    table: dict[int, str] = getattr(socket, "errorTab", {})
+    return table.get(code) or os.strerror(code)
+
+
 def kernel_says(error: OSError) -> str:
     """What went wrong with a socket.  A broken pipe is a reset that was read before.
 
@@ -305,7 +312,7 @@ def kernel_says(error: OSError) -> str:
     """
     if error.errno is None:
         raise error
-    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+    if error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED):
         return RESET
     return error.strerror or str(error)
 
@@ -320,8 +327,9 @@ def shut_down(sock: socket.socket) -> None:
 
 def readable_within(sock: socket.socket, seconds: float | None) -> bool:
     """Whether there is something to read, or the end of the stream, in that time (None: ever)."""
+    limit = None if seconds is None else min(max(0.0, seconds), _LONGEST_POLL)
+    if not hasattr(select, "poll"):  # on Windows, and under eventlet's patch
+        return bool(select.select([sock], [], [], limit)[0])
     poll = select.poll()
     poll.register(sock, select.POLLIN)
-    if seconds is None:
-        return bool(poll.poll())
-    return bool(poll.poll(min(max(0.0, seconds), _LONGEST_POLL) * 1000))
+    return bool(poll.poll(limit if limit is None else limit * 1000))

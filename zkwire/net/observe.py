@@ -100,7 +100,8 @@ def _load() -> None:
 class _StateLog:
     """One line for each state, with what is known of it at that moment.
 
-    A lost connection is news once, and not with each attempt to make another.
+    A lost connection is news once, and not with each attempt to make another.  The line has what
+    it says as fields, too, for formatters that want them.
     """
 
     __slots__ = ("_dispatch", "_name", "_news", "_session")
@@ -119,8 +120,16 @@ class _StateLog:
         level = INFO if is_news else DEBUG
         if _logger(level) is None:
             return []
-        line = f"{self._name}: {state.value}, session {session_name(self._session.session_id)}, "
-        return [partial(self._dispatch, partial(_log, level, line + self._detail(state)))]
+        session = self._session
+        name, server = session_name(session.session_id), session.server
+        line = f"{self._name}: {state.value}, session {name}, {self._detail(state)}"
+        fields = {
+            "client": self._name,
+            "state": state.value,
+            "session": name,
+            "server": "{}:{}".format(*server) if server else None,
+        }
+        return [partial(self._dispatch, partial(_log, level, line, fields))]
 
     def _detail(self, state: State) -> str:
         session = self._session
@@ -158,9 +167,9 @@ class _MarginLog:
         return [partial(self._dispatch, partial(_log, WARNING, line))]
 
 
-def _log(level: int, line: str) -> None:
+def _log(level: int, line: str, fields: dict[str, str | None] | None = None) -> None:
     if (logger := _logger(level)) is not None:
-        logger.log(level, "%s", line)
+        logger.log(level, "%s", line, extra=fields)
 
 
 def _log_frame(name: str, frame: TraceFrame) -> None:

@@ -10,7 +10,7 @@ from zkwire.session.request import Request
 from zkwire.session.watch import ClosedWatchError
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import Any, Protocol
@@ -32,18 +32,31 @@ def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> Opera
         state = "it was sent and stays in effect"
     else:
         state = "it waits to be sent"  # for another waiter, or it is for every connection
-    return OperationTimeoutError(
+    error = OperationTimeoutError(
         f"no answer within {timeout:.3g} s; {state}",
         op=request.op.name,
         path=request.path,
         maybe_applied=request.op.changes and not withdrawn,
     )
+    request.given_up(error)
+    return error
 
 
 def reply_repr(request: Request) -> str:
     """What shows a reply to people: the operation, and whether it has ended."""
     name = f"{request.op.name} {request.path or ''}".rstrip()
     return f"<reply of {name}: {'ended' if request.ready else 'not yet'}>"
+
+
+def no_attribute(reply: object, request: Request, name: str, first: str) -> AttributeError:
+    """The error for an attribute of a result that is looked for in the reply to come."""
+    kind = type(reply).__name__
+    return AttributeError(
+        f"{kind!r} object has no attribute {name!r}: it is the reply to come of "
+        f"{request.op.name}; {first}",
+        name=name,
+        obj=reply,
+    )
 
 
 class BackgroundReply(Request):

@@ -62,11 +62,11 @@ class DigestMD5:
 
     __slots__ = ("_cnonce", "_password", "_user")
 
-    def __init__(self, user: str, password: str, *, _cnonce: bytes | None = None) -> None:
+    def __init__(self, user: str, password: str) -> None:
         self._password = _Hidden(password)
         del password  # a traceback may show what is local here
         self._user = user
-        self._cnonce = _cnonce
+        self._cnonce: bytes | None = None  # for tests
         _check_text("the user name", user)
         _check_text("the password", self._password)
         if not user:

@@ -33,7 +33,7 @@ from zkwire.operations.multi import Multi
 from zkwire.operations.nodes import Nodes
 from zkwire.operations.watches import Watches
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from zkwire.operations.base import AnyWatch as AnyWatch
     from zkwire.operations.base import Reply as Reply

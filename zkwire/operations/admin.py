@@ -13,7 +13,7 @@ from zkwire.wire import ops
 from zkwire.wire.model import DataAndStat
 from zkwire.wire.paths import CONFIG_NODE, strip
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -13,9 +13,9 @@ from zkwire.session.watch import CallbackWatch, Watch
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 from zkwire.wire.paths import check_path, join
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from typing import Any, Generic, TypeVar
 
     from zkwire.jute.records import ACL
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
         Only under asyncio it is a coroutine, which ``asyncio.create_task(reply)`` runs.
         """
+
+        def __await__(self) -> Generator[Any, Any, T_co]:
+            raise NotImplementedError
 
         def result(self, timeout: float | None = None) -> T_co:
             """The result; raises the operation's error, or OperationTimeoutError.

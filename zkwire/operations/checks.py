@@ -8,7 +8,7 @@ from __future__ import annotations
 from zkwire.jute import records as r
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -40,7 +40,7 @@ from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Concatenate, Final, NoReturn, ParamSpec

@@ -26,7 +26,7 @@ from zkwire.wire.model import (
 )
 from zkwire.wire.paths import strip
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -110,6 +110,8 @@ class Nodes(Requests):
     def delete(self, path: str, version: int = -1) -> Reply[None]:
         """Delete a node if it has this data ``version`` (-1: any).
 
+        "/" is the node of the chroot; without a chroot it is a ValueError.
+
         Refused with: NoNodeError; BadVersionError; NotEmptyError; NoAuthError.
 
         Lost connection (OutcomeUnknownError): delete it again; NoNodeError then means that it is
@@ -118,7 +120,7 @@ class Nodes(Requests):
 
         Time limit or cancellation: once sent, the node is still deleted.
         """
-        if path == "/":
+        if path == "/" and not self._chroot:
             raise ValueError("the root cannot be deleted")
         return self._call(ops.DELETE, path, (check_version(version),))
 

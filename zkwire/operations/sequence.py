@@ -11,7 +11,7 @@ from __future__ import annotations
 from zkwire.operations.multi import Create, Delete
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

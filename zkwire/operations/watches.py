@@ -13,7 +13,7 @@ from zkwire.wire import ops
 from zkwire.wire.model import WatchType
 from zkwire.wire.ops import WatchKind
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from zkwire.operations.base import AnyWatch, Reply
     from zkwire.session.watch import Watch

@@ -279,7 +279,7 @@ class Acquirable(Cancellable, LockState, Enterable):
         """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
 
             async with lock, lock.cancel_on_loss():
-                await work()
+                await work()  # yours to write
 
         As with ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
         """

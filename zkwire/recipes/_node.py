@@ -188,6 +188,7 @@ class OwnedNode:
         self._path = check_below_root(path, "a lock")
         self._acl = None if acl is None else check_acl(acl)  # None: the client's own
         self._busy = False  # an attempt is being made
+        self._waiting: Any = None
         self._releasing = False
         self._pending_cleanup: Attempt | None = None  # may have left a node that is in no hands
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         """What makes an attempt."""
 
         _busy: bool
+        _waiting: Any
 
         @property
         def _runtime(self) -> Runtime: ...
@@ -100,6 +101,7 @@ async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, 
         return await attempt()
     finally:
         if mine:
+            taker._waiting = None  # else a lock of one task would keep that task alive
             taker._busy = False  # interrupt-safe: last, a lock may be held
 
 
@@ -108,9 +110,8 @@ class Cancellable:
 
     _busy = False
     _cancelled = False  # the attempt that is being made
-    _waiting: tuple[Callable[[object, Any], None], object] | None = (
-        None  # how to wake what makes it
-    )
+    # How to wake what makes it.
+    _waiting: tuple[Callable[[object, Any], None], object] | None = None
 
     if TYPE_CHECKING:
 
@@ -191,12 +192,15 @@ class Enterable:
             raise
 
 
-def public(kind: Class) -> Class:
-    """A decorator: the class has its public methods itself, also those that it inherits."""
+def public(kind: Class, shown: str = "") -> Class:
+    """A decorator: the class has its public methods itself, also those that it inherits.
+
+    ``shown`` is what messages call it, where that is not its name.
+    """
     for name in dir(kind):
         method = None if name.startswith("_") else _defined(kind, name)
         if type(method) is FunctionType:
-            setattr(kind, name, _called(method, f"{kind.__qualname__}.{name}"))
+            setattr(kind, name, renamed(method, f"{shown or kind.__qualname__}.{name}"))
     return kind
 
 
@@ -204,7 +208,7 @@ def _defined(kind: type, name: str) -> Any:
     return next(base.__dict__[name] for base in kind.__mro__ if name in base.__dict__)
 
 
-def _called(method: FunctionType, name: str) -> FunctionType:
+def renamed(method: FunctionType, name: str) -> FunctionType:
     """The same code under another name."""
     copy = FunctionType(
         method.__code__, method.__globals__, method.__name__, method.__defaults__,

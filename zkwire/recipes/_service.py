@@ -586,7 +586,7 @@ class NodeWatches(Bound):
         """The data of a node, for ever: an iterator of :class:`SeenData`.
 
             for seen in client.watch_data("/config"):
-                configure(seen.data)
+                configure(seen.data)  # yours to write
 
         It yields the state at this moment first, then each newer one, and ``data`` is None while
         the node does not exist.  The last state is never missed, and none comes after a newer one.

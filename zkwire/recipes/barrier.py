@@ -222,7 +222,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     """One member of a group that begins a piece of work together and ends it together.
 
         async with AsyncDoubleBarrier(client, "/step-1", 16):
-            await work()
+            await work()  # yours to write
 
     ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
     have left or died.  An error in the body of the ``async with`` leaves without a wait for the

@@ -119,7 +119,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         async with AsyncGroup(supervisor, "/services/web") as group:
             await group.join(b"10.0.0.5:8080")
             async for members in group.changes():
-                balance(members)
+                balance(members)  # yours to write
 
     A member is an ephemeral node below ``path``, kept as an :class:`AsyncPersistentNode` is;
     kazoo's Party and Curator's GroupMember see the same members.  ``acl``: for the nodes of the

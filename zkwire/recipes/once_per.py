@@ -51,7 +51,7 @@ class AsyncOncePer(HasPath, OwnedNode):
 
         hourly = AsyncOncePer(client, "/jobs/clean-up", timedelta(hours=1))
         if await hourly.claim():
-            await clean_up()
+            await clean_up()  # yours to write
 
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
     one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets

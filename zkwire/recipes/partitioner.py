@@ -554,9 +554,9 @@ class AsyncPartitioner(PartitionerView, Rebalance):
 
         async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
             async for share in partitioner:
-                workers.start(share)
+                workers.start(share)  # yours to write
                 await share.wait()
-                await workers.stop(share.leaving)
+                await workers.stop(share.leaving)  # yours to write
 
     An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
     its fence, higher than those of all owners before.  When members come, leave or die, the items

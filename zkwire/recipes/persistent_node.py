@@ -128,7 +128,7 @@ class AsyncPersistentNode(NodeView, ObservableService):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
-            await serve()
+            await serve()  # yours to write
 
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
     missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing

@@ -469,7 +469,7 @@ class AsyncQueue(HasPath):
         await queue.put(b"resize image 7")
 
         async with queue.take() as item:
-            await work(item.data)
+            await work(item.data)  # yours to write
 
     Any number of tasks and processes put and take; one object serves all tasks of a client.
     A lost connection is no error of any call: what became of a request is found out on the next
@@ -591,7 +591,7 @@ class AsyncQueue(HasPath):
         """The first item, claimed for the body of a ``with`` and removed when that ends well.
 
             async with queue.take() as item:
-                await work(item.data)
+                await work(item.data)  # yours to write
 
         The ``with`` waits for an item as :meth:`get` does: QueueEmptyError, before the body, when
         ``timeout`` seconds have passed without one.  Other consumers leave out an item that is

@@ -519,7 +519,7 @@ class AsyncSequentialLock(AsyncQueueLock):
     """The fair lock: contenders queue, each release wakes one, in order of arrival.
 
         async with AsyncSequentialLock(client, "/locks/report") as lock:
-            await storage.write(data, fence=lock.fence)
+            await storage.write(data, fence=lock.fence)  # yours to write
 
     A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
     long as their session lives; ``held`` is False when the lease ends, at the latest.

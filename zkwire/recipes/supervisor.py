@@ -617,7 +617,7 @@ class SupervisorView:
     ) -> Leadership:
         """Run for leader at ``path``, now and in each later session, until the supervisor ends.
 
-            supervisor.lead("/election", work)
+            supervisor.lead("/election", work)  # yours to write: work(lock)
 
         In each term ``function(lock)`` is called, in a thread of its own, with the fair lock that
         it leads by (a :class:`SequentialLock`): ``lock.fence`` is the term's token, higher than

@@ -118,7 +118,7 @@ class NodeWatcher(ServiceView, Service):
     async def wait_called(self, timeout: float | None = None) -> bool:
         """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
 
-            watch = client.watch_data("/config", configure)
+            watch = client.watch_data("/config", configure)  # yours to write
             watch.wait_called(5.0)  # from here on it is configured
 
         Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;

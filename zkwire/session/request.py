@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from zkwire.errors import OperationTimeoutError
     from zkwire.jute.multi import MultiResponse
     from zkwire.session.liveness import Liveness
     from zkwire.session.waitable import Waker
@@ -157,6 +158,9 @@ class Request(Waitable):
             callbacks += self._take_wakers()
             self.record = None
             self.outcome = outcome  # interrupt-safe: last
+
+    def given_up(self, error: OperationTimeoutError) -> None:
+        """The caller has waited long enough, and gets this error; for an observer."""
 
     def error(self) -> ZooKeeperError | None:
         """The error that the request ended with, a new object each time; None if it succeeded."""

@@ -289,7 +289,7 @@ class WatchManager:
 
     __slots__ = (
         "_callbacks", "_chroot", "_expected", "_firing", "_state", "_to_release", "_to_repeat",
-        "requests", "table",
+        "observer", "requests", "table",
     )  # fmt: skip
 
     def __init__(self, chroot: str, callbacks: list[Waker], send_limit: int = SEND_LIMIT) -> None:
@@ -303,6 +303,7 @@ class WatchManager:
         # Paths with a persistent watch that is not needed: released after the requests under way.
         self._to_release: set[str] = set()
         self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
+        self.observer: Callable[[Event], Waker] | None = None  # returns what tells it
 
     # --- a request that sets a watch --------------------------------------------------------------
 
@@ -424,6 +425,8 @@ class WatchManager:
         watch._deliver(event, spent)
         if watch._wakers or watch.callback is not None:
             self._callbacks += watch._take_wakers()
+        if self.observer is not None:
+            self._callbacks.append(self.observer(event))
 
     def receive(self, number: int, path: str, zxid: int) -> None:
         """The server says that something has happened to ``path``."""

@@ -11,7 +11,7 @@ from enum import Enum, Flag, IntEnum, IntFlag
 from zkwire.jute.record import Long, Record, Secret
 from zkwire.jute.records import ACL, Id, Stat
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar

@@ -5,7 +5,7 @@
 As Curator's (`Contend.java`) they acquire, tell the arbiter on this port, hold and release until it
 says that it is over, and begin with a new client behind each error. ``kazoo`` names its nodes as
 zkwire and Curator do, ``kazoo-patterns`` is told of theirs, ``kazoo-plain`` knows its own alone;
-``zkwire-kazoo`` names its nodes as that one does.
+``zkwire-kazoo`` names its nodes as that one does; ``zkwire.kazoo-plain`` is that one on zkwire.
 """
 
 from __future__ import annotations
@@ -151,9 +151,12 @@ def kazoo_lock(client: Any, path: str, recipe: str, way: str) -> Any:
 
 def with_kazoo(way: str, hosts: str, path: str, recipe: str, teller: Teller) -> None:
     """The same with kazoo."""
-    from kazoo.client import KazooClient
+    from kazoo.client import KazooClient as PlainClient
 
-    client = KazooClient(hosts, timeout=SESSION_SECONDS)
+    from zkwire.kazoo import KazooClient
+
+    kind = KazooClient if way == "zkwire.kazoo-plain" else PlainClient
+    client: Any = kind(hosts, timeout=SESSION_SECONDS)
     try:
         client.start(ACQUIRE_SECONDS)
         while True:

@@ -27,6 +27,7 @@ import pytest
 import zkwire
 from tests.shell.hazards.staging import EmbeddedStage
 from tests.support.family_helpers import soon
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import (
     GRACE,
     LONG,
@@ -261,7 +262,7 @@ def test_hazard_A29_a_machine_that_slept_holds_nothing_any_more(
         assert clock() == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), abs=PATIENCE)
         assert getattr(clock, "args", None) == (time.CLOCK_BOOTTIME,)
     slept = 0.0
-    with Client(stage.hosts, session_timeout=LONG, _now=lambda: clock() + slept) as client:
+    with hooked(Client)(stage.hosts, session_timeout=LONG, _now=lambda: clock() + slept) as client:
         lock = SequentialLock(client, fresh_path)
         assert lock.acquire(GRACE)
         assert lock.held
@@ -285,7 +286,7 @@ def test_hazard_A31_names_are_looked_up_anew_and_one_bad_name_costs_itself(
         return [(socket.AF_INET, ("127.0.0.1", int(port) if there or not moved.is_set() else 1))]
 
     hosts = "bad.example,one.example,two.example"
-    with Client(hosts, session_timeout=PATIENCE, _resolver=resolver) as client:
+    with hooked(Client)(hosts, session_timeout=PATIENCE, _resolver=resolver) as client:
         client.sync()
         session_id = client.session_id
         moved.set()

@@ -21,7 +21,7 @@ class Named(Protocol):
 
 # What happens on a stage, one event at a time, for whatever shows it or keeps it.
 
-PROSE = frozenset({"say", "ask", "expect", "table"})
+PROSE = frozenset({"say", "ask", "expect", "table", "code"})
 
 
 class Event(NamedTuple):
@@ -34,7 +34,7 @@ class Event(NamedTuple):
     ``note``: what a client does beside the wire, and whether that is well (``passed``).
     ``fold``: frames of these clients that are counted and not shown.  ``say``, ``ask``: words for
     the reader.  ``expect``: a condition that must hold, and whether it has (``passed``).
-    ``table``: ``rows``.
+    ``table``: ``rows``.  ``code``: lines as they are.
     """
 
     time: float
@@ -70,13 +70,12 @@ def described(frame: Frame) -> tuple[str, str]:
 
 
 def _greeting(frame: Frame) -> str:
-    body = frame.raw[4:]
     if frame.direction == "c2s":
-        request, _ = ConnectRequest.unpack(body)
+        request, _ = ConnectRequest.unpack(frame.raw[4:])
         session = f"session {request.session_id:#x}" if request.session_id else "a new session"
         seen = f", seen zxid {request.last_zxid_seen:#x}" if request.last_zxid_seen else ""
         return f"ConnectRequest: {session}{seen}"
-    answer, _ = ConnectResponse.unpack(body)
+    answer, _ = ConnectResponse.unpack(frame.raw[4:])
     if not answer.session_id:
         return "ConnectResponse: session 0, timeout 0"
     return f"ConnectResponse: {answer.session_id:#x}, {answer.time_out} ms"
@@ -90,19 +89,22 @@ def error_name(code: int) -> str:
 def _answer(frame: Frame) -> str:
     if frame.error:
         return error_name(frame.error)
-    op = ops.OPS.get(frame.opcode or 0)
-    record: Any = None
+    op, record = ops.OPS.get(frame.opcode or 0), None
     with suppress(ProtocolError):
         record = op.decode_reply(frame.raw, _HEADER, len(frame.raw)) if op else None
-    if frame.op in {"create", "create2"}:
-        return str(record[0])
-    if frame.op in {"get_children", "get_children2"}:
-        return f"{len(record[0])} name{'s' * (len(record[0]) != 1)}"
-    if frame.op == "get_data":
-        return f"{record[0].decode('utf-8', 'replace')!r}, version {record[1].version}"
-    if frame.op in {"set_data", "exists"}:
-        return f"version {record.version}"
-    return "ok"
+    return _ANSWERS.get(frame.op, lambda _: "ok")(record)
+
+
+def _names(record: Any) -> str:
+    return f"{len(record[0])} name{'s' * (len(record[0]) != 1)}"
+
+
+_ANSWERS: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("create", "create2"), lambda record: str(record[0])),
+    **dict.fromkeys(("get_children", "get_children2"), _names),
+    **dict.fromkeys(("set_data", "exists"), lambda record: f"version {record.version}"),
+    "get_data": lambda r: f"{r[0].decode('utf-8', 'replace')!r}, version {r[1].version}",
+}
 
 
 # --- record ---------------------------------------------------------------------------------------
@@ -144,14 +146,9 @@ class Record:
 
         ``connect``, ``ping``, ``auth`` and ``notification`` are operations here.
         """
-        return [
-            event.frame
-            for event in self.events
-            if event.frame is not None
-            and event.actor == client.name
-            and op in {"", event.frame.op}
-            and direction in {"", event.frame.direction}
-        ]
+        mine = [e.frame for e in self.events if e.frame is not None and e.actor == client.name]
+        mine = [frame for frame in mine if op in {"", frame.op}]
+        return [frame for frame in mine if direction in {"", frame.direction}]
 
     def traffic(self, begin: float) -> list[Frame]:
         """All requests, replies and events of watches from that moment on."""
@@ -182,6 +179,10 @@ class Record:
     def ask(self, text: str) -> None:
         """A question, which the reader answers before the lesson goes on."""
         self._tell(Event(self.now, "ask", " ".join(text.split())))
+
+    def code(self, text: str) -> None:
+        """Lines that are shown as they are."""
+        self._tell(Event(self.now, "code", text))
 
     def note(self, name: str, text: str, *, well: bool = True) -> None:
         """A row for what the client of this name does beside the wire."""

@@ -62,7 +62,6 @@ LESSON = Lesson(
     run=lesson,
     remember='only a server can say "expired"; behave as if it could have said so already.',
     in_code="client.state, client.lease_remaining(), and lock.lost, which is told in time.",
-    needs="it lets ten session timeouts pass, and stops a client's process",
     flags=(
         Flag("--tick", "the server's unit of time (2s)", duration, TICK),
         Flag("--half-open", "A's network is silent, and A's process goes on"),

@@ -10,17 +10,13 @@ from zkwire.cli.lessons.stage import Stage
 
 
 class Flag(NamedTuple):
-    """A flag that changes the outcome; without a ``kind`` it is a switch.
-
-    ``needs``: why it asks for the virtual clock; empty if a server somewhere else will do.
-    """
+    """A flag that changes the outcome; without a ``kind`` it is a switch."""
 
     name: str
     does: str
     kind: Callable[[str], Any] | None = None
     default: Any = False
     choices: tuple[str, ...] | None = None
-    needs: str = ""
 
     @property
     def dest(self) -> str:
@@ -32,8 +28,8 @@ class Lesson(NamedTuple):
     """One lesson.
 
     ``cast``: its clients and servers, in words.  ``run`` is the lesson, ``remember`` its one
-    sentence, ``in_code`` what of zkwire takes care of it.  ``flags`` are its own, ``needs`` is that
-    of a flag.
+    sentence, ``in_code`` what of zkwire takes care of it.  ``flags`` are its own.
+    ``bytes_of``: a client whose frames are explained byte by byte.
     """
 
     title: str
@@ -43,7 +39,7 @@ class Lesson(NamedTuple):
     in_code: str
     flags: tuple[Flag, ...] = ()
     servers: int = 1
-    needs: str = ""
+    bytes_of: str = ""
 
 
 # Its name, its minutes, and what it is about; its module has the same name.
@@ -54,7 +50,7 @@ TABLE: dict[str, tuple[int, str]] = {
     "lost-reply": (6, "did my create happen?"),
     "herd": (4, "why each waiter watches only the one in front"),
     "session-move": (5, "one session, two roads"),
-    "paused-holder": (6, "why a lock needs a token"),
+    "paused-holder": (6, "why a lock needs a fence"),
     "connected-is-not-ready": (3, "what a new connection does not know"),
     "bytes": (10, "a client in 40 lines"),
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zkwire import AsyncClient, AsyncSequentialLock, BadVersionError, NoNodeError
 from zkwire import ConnectionLossError as Loss
 from zkwire import OutcomeUnknownError as Unknown
 from zkwire.cli.lessons.lesson import Flag, Lesson, name_of
 from zkwire.cli.lessons.stage import Stage
 
-NO_PROXY = "no proxy sees what a client has not sent"
 ON_THE_WIRE = {
     "create": "create", "sequential-persistent": "create", "set": "set_data", "delete": "delete",
 }  # fmt: skip
@@ -22,6 +23,35 @@ async def request(client: AsyncClient, op: str) -> object:
         await client.delete("/q/n", version=0)
         return None
     return await client.create("/q/7f3a-", ephemeral=op == "create", sequential=True)
+
+
+async def again(stage: Stage, a: Any, op: str, done: bool) -> None:
+    """The same request once more; ``done``: the first one had been executed."""
+    stage.ask("And if the request is just sent again, without a look?")
+    try:
+        await request(a, op)
+        mine = [name for name in await stage.children("/q") if name.startswith("7f3a-")]
+        if len(mine) == 2:
+            stage.say(f"{' and '.join(mine)}: the second would wait in a queue for the first, "
+                      "which is its own, for as long as the session lives.")  # fmt: skip
+        stage.expect((len(mine) == 2) is done, "repeating is safe only if it had not happened")
+    except (BadVersionError, NoNodeError) as refusal:
+        stage.say(f"{name_of(refusal)}: that does not prove that another client was there. "
+                  "It was this client's own first request.")  # fmt: skip
+        stage.expect(done, "repeating is refused only if it had happened")
+
+
+async def fair_lock(stage: Stage, a: Any) -> None:
+    """What a lock does about it."""
+    stage.ask("zkwire's fair lock meets the same fault. How many nodes will it have?")
+    await stage.cut(a, after="create2")
+    lock = AsyncSequentialLock(a, "/lock")
+    await lock.acquire(timeout=30)
+    (node,) = nodes if len(nodes := await stage.children("/lock")) == 1 else [""]
+    stage.say(f"Nodes: {len(nodes)}. Its name begins with ids, {node[:-16]}, and the lock "
+              "looked for them before it did anything else.")  # fmt: skip
+    sent = len(stage.frames(a, "create2", "c2s"))
+    stage.expect(sent == 1 and node and lock.held, "one create, one node, and it is held")
 
 
 async def lesson(stage: Stage) -> None:
@@ -58,28 +88,9 @@ async def lesson(stage: Stage) -> None:
         done is (moment == "after" and not gone), "the look tells what the error could not"
     )
 
-    stage.ask("And if the request is just sent again, without a look?")
-    try:
-        await request(a, op)
-        mine = [name for name in await stage.children("/q") if name.startswith("7f3a-")]
-        if len(mine) == 2:
-            stage.say(f"{' and '.join(mine)}: the second would wait in a queue for the first, "
-                      "which is its own, for as long as the session lives.")  # fmt: skip
-        stage.expect((len(mine) == 2) is done, "repeating is safe only if it had not happened")
-    except (BadVersionError, NoNodeError) as refusal:
-        stage.say(f"{name_of(refusal)}: that does not prove that another client was there. "
-                  "It was this client's own first request.")  # fmt: skip
-        stage.expect(done, "repeating is refused only if it had happened")
+    await again(stage, a, op, done)
     if op == "create":
-        stage.ask("zkwire's fair lock meets the same fault. How many nodes will it have?")
-        await stage.cut(a, after="create2")
-        lock = AsyncSequentialLock(a, "/lock")
-        await lock.acquire(timeout=30)
-        (node,) = nodes if len(nodes := await stage.children("/lock")) == 1 else [""]
-        stage.say(f"Nodes: {len(nodes)}. Its name begins with ids, {node[:-16]}, and the lock "
-                  "looked for them before it did anything else.")  # fmt: skip
-        sent = len(stage.frames(a, "create2", "c2s"))
-        stage.expect(sent == 1 and node and lock.held, "one create, one node, and it is held")
+        await fair_lock(stage, a)
 
 
 LESSON = Lesson(
@@ -90,7 +101,7 @@ LESSON = Lesson(
     in_code="NotSentError and OutcomeUnknownError; docs/connection-loss.md has each operation.",
     flags=(
         Flag("--op", "the request (create)", None, "create", tuple(ON_THE_WIRE)),
-        Flag("--before", "the connection breaks before the request is sent", needs=NO_PROXY),
+        Flag("--before", "the connection breaks before the request is sent"),
         Flag("--lost", "the connection breaks while the request is on its way"),
         Flag("--expire", "the session expires as well"),
     ),

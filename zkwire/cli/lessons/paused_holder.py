@@ -1,4 +1,4 @@
-"""Lesson 7: why a lock needs a token."""
+"""Lesson 7: why a lock needs a fence."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from zkwire.cli.lessons.stage import Stage
 
 @dataclass
 class Storage:
-    """What the lock protects; with ``tokens`` it refuses a token below the largest one."""
+    """What the lock protects; with ``fences`` it refuses a fence below the largest one."""
 
-    tokens: bool
+    fences: bool
     largest: int = 0
     text: str = ""
 
-    def write(self, text: str, token: int) -> bool:
-        if self.tokens and token < self.largest:
+    def write(self, text: str, fence: int) -> bool:
+        if self.fences and fence < self.largest:
             return False
-        self.largest, self.text = max(self.largest, token), text
+        self.largest, self.text = max(self.largest, fence), text
         return True
 
 
@@ -43,7 +43,7 @@ async def write(
 async def lesson(stage: Stage) -> None:
     """A holder that stands still while its session expires, and writes when it wakes up."""
     pause, timeout = stage.flags.pause, 4.0
-    storage = Storage(tokens=not stage.flags.no_token)
+    storage = Storage(fences=not stage.flags.no_fence)
     with stage.quiet("A and B begin"):
         a, b = (stage.client(name, session_timeout=timeout) for name in "AB")
         await a.create("/lock")
@@ -66,12 +66,12 @@ async def lesson(stage: Stage) -> None:
         return
     stage.expect(not held, "A's lock is known as lost as soon as A asks")
     stage.expect((await second) == (True, True), "B has written, with the lock in its hand")
-    stage.expect(locks[0].fence < locks[1].fence, "B's token is larger than A's")
-    if storage.tokens:
+    stage.expect(locks[0].fence < locks[1].fence, "B's fence is larger than A's")
+    if storage.fences:
         stage.expect(storage.text == "B's" and not done, "the storage refuses A: B's text stays")
     else:
-        stage.expect(storage.text == "A's" and done, "without tokens, B's text is overwritten")
-    stage.ask("The report is a node itself. Does it need a memory for tokens?")
+        stage.expect(storage.text == "A's" and done, "without fences, B's text is overwritten")
+    stage.ask("The report is a node itself. Does it need a memory for fences?")
     try:
         await locks[0].guard([SetData("/report", b"A's")])
     except LockLostError as error:
@@ -81,14 +81,13 @@ async def lesson(stage: Stage) -> None:
 
 
 LESSON = Lesson(
-    title="why a lock needs a token",
+    title="why a lock needs a fence",
     cast="A, which holds a lock; B, which waits for it; a server; a storage without a clock",
     run=lesson,
     remember="a lock says which process should write; only the resource can say which one may.",
-    in_code="lock.fence is the token, lock.guard([...]) lets the server check it for nodes.",
-    needs="it stops the process of the lock's holder, and nothing else",
+    in_code="lock.fence for the storage; lock.guard([...]) lets the server check it for nodes.",
     flags=(
-        Flag("--no-token", "the storage does not look at tokens"),
+        Flag("--no-fence", "the storage does not look at fences"),
         Flag("--pause", "how long A stops (7s)", duration, 7.0),
         Flag("--check-first", "A asks whether it holds the lock, right before the pause"),
     ),

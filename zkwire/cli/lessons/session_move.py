@@ -64,5 +64,4 @@ LESSON = Lesson(
     in_code="client.credentials and resume=; no trace and no log of zkwire shows a password.",
     flags=(Flag("--same-server", "B comes to the server that A is connected to"),),
     servers=2,
-    needs="it keeps the second of two servers from hearing of writes",
 )

@@ -10,59 +10,94 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from zkwire.cli.context import Context
 from zkwire.cli.lessons.events import PROSE, Event, error_name
-from zkwire.cli.lessons.lesson import Lesson
+from zkwire.cli.lessons.lesson import TABLE, Lesson
 from zkwire.cli.output import Output, hex_id, printable
 from zkwire.cli.picture import Band, Picture, Step
 from zkwire.testing.proxy.frames import Frame
 
 NARROWEST, WIDEST = 72, 100
 LANE, TIME = 7, 9  # columns
-# What each sign is where the encoding has it, and elsewhere.
+# What each sign is where the encoding has it, what it is elsewhere, and what it says.
 _SIGNS = {
     "rule": "─-", "lane": "│|", "line": "─-", "from": "├+", "to": "▶>", "into": "◀<", "out": "┤+",
-    "event": "◇o", "cut": "\N{BOX DRAWINGS LIGHT DIAGONAL CROSS}X", "end": "┴=", "server": "■#",
-    "stop": "▼v", "go": "▲^", "held": "●@", "free": "○o", "note": "◆*",
-    "dot": "·.", "yes": "✓+", "no": "✗!", "more": "…~", "bar": "█#",
+    "event": "◇o a watch event, on the arrow of the message that brings it",
+    "cut": "\N{BOX DRAWINGS LIGHT DIAGONAL CROSS}X the connection breaks",
+    "end": "┴= the client sees the end of its connection",
+    "server": "■# something changes in the server",
+    "stop": "▼v a client stands still: its process, or its network",
+    "go": "▲^ it goes on",
+    "held": "●@ a lock is held from here on",
+    "free": "○o it is held no longer",
+    "note": "◆* what a client does beside the wire",
+    "dot": "·. with three of them, what is counted and not shown",
+    "yes": "✓+ as expected", "no": "✗! not as expected", "more": "…~", "bar": "█#",
 }  # fmt: skip
+_NUMBERS = {
+    "xid": "the number of a request on its connection; the reply repeats it",
+    "zxid": "the number of the last change that the server has made",
+    "45 B": "the bytes of a message, without the four in front that say how many they are",
+}
 _PLAIN = str.maketrans("…•", "~*")  # in byte tables
 _PAUSE = {"frame": 0.15, "cut": 0.5, "end": 0.3, "say": 2.0, "ask": 2.0}  # seconds, for a reader
+_PROMPT = "   [Enter: the answer   ?: the signs   q: leave] "
+
+
+class LeftError(Exception):
+    """The reader has left the lesson."""
+
+
+def legend(*, ascii_only: bool) -> list[str]:
+    """What the signs and the numbers of a lesson mean, a line for each."""
+    at = int(ascii_only)
+    arrows = [(("├──▶", "+-->")[at], "a request"), (("◀──┤", "<--+")[at], "a reply")]
+    signs = [(sign[at], sign[3:]) for sign in _SIGNS.values() if sign[3:]]
+    return [f"{sign:>6}  {says}" for sign, says in (*arrows, *signs, *_NUMBERS.items())]
+
+
+def only_ascii() -> bool:
+    """Whether standard output takes no other characters."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return str(encoding).lower().replace("-", "") != "utf8"
+
+
+def _ending(name: str, lesson: Lesson) -> Iterator[str]:
+    """How to break the lesson, and what comes behind it."""
+    for flag in lesson.flags:
+        value = f" {'|'.join(flag.choices)}" if flag.choices else " ..." if flag.kind else ""
+        yield f"Break it: zkwire lesson {name} {flag.name}{value}: {flag.does}"
+    names = [*TABLE, "", "handshake"]
+    following = names[names.index(name) + 1] if name in TABLE else "handshake"
+    if following:
+        yield f"Next: zkwire lesson {following}: {TABLE[following][1]}"
+    else:
+        yield "Next: zkwire demo: what the locks do when things go wrong"
 
 
 class Terminal:
     """Shows events.
 
-    ``step``: a reader presses Enter after words.  ``pauses``: there is time to read.  ``tables``:
-    the bytes of each frame are below it, and pings are not folded.
+    ``waits``: at a question the reader presses Enter.  ``pauses``: there is time to read.
+    ``tables``: the bytes of each frame are below it, and pings are not folded.
     """
 
     def __init__(
-        self,
-        output: Output,
-        name: str,
-        lesson: Lesson,
-        *,
-        step: bool = False,
-        pauses: bool = False,
-        tables: bool = False,
+        self, output: Output, name: str, lesson: Lesson, *, waits: bool, pauses: bool, tables: bool
     ) -> None:
         self._output = output
-        self._lesson = lesson
-        self._step = step
-        self._pauses = pauses
-        self._tables = tables
+        self._name, self._lesson = name, lesson
+        self._waits, self._pauses, self._tables = waits, pauses, tables
         columns = shutil.get_terminal_size((80, 24)).columns
         self._width = min(max(columns - 1, NARROWEST), WIDEST)
         self._servers = [f"S{n + 1}" for n in range(lesson.servers)]
         if lesson.servers == 1:
             self._servers = ["server"]
         self._clients: list[str] = []
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        self._unicode = encoding.lower().replace("-", "") == "utf8"
+        self._ascii = only_ascii()
         self._prose = True  # the last thing shown was words
         self._folded = False  # a line for what is not shown, right behind words
         self._pings: dict[str, int] = {}
@@ -78,21 +113,24 @@ class Terminal:
         self._words(f"In your code: {self._lesson.in_code}")
         for failure in failures:
             self._words(f"{self._sign('no')}  not as expected: {failure}", "red")
+        self._output.line("")
+        for words in _ending(self._name, self._lesson):
+            self._words(words, gap=False)
 
     def show(self, event: Event) -> None:
-        """Show an event."""
-        if event.frame is not None and event.frame.kind == "ping" and not self._tables:
-            self._pings[event.actor] = self._pings.get(event.actor, 0) + (
-                event.frame.direction == "c2s"
-            )
+        """Show an event; LeftError if the reader leaves."""
+        frame = event.frame
+        if frame is not None and frame.kind == "ping" and not self._tables:
+            pings = self._pings.get(event.actor, 0)
+            self._pings[event.actor] = pings + (frame.direction == "c2s")
             return
         self._fold()
         if event.kind in PROSE:
             self._speak(event)
         else:
             self._row(event)
-            if self._tables and event.frame is not None:
-                self._explain(event.frame)
+            if frame is not None and (self._tables or event.actor == self._lesson.bytes_of):
+                self._explain(frame)
         if self._pauses:
             self._output.flush()
             time.sleep(_PAUSE.get(event.kind, 0.1))
@@ -120,12 +158,13 @@ class Terminal:
             self._wait()
         elif event.kind == "table":
             self._table(event.rows)
+        elif event.kind == "code":
+            self._block(f"   {line}".rstrip() for line in event.text.splitlines())
         elif event.kind == "expect":
             sign, colour = ("yes", "green") if event.passed else ("no", "red")
             self._words(f"{self._sign(sign)}  {event.text}", colour, gap=False)
         else:
             self._words(event.text)
-            self._wait()
 
     def _table(self, rows: Sequence[Sequence[object]]) -> None:
         """Columns, with a bar for the number in the last one."""
@@ -133,19 +172,34 @@ class Terminal:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         most = max([row[-1] for row in rows if isinstance(row[-1], int)], default=1)
         room = self._width - sum(widths) - 3 * len(widths)
-        self._output.line("")
-        self._folded = False
+        lines = list[str]()
         for row, cell in zip(rows, cells, strict=True):
             line = "   ".join(f"{text:>{width}}" for text, width in zip(cell, widths, strict=True))
             size = row[-1] * room // most if isinstance(row[-1], int) else 0
-            self._line(f"   {line} {self._sign('bar') * size}".rstrip())
-        self._prose = True
+            lines.append(f"   {line} {self._sign('bar') * size}".rstrip())
+        self._block(lines)
+
+    def _block(self, lines: Iterable[str]) -> None:
+        """Lines as they are."""
+        self._output.line("")
+        for line in lines:
+            self._line(line)
+        self._prose, self._folded = True, False
 
     def _wait(self) -> None:
-        if self._step and sys.stdin is not None:
-            self._output.note("   [Enter]")
+        """At a question: go on when the reader does."""
+        while self._waits:
+            self._output.line("")
             self._output.flush()
-            sys.stdin.readline()
+            try:
+                typed = input(_PROMPT).strip().lower()
+            except EOFError:
+                typed = "q"
+            if typed == "q":
+                raise LeftError
+            if typed != "?":
+                return
+            self._block(legend(ascii_only=self._ascii))
 
     def _words(self, text: str, colour: str = "", *, gap: bool = True) -> None:
         if gap or not self._prose or self._folded:
@@ -185,10 +239,8 @@ class Terminal:
             detail = detail.rpartition("  ")[2]
         text = _clipped(text, room - len(detail) - bool(detail), self._sign("more"))
         line = f"{at}{lanes} {text}{detail:>{room - len(text)}}".rstrip()
-        colour = {"cut": "red", "end": "red"}.get(event.kind, "")
-        if event.frame is not None and event.frame.kind == "notification":
-            colour = "yellow"
-        self._line(line, colour)
+        notified = event.frame is not None and event.frame.kind == "notification"
+        self._line(line, "red" if event.kind in ("cut", "end") else "yellow" if notified else "")
 
     def _explain(self, frame: Frame) -> None:
         from zkwire.cli.spy.records import byte_table, table
@@ -198,18 +250,18 @@ class Terminal:
 
     def _drawn(self, event: Event) -> str:
         """The lanes of a row: a line from lane to lane, or a sign on one."""
-        sign = self._sign
-        row = list("".join(f"{sign('lane'):<{LANE}}" for _ in self._lanes)[: 1 - LANE])
-        client = self._lane(event.actor) if event.actor in self._lanes else None
-        server = self._lane(event.server) if event.server in self._lanes else None
-        if event.frame is not None and client is not None and server is not None:
+        sign, lanes, frame = self._sign, self._lanes, event.frame
+        row = list("".join(f"{sign('lane'):<{LANE}}" for _ in lanes)[: 1 - LANE])
+        client = lanes.index(event.actor) * LANE if event.actor in lanes else None
+        server = lanes.index(event.server) * LANE if event.server in lanes else None
+        if frame is not None and client is not None and server is not None:
             for at in range(client + 1, server):
                 row[at] = sign("line")
-            if event.frame.direction == "c2s":
+            if frame.direction == "c2s":
                 row[client], row[server - 1] = sign("from"), sign("to")
             else:
                 row[client + 1], row[server] = sign("into"), sign("out")
-                if event.frame.kind == "notification":
+                if frame.kind == "notification":
                     row[client + 2] = sign("event")
         elif event.kind == "server" and server is not None:
             row[server] = sign("server")
@@ -221,14 +273,11 @@ class Terminal:
     def _lanes(self) -> list[str]:
         return [*self._clients, *self._servers]
 
-    def _lane(self, name: str) -> int:
-        return self._lanes.index(name) * LANE
-
     def _sign(self, name: str) -> str:
-        return _SIGNS[name][0 if self._unicode else 1]
+        return _SIGNS[name][self._ascii]
 
     def _line(self, text: str, colour: str = "") -> None:
-        if not self._unicode:
+        if self._ascii:
             text = text.translate(_PLAIN).encode("ascii", "replace").decode()
         self._output.line(text, colour=colour)
 
@@ -246,8 +295,9 @@ def shown_by(context: Context, name: str, lesson: Lesson) -> Objects | Terminal:
     asked, out = context.options, context.output
     if out.json:
         return Objects(out, name, lesson, tables=asked.bytes)
-    pauses = out.terminal and not (asked.fast or asked.step)
-    return Terminal(out, name, lesson, step=asked.step, pauses=pauses, tables=asked.bytes)
+    reader = out.terminal and not asked.fast
+    waits = reader and not asked.play and sys.stdin is not None and sys.stdin.isatty()
+    return Terminal(out, name, lesson, waits=waits, pauses=reader and not waits, tables=asked.bytes)
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -264,11 +314,9 @@ class Objects:
     """Writes an object for each event."""
 
     def __init__(self, output: Output, name: str, lesson: Lesson, *, tables: bool) -> None:
-        self._output = output
-        self._tables = tables
-        self._name = name
+        self._output, self._tables = output, tables
+        self._name, self._lesson = name, lesson
         output.record({"lesson": name, "title": lesson.title, "cast": lesson.cast})
-        self._lesson = lesson
 
     def show(self, event: Event) -> None:
         """Write an event."""
@@ -297,16 +345,11 @@ class Objects:
 
 
 def _frame_fields(frame: Frame) -> dict[str, Any]:
-    fields: dict[str, Any] = {"dir": frame.direction, "op": frame.op}
-    if frame.xid is not None:
-        fields["xid"] = frame.xid
-    if frame.path is not None:
-        fields["path"] = frame.path
-    if frame.zxid is not None and frame.zxid > 0:
-        fields["zxid"] = hex_id(frame.zxid)
-    if frame.error:
-        fields["error"] = error_name(frame.error)
-    return fields | {"bytes": len(frame.raw)}
+    zxid = hex_id(frame.zxid) if frame.zxid is not None and frame.zxid > 0 else None
+    error = error_name(frame.error) if frame.error else None
+    fields = {"dir": frame.direction, "op": frame.op, "xid": frame.xid, "path": frame.path}
+    fields |= {"zxid": zxid, "error": error, "bytes": len(frame.raw)}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 # --- picture --------------------------------------------------------------------------------------

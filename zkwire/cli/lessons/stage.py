@@ -1,20 +1,19 @@
 """The stage of a lesson: clients, servers, the faults that it can have happen, and words.
 
-All of it is in one process and on a virtual clock, without a socket.  ``server_stage`` has the same
-for a server that is somewhere else.
+All of it is in one process and on a virtual clock, without a socket.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import zkwire
 from zkwire.cli.lessons.events import Event, Record, described
 from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy.conversation import Conversation
-from zkwire.testing.proxy.frames import OPCODES, Direction, Frame
+from zkwire.testing.proxy.frames import OPCODES, Direction
 from zkwire.testing.server.connection import Connection
 from zkwire.testing.server.tree import DataTree
 from zkwire.testing.simulation import InTurn, Simulation, Step, ViolationError
@@ -24,16 +23,6 @@ from zkwire.testing.simulation.stage import START
 from zkwire.testing.simulation.stale_reads import StaleServer, TreeHistory
 from zkwire.wire.model import session_name
 
-
-class Followed(Protocol):
-    """A lock."""
-
-    @property
-    def held(self) -> bool: ...
-    @property
-    def fence(self) -> int: ...
-
-
 TICK = 2.0
 _SETTLED = 0.2
 
@@ -42,8 +31,7 @@ class Stage(Record):
     """What a lesson is given.
 
     ``flags`` are the lesson's own flags, parsed.  ``tell`` gets each event.  ``tick`` is the
-    server's unit of time, in seconds.  ``root``: the node of the server that clients see as ``/``,
-    empty for ``/`` itself.
+    server's unit of time, in seconds.
     """
 
     def __init__(
@@ -51,7 +39,6 @@ class Stage(Record):
     ) -> None:
         super().__init__(tell)
         self.flags = flags
-        self.root = ""
         self.tick: float = getattr(flags, "tick", TICK)
         self._play = Play(self._tell, tick=self.tick, servers=servers)
 
@@ -95,10 +82,6 @@ class Stage(Record):
         """Let time pass."""
         await Suspend(self._play.now + seconds)
 
-    async def work(self, seconds: float) -> None:
-        """Let time pass for the caller, whatever is on its way."""
-        await self.sleep(seconds)
-
     async def settle(self) -> None:
         """Let all that is on its way arrive, and what follows from it."""
         await self.sleep(_SETTLED)
@@ -120,13 +103,12 @@ class Stage(Record):
         ``before`` it is sent, while it is on its way (``lost``), or ``after`` the server has
         executed it and before the answer arrives.
         """
-        for when, op in (("before", before), ("lost", lost), ("after", after)):
-            if op:
-                self._play.cuts.append(Cut(client.actor, when, op))
-        if not (before or lost or after):
+        asked = {"before": before, "lost": lost, "after": after}
+        self._play.cuts += [Cut(client.actor, when, op) for when, op in asked.items() if op]
+        if not any(asked.values()):
             self._play.cut(client.actor)
 
-    def follow(self, client: SimulatedClient, lock: Followed) -> None:
+    def follow(self, client: SimulatedClient, lock: Any) -> None:
         """From now on tell when the client holds this lock, by what ``lock.held`` says."""
         self._play.follow(client.actor, lock)
 
@@ -177,8 +159,8 @@ class Activity(Waitable):
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         super().__init__()
         self._coroutine = coroutine
-        self._ended = False
         self._result: Any = None
+        self._ended = False
         self.error: Exception | None = None
 
     @property
@@ -242,7 +224,7 @@ class Play(Simulation):
         self._talks: dict[Connection, Conversation] = {}
         self._director = Client(self, "lesson", "")
         self._frozen: dict[int, DataTree] = {}
-        self._followed: list[tuple[Client, Followed]] = []
+        self._followed: list[tuple[Client, Any]] = []
         self._known: dict[object, str] = {}  # what has been told of a client or a lock
 
     @property
@@ -270,7 +252,7 @@ class Play(Simulation):
         self._of_connection[link.connection] = client
         return Wire(self, client, link)
 
-    def follow(self, client: Client, lock: Followed) -> None:
+    def follow(self, client: Client, lock: Any) -> None:
         """Tell when the client holds this lock, and when no longer."""
         self._followed.append((client, lock))
         self.add_task(
@@ -287,18 +269,18 @@ class Play(Simulation):
         for client in self.clients:
             still = "network" if client.silent_until is not None else ""
             still = "process" if client.paused_until is not None else still
-            if still != self._known.get(client, ""):
-                what = f"{client.name}'s {still or self._known[client]}"
-                stands = "is silent" if still == "network" else "stands still"
-                kind, does = ("stop", stands) if still else ("go", "goes on")
+            before = self._known.get(client, "")
+            if still != before:
                 self._known[client] = still
-                self._tell(kind, f"{what} {does}", client, client.link)
+                does = {"network": "is silent", "process": "stands still"}.get(still, "goes on")
+                words = f"{client.name}'s {still or before} {does}"
+                self._tell("stop" if still else "go", words, client, client.link)
         for client, lock in self._followed:
             held = f"fence {lock.fence:#x}" if lock.held else ""
             if held != self._known.get(lock, ""):
                 self._known[lock] = held
-                kind, does = ("held", "holds") if held else ("free", "no longer holds")
-                self._tell(kind, f"{client.name} {does} the lock", client, client.link, held)
+                words = f"{client.name} {'holds' if held else 'no longer holds'} the lock"
+                self._tell("held" if held else "free", words, client, client.link, held)
 
     def freeze(self, server: int) -> None:
         """Connections to this server find the nodes as they are now."""
@@ -348,12 +330,17 @@ class Play(Simulation):
         link = client.link if client is not None else None
         if step.kind in _ENDS:
             self._telling_ends(lambda: super(Play, self).perform(step))
-            return
-        if client is None or link is None:
+        elif client is None or link is None:
             super().perform(step)
-            if client is not None and client.link is not None:
-                self._meet(client.link)
-            return
+            link = client.link if client is not None else None
+            if link is not None and link.connection.member in self._frozen:  # it is behind
+                stale = StaleServer(self._frozen[link.connection.member])
+                self.stale_servers[link.connection] = stale
+        else:
+            self._carry(step, client, link)
+
+    def _carry(self, step: Step, client: Client, link: Link) -> None:
+        """A step on a connection."""
         cut = self._cut_at(client, link) if step.kind == "up" else None
         if cut is not None and cut.when != "after":
             self.cut(client, cut.when)
@@ -397,12 +384,6 @@ class Play(Simulation):
         """The name of the server at the other end."""
         return f"S{link.connection.member + 1}" if self.servers > 1 else "server"
 
-    def _meet(self, link: Link) -> None:
-        """A client has connected to a server, perhaps to one that is behind."""
-        tree = self._frozen.get(link.connection.member)
-        if tree is not None:
-            self.stale_servers[link.connection] = StaleServer(tree)
-
     def _tell(
         self, kind: str, text: str, client: Client | None, link: Link | None, detail: str = ""
     ) -> None:
@@ -428,16 +409,14 @@ class Play(Simulation):
         """Let something happen, and tell of the sessions that the server ends in it."""
         living = {s.session_id: self.tree.ephemerals(s.session_id) for s in self.sessions}
         happens()
+        server, zxid = "S1" if self.servers > 1 else "server", f"zxid {self.tree.zxid:#x}"
         for session_id in living.keys() - {s.session_id for s in self.sessions}:
             nodes = f"; deleted: {', '.join(living[session_id])}" if living[session_id] else ""
             owner = next((c for c in self.clients if c.session.session_id == session_id), None)
             called = f"{owner.name}'s session" if owner else f"session {session_name(session_id)}"
-            server = "S1" if self.servers > 1 else "server"
-            text = f"{called} expires{nodes}"
             name = owner.name if owner else ""
-            self.tell(
-                Event(self.elapsed, "server", text, name, server, f"zxid {self.tree.zxid:#x}")
-            )
+            text = f"{called} expires{nodes}"
+            self.tell(Event(self.elapsed, "server", text, name, server, zxid))
 
     def _cut_at(self, client: Client, link: Link) -> Cut | None:
         """The cut that is due at what the client's next write asks for."""
@@ -455,13 +434,10 @@ class Play(Simulation):
         direction: Direction = "c2s" if kind == "up" else "s2c"
         passing = list(link.down) if kind == "down" else link.up[0] if kind == "up" else ()
         talk = self._talks.setdefault(link.connection, Conversation(link.connection.number))
+        server = self.server_of(link)
         for data in passing:
             for frame, _ in talk.receive(direction, data, self.elapsed):
                 if direction == "c2s":
                     talk.expect(frame, data, None)
-                self._tell_frame(client, link, frame)
-
-    def _tell_frame(self, client: Client, link: Link, frame: Frame) -> None:
-        text, detail = described(frame)
-        server = self.server_of(link)
-        self.tell(Event(self.elapsed, "frame", text, client.name, server, detail, frame))
+                text, detail = described(frame)
+                self.tell(Event(self.elapsed, "frame", text, client.name, server, detail, frame))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zkwire import EventType, Watch
 from zkwire.cli.lessons.lesson import Flag, Lesson
 from zkwire.cli.lessons.stage import Stage
@@ -27,7 +29,11 @@ async def lesson(stage: Stage) -> None:
               f"{now.version}, the only trace of what W has never seen.")  # fmt: skip
     stage.expect(count == 1, "a watch set by a read fires once")
     stage.expect(data == b"v%d" % writes, "the read after the event has the newest value")
+    await away(stage, w, o)
 
+
+async def away(stage: Stage, w: Any, o: Any) -> None:
+    """What is told of changes during an outage."""
     watches = {path: Watch() for path in ("/g", "/again", "/brief")}
     await o.create("/again")
     for path, watch in watches.items():

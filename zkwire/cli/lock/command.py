@@ -8,25 +8,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from typing import Any
 
-from zkwire.cli.command import Command, UsageError, duration
+from zkwire.cli.command import Command, UsageError, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
+from zkwire.cli.lock import plain
 from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
 from zkwire.cli.lock.signals import Interrupted, Signals
-from zkwire.cli.output import (
-    BY_SIGNAL,
-    FAILED,
-    LOCK_LOST,
-    NOT_EXECUTABLE,
-    NOT_FOUND,
-    TIMED_OUT,
-    with_status,
-)
-from zkwire.errors import (
-    LockLostError,
-    LockTakenError,
-)
+from zkwire.cli.output import BY_SIGNAL, FAILED, LOCK_LOST, TIMED_OUT, cannot_run, with_status
+from zkwire.errors import LockLostError, LockTakenError
 from zkwire.net.options import check_lease_margin
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.wire.paths import check_path
@@ -35,45 +26,6 @@ KILL_AFTER = 3.0
 PINGS_APART = 2.5  # lease margins, at most, until an answer counts
 LEFT = 1 / 15  # of the session timeout, for the answers to pings
 IN_DOUBT = 1.0  # seconds for the release of a lock that is probably lost
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    parser.usage = "zkwire lock [OPTIONS] PATH [--] [COMMAND [ARG ...]]"
-    add = parser.add_argument
-    add("path", metavar="PATH", help="the node of the lock; it is made if it is missing")
-    add("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, without a shell")
-    add("-n", "--nonblock", action="store_true", help="fail if it is not free")
-    add("-w", "--wait", "--timeout", type=duration, metavar="SECS", help="wait no longer than this")
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("-s", "--shared", action="store_true", help="share it with other readers")
-    kind.add_argument("-x", "--exclusive", action="store_true", help="share it with none (default)")
-    kind.add_argument("--holders", type=_count, metavar="N", help="so many hold it at a time")
-    add("-E", "--conflict-exit-code", type=_status, default=TIMED_OUT, metavar="N",
-        help="the exit status if it is not free in time (124)")  # fmt: skip
-    add("--on-lost", choices=("term", "kill", "warn"), default="term",
-        help="what happens to COMMAND if the lock is lost")  # fmt: skip
-    add("-k", "--kill-after", type=duration, metavar="SECS", help="between TERM and KILL (3)")
-    add("--margin", type=duration, metavar="SECS",
-        help="end that long before the session can (a tenth of its timeout)")  # fmt: skip
-    add("--lease-margin", type=duration, default=0.0, metavar="SECS",
-        help="count an answer once the server has had so long to tell its leader (0)")  # fmt: skip
-    add("-c", "--shell", metavar="STRING", help="run this by sh -c")
-    add("--id", default="", metavar="TEXT", help="shown to others by --list")
-    add("--list", action="store_true", help="show the holder and the queue")
-    add("--foreground", action="store_true",
-        help="COMMAND keeps the terminal (as it does if that is standard input)")  # fmt: skip
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of holders")
-    return int(text)
-
-
-def _status(text: str) -> int:
-    if not text.isdecimal() or int(text) > 255:
-        raise argparse.ArgumentTypeError(f"{text!r} is no exit status, a number from 0 to 255")
-    return int(text)
 
 
 def _lock(context: Context, asked: Namespace) -> int | None:
@@ -184,17 +136,48 @@ def _used(
         signals.raising = True  # while the output waits for its reader
         show_grant(context.output, grant)
         signals.raising = False
-        return 0, hold(grant, signals, margin)
-    from zkwire.cli.lock.running import Running
-
+        return 0, (hold if plain.has_groups() else plain.hold)(grant, signals, margin)
+    running: Any
     try:
-        running = Running(context, asked, grant, signals, (margin, kill_after))
+        if plain.has_groups():
+            from zkwire.cli.lock.running import Running
+
+            running = Running(context, asked, grant, signals, (margin, kill_after))
+        else:
+            running = plain.PlainRunning(context, asked, grant, signals, (margin, kill_after))
     except OSError as error:
-        status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-        raise with_status(OSError(f"{asked.command[0]}: {error.strerror}"), status) from None
+        raise cannot_run(asked.command[0], error) from None
     return running.wait(), running.loss
 
 
+# fmt: off
 COMMANDS = {
-    "lock": Command(_lock, _arguments, in_shell=False),
+    "lock": Command(_lock,
+        arg("path", metavar="PATH", help="the node of the lock; it is made if it is missing"),
+        arg("command", nargs=argparse.REMAINDER, metavar="COMMAND",
+            help="what to run, without a shell"),
+        flag("-n", "--nonblock", "fail if it is not free"),
+        arg("-w", "--wait", "--timeout", dest="wait", type=duration, metavar="SECS",
+            help="wait no longer than this"),
+        one_of(
+            flag("-s", "--shared", "share it with other readers"),
+            flag("-x", "--exclusive", "share it with none (default)"),
+            arg("--holders", type=integer("number of holders", 1), metavar="N",
+                help="so many hold it at a time")),
+        arg("-E", "--conflict-exit-code", default=TIMED_OUT, metavar="N",
+            type=integer("exit status, a number from 0 to 255", 0, 255),
+            help="the exit status if it is not free in time (124)"),
+        arg("--on-lost", choices=("term", "kill", "warn"), default="term",
+            help="what happens to COMMAND if the lock is lost"),
+        arg("-k", "--kill-after", type=duration, metavar="SECS", help="between TERM and KILL (3)"),
+        arg("--margin", type=duration, metavar="SECS",
+            help="end that long before the session can (a tenth of its timeout)"),
+        arg("--lease-margin", type=duration, default=0.0, metavar="SECS",
+            help="count an answer once the server has had so long to tell its leader (0)"),
+        arg("-c", "--shell", metavar="STRING", help="run this by sh -c"),
+        arg("--id", default="", metavar="TEXT", help="shown to others by --list"),
+        flag("--list", "show the holder and the queue"),
+        flag("--foreground",
+             "COMMAND keeps the terminal (as it does if that is standard input)"),
+        usage="zkwire lock [OPTIONS] PATH [--] [COMMAND [ARG ...]]", in_shell=False),
 }

@@ -11,9 +11,11 @@ unless that is past.
 
 from __future__ import annotations
 
+import signal
 from math import inf
-from signal import SIGKILL, SIGTERM, Signals
+from signal import SIGTERM, Signals
 
+SIGKILL: Signals = getattr(signal, "SIGKILL", SIGTERM)  # Windows has one way to end a process
 NOT_PROLONGED = "no answer has prolonged the session's lease in time"
 
 

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import sys
 from argparse import Namespace
 from typing import Any
 
 import zkwire
+from zkwire import errors
 from zkwire.cli.context import Context
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
 from zkwire.cli.lock.signals import Interrupted, Signals
 from zkwire.cli.output import FAILED, Output, describe, hex_id, with_status
-from zkwire.errors import (
-    LockLostError,
-    LockTakenError,
-    LockTimeoutError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
 from zkwire.net.pacing import clock
 
 LONGEST_WAIT = 1.0
@@ -49,20 +44,16 @@ class Grant:
 
 def signature(text: str) -> str:
     """What the lock's node says: host, process, and ``text``."""
-    return f"{os.uname().nodename}:{os.getpid()} {text}".rstrip()
+    return f"{socket.gethostname()}:{os.getpid()} {text}".rstrip()
 
 
 def lock_of(client: zkwire.Client, asked: Namespace) -> Any:
     """A lock of the kind that was asked for; all kinds but a semaphore exclude each other."""
     text = signature(asked.id)
     if asked.holders:
-        from zkwire import Semaphore
-
-        return Semaphore(client, asked.path, asked.holders, text).lease()
+        return zkwire.Semaphore(client, asked.path, asked.holders, text).lease()
     if asked.shared or asked.exclusive:
-        from zkwire import ReadWriteLock
-
-        table = ReadWriteLock(client, asked.path, text)
+        table = zkwire.ReadWriteLock(client, asked.path, text)
         return table.read if asked.shared else table.write
     return zkwire.SequentialLock(client, asked.path, text)
 
@@ -78,12 +69,12 @@ def acquire(context: Context, asked: Namespace) -> Grant:
         while True:
             try:
                 return _acquired(context.client, asked, until)
-            except (SessionExpiredError, LockLostError) as error:
+            except (errors.SessionExpiredError, errors.LockLostError) as error:
                 context.output.note(f"{describe(error)}; queueing again")
                 context.close()
-    except LockTakenError as error:
+    except errors.LockTakenError as error:
         raise with_status(error, asked.conflict_exit_code) from None
-    except (ZooKeeperError, OSError, ValueError) as error:
+    except (errors.ZooKeeperError, OSError, ValueError) as error:
         raise with_status(error, FAILED) from None
 
 
@@ -93,9 +84,9 @@ def _acquired(client: zkwire.Client, asked: Namespace, until: float | None) -> G
         lock.acquire()
     elif not asked.wait:
         if not lock.try_acquire():
-            raise LockTakenError(f"{asked.path} is held by another contender")
+            raise errors.LockTakenError(f"{asked.path} is held by another contender")
     elif not lock.acquire(max(0.0, until - clock())):
-        raise LockTimeoutError(f"{asked.path} was not free within {asked.wait:g} s")
+        raise errors.LockTimeoutError(f"{asked.path} was not free within {asked.wait:g} s")
     return Grant(client, lock)
 
 
@@ -109,13 +100,24 @@ def release(context: Context, grant: Grant, timeout: float | None) -> str | None
         grant.lock.release(timeout)
         # After a lost connection the client deletes the node in the background.
         grant.client._driver._clean_up(grant.client.lease_remaining())
-    except LockLostError as error:
+    except errors.LockLostError as error:
         return str(error)
     except Interrupted:
         pass  # the client goes on, and the end of the session does the rest
-    except ZooKeeperError as error:
+    except errors.ZooKeeperError as error:
         context.output.note(f"zkwire: {error}")
     return None
+
+
+def environment_of(context: Context, grant: Grant) -> dict[str, str]:
+    """The environment of the command: an inner lock's values replace those of an outer one."""
+    return {
+        **os.environ,
+        "ZKWIRE_LOCK_PATH": grant.node,
+        "ZKWIRE_LOCK_TOKEN": str(grant.lock.fence),
+        "ZKWIRE_LOCK_SESSION": hex_id(grant.client.session_id),
+        "ZKWIRE_SERVER": context.server,
+    }
 
 
 # --- holding --------------------------------------------------------------------------------------
@@ -124,13 +126,10 @@ def release(context: Context, grant: Grant, timeout: float | None) -> str | None
 
 def show_grant(output: Output, grant: Grant) -> None:
     """The path of the node and the token, a line each."""
-    token = grant.lock.fence
-    if output.json:
-        session = hex_id(grant.client.session_id)
-        output.record({"path": grant.node, "token": token, "session": session}, flush=True)
-    else:
-        output.line(grant.node)
-        output.line(str(token), flush=True)
+    token, session = grant.lock.fence, hex_id(grant.client.session_id)
+    fields = {"path": grant.node, "token": token, "session": session}
+    output.result(fields, [grant.node, str(token)])
+    output.flush()
 
 
 def hold(grant: Grant, signals: Signals, margin: float) -> str | None:

@@ -20,6 +20,7 @@ READERS = ("__READ__", "__rlock__")
 DIGITS = 10
 HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"
 WIDTH = 80
+UNITS = (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1))
 
 
 def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
@@ -73,28 +74,17 @@ def _fields(
     shown = contender.text or ""
     signed = SIGNATURE.fullmatch(shown)
     host, pid, text = signed.groups() if signed else (None, None, shown)
-    return {
-        "position": position,
-        "held": held,
-        "shared": is_reader(contender.path),
-        "session": hex_id(contender.session_id),
-        "host": host,
-        "pid": None if pid is None else int(pid),
-        "id": text or "",
-        "age": age,
-        "path": contender.path,
-    }
+    process = {"host": host, "pid": None if pid is None else int(pid), "id": text or "", "age": age}
+    session, shared = hex_id(contender.session_id), is_reader(contender.path)
+    held_by = {"position": position, "held": held, "shared": shared, "session": session}
+    return {**held_by, **process, "path": contender.path}
 
 
 def show(output: Output, path: str, found: list[dict[str, Any]]) -> None:
     """A line for each, below a head, which fits into a terminal."""
-    if output.json:
-        output.record({"path": path, "contenders": found})
-        return
-    if found:
-        output.line(HEADER)
-    for one in found:
-        output.line(_line(one)[:WIDTH] if output.terminal else _line(one))
+    lines = [HEADER, *map(_line, found)] if found else []
+    width = WIDTH if output.terminal else None
+    output.result({"path": path, "contenders": found}, [line[:width] for line in lines])
 
 
 def _line(one: dict[str, Any]) -> str:
@@ -109,8 +99,7 @@ def _age(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     whole = int(seconds)
-    for unit, size, smaller in (("d", 86400, "h"), ("h", 3600, "m"), ("m", 60, "s")):
+    for unit, size, smaller, part in UNITS:
         if whole >= size:
-            rest = whole % size // {"h": 3600, "m": 60, "s": 1}[smaller]
-            return f"{whole // size}{unit}{rest:02}{smaller}"
+            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
     return f"{whole}s"

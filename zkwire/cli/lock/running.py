@@ -17,13 +17,13 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from signal import SIGCONT
+from typing import Any
 
 from zkwire.cli.context import Context
 from zkwire.cli.lock import watchdog
 from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.lock.holding import Grant
+from zkwire.cli.lock.holding import Grant, environment_of
 from zkwire.cli.lock.signals import FOR_COMMAND, Signals
-from zkwire.cli.output import hex_id
 from zkwire.net.pacing import clock
 
 GROUP_POLL = 0.05  # nothing tells of the end of a group
@@ -44,9 +44,7 @@ class Running:
         signals: Signals,
         times: tuple[float, float],
     ) -> None:
-        self._output = context.output
-        self._grant = grant
-        self._signals = signals
+        self._output, self._grant, self._signals = context.output, grant, signals
         self._warn = asked.on_lost == "warn"
         margin, kill_after = times if asked.on_lost == "term" else (times[0], 0.0)
         self._deadline = Deadline(margin, kill_after)
@@ -57,15 +55,11 @@ class Running:
         group = 0
         if self._watchdog is not None and not asked.foreground:
             group = self._watchdog.group
-            self._watchdog.tell(
-                [-group], self._deadline
-            )  # first: this may be stopped behind any line
+            # First: this may be stopped behind any line.
+            self._watchdog.tell([-group], self._deadline)
+        environment = environment_of(context, grant)
         try:
-            self._child = Child(
-                asked.command,
-                environment_of(context, grant),
-                None if asked.foreground else group,
-            )
+            self._child = Child(asked.command, environment, None if asked.foreground else group)
         except BaseException:
             self._end_watchdog()
             raise
@@ -149,22 +143,9 @@ class Running:
             if number in self._signals.forwarded:
                 self._child.forward(number)
         if self._child.foreground and self._child.stopped():
-            self._note(
-                "stopped, the lock is lost unless it goes on within "
-                f"{self._grant.client.lease_remaining():.0f} s"
-            )
+            left = f"{self._grant.client.lease_remaining():.0f} s"
+            self._note(f"stopped, the lock is lost unless it goes on within {left}")
             self._signals.stop_here()
-
-
-def environment_of(context: Context, grant: Grant) -> dict[str, str]:
-    """The environment of the command: an inner lock's values replace those of an outer one."""
-    return {
-        **os.environ,
-        "ZKWIRE_LOCK_PATH": grant.node,
-        "ZKWIRE_LOCK_TOKEN": str(grant.lock.fence),
-        "ZKWIRE_LOCK_SESSION": hex_id(grant.client.session_id),
-        "ZKWIRE_SERVER": context.server,
-    }
 
 
 # --- child ----------------------------------------------------------------------------------------
@@ -274,19 +255,14 @@ class Watchdog:
         self._told = ""
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         # It is in the command's group, so from the first on it must not get the command's signals.
         former = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        words, null = [sys.executable, "-I", "-S", *_program()], subprocess.DEVNULL
+        streams: Any = {"stdin": theirs.fileno(), "stdout": null, "stderr": null}
         try:
             with theirs, suppress(OSError):
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", *_program()],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    process_group=0,
-                )
+                self._process = subprocess.Popen(words, **streams, cwd="/", process_group=0)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, former)
         self.group: int = 0 if self._process is None else self._process.pid

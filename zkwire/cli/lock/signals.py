@@ -17,13 +17,19 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Self
 
+
+def _signals(*names: str) -> tuple[signal.Signals, ...]:
+    """Those of them that the system has."""
+    return tuple(signal.Signals[name] for name in names if name in signal.Signals.__members__)
+
+
 # What ends a process by default.
-ENDING = (
-    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
-    *(signal.SIGUSR1, signal.SIGUSR2),
+ENDING = _signals(
+    *("SIGINT", "SIGTERM", "SIGBREAK", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"),
 )
 # What else there is to hear while a command runs.
-FOR_COMMAND = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+FOR_COMMAND = _signals("SIGCHLD", "SIGWINCH", "SIGTSTP", "SIGCONT")
+_ALWAYS = set(_signals("SIGCHLD"))  # ignoring it means something else
 
 
 class Interrupted(BaseException):
@@ -61,7 +67,7 @@ class Signals:
         """Hear of these signals too, if they are not ignored."""
         for number in numbers:
             former = signal.getsignal(number)
-            if former is not signal.SIG_IGN or number == signal.SIGCHLD:
+            if former is not signal.SIG_IGN or number in _ALWAYS:
                 self._former.setdefault(number, former)
                 signal.signal(number, self._came)
 
@@ -73,7 +79,7 @@ class Signals:
     @property
     def forwarded(self) -> Iterable[int]:
         """Those that are heard for another process."""
-        return self._former.keys() - {signal.SIGCHLD}
+        return self._former.keys() - _ALWAYS
 
     def fileno(self) -> int:
         """To wait until something has come."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from posixpath import join
 
 import zkwire
-from zkwire.cli.command import Command, UsageError, wrong_word
+from zkwire.cli.command import Command, UsageError, arg, flag
 from zkwire.cli.context import Context
 from zkwire.cli.output import host_port
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError, error_for
+from zkwire.session.hosts import parse_config
 
 # The commands about the ensemble and the session: config, reconfig, whoami, ephemerals.
 
 VERSION = "version="
-
-
-def _config_arguments(parser: ArgumentParser) -> None:
-    does = "only where clients connect, as --server takes it"
-    parser.add_argument("-c", dest="clients", action="store_true", help=does)
 
 
 def _config(context: Context, asked: Namespace) -> None:
@@ -35,17 +31,12 @@ def _config(context: Context, asked: Namespace) -> None:
 
 
 def _show(context: Context, config: bytes, *, clients: bool = False) -> None:
-    from zkwire.session.hosts import parse_config
-
     lines = config.decode("utf-8", "backslashreplace").splitlines()
     hosts = [host_port(*each) for each in parse_config(config)]
-    if context.output.json:
-        version = next((line[len(VERSION) :] for line in lines if line.startswith(VERSION)), None)
-        members = [line for line in lines if not line.startswith(VERSION)]
-        context.output.record({"version": version, "members": members, "clients": hosts})
-        return
-    for line in [",".join(hosts)] if clients and hosts else [] if clients else lines:
-        context.output.line(line)
+    version = next((line[len(VERSION) :] for line in lines if line.startswith(VERSION)), None)
+    members = [line for line in lines if not line.startswith(VERSION)]
+    shown = [",".join(hosts)] if clients and hosts else [] if clients else lines
+    context.output.result({"version": version, "members": members, "clients": hosts}, shown)
 
 
 def _hexadecimal(text: str) -> int:
@@ -53,18 +44,7 @@ def _hexadecimal(text: str) -> int:
         return int(text, 16)
     except ValueError:
         wants = "hexadecimal digits, as `zkwire config` prints it"
-        raise wrong_word(f"{text!r} is no version: {wants}") from None
-
-
-def _reconfig_arguments(parser: ArgumentParser) -> None:
-    option = parser.add_argument
-    does = "a server that joins, such as server.4=host:2888:3888;2181"
-    option("--add", action="append", metavar="SERVER", help=does)
-    option("--remove", action="append", metavar="ID", help="the id of a server that leaves")
-    does = "all servers, one on each line as `zkwire config` prints them"
-    option("--file", metavar="FILE", help=does)
-    does = "only if the configuration has this version"
-    option("-v", dest="version", type=_hexadecimal, default=-1, metavar="VERSION", help=does)
+        raise ArgumentTypeError(f"{text!r} is no version: {wants}") from None
 
 
 def _reconfig(context: Context, asked: Namespace) -> None:
@@ -96,17 +76,9 @@ def _whoami(context: Context, _: Namespace) -> None:
     The server says it, since ZooKeeper 3.7.
     """
     identities = context.client.who_am_i()
-    if context.output.json:
-        known = [{"scheme": each.auth_scheme, "user": each.user} for each in identities]
-        context.output.record({"identities": known})
-        return
-    for each in identities:
-        context.output.line(f"{each.auth_scheme}:{each.user}")
-
-
-def _ephemerals_arguments(parser: ArgumentParser) -> None:
-    does = "only paths that begin with this (default: /)"
-    parser.add_argument("prefix", nargs="?", default="/", metavar="PREFIX", help=does)
+    known = [{"scheme": each.auth_scheme, "user": each.user} for each in identities]
+    lines = [f"{each.auth_scheme}:{each.user}" for each in identities]
+    context.output.result({"identities": known}, lines)
 
 
 def _ephemerals(context: Context, asked: Namespace) -> None:
@@ -119,11 +91,7 @@ def _ephemerals(context: Context, asked: Namespace) -> None:
     """
     prefix = join(context.directory, asked.prefix)
     paths = sorted(context.client.get_ephemerals(prefix))
-    if context.output.json:
-        context.output.record({"ephemerals": paths})
-        return
-    for path in paths:
-        context.output.line(path)
+    context.output.result({"ephemerals": paths}, paths)
 
 
 # --- quota ----------------------------------------------------------------------------------------
@@ -147,21 +115,8 @@ def _limit(text: str) -> int:
     if text == "none":
         return NONE
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise wrong_word(f"{text!r} is no limit, a number or none")
+        raise ArgumentTypeError(f"{text!r} is no limit, a number or none")
     return int(text)
-
-
-def _quota_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=("get", "set", "del"), help="what to do")
-    parser.add_argument("path", metavar="PATH")
-
-    def limit(letter: str, name: str, dest: str, does: str) -> None:
-        parser.add_argument(letter, name, dest=dest, type=_limit, metavar="N", help=does)
-
-    limit("-n", "--nodes", "count", "how many nodes; above it the server logs a warning")
-    limit("-b", "--bytes", "bytes", "how many bytes of data; above it the same")
-    limit("-N", "--hard-nodes", "countHardLimit", "how many nodes the server allows")
-    limit("-B", "--hard-bytes", "byteHardLimit", "how many bytes of data the server allows")
 
 
 def _quota(context: Context, asked: Namespace) -> None:
@@ -185,8 +140,8 @@ def _quota(context: Context, asked: Namespace) -> None:
             _set_quota(client, full, limits)
         if asked.action == "del":
             _delete_quota(client, full)
-        else:
-            _show_quota(context, client, path, full, shown=asked.action == "get")
+        elif asked.action == "get" or context.output.json:
+            _show_quota(context, client, path, full)
 
 
 def _chroot(context: Context) -> str:
@@ -225,24 +180,20 @@ def _written(numbers: dict[str, int]) -> bytes:
     return ";".join([first + "=" * bool(rest), *(f"{k}={v}" for k, v in rest.items())]).encode()
 
 
-def _show_quota(
-    context: Context, client: zkwire.Client, path: str, full: str, *, shown: bool
-) -> None:
+def _show_quota(context: Context, client: zkwire.Client, path: str, full: str) -> None:
+    """What is used, and the limits."""
     try:
         limits = _numbers_in(client.get_data(f"{QUOTAS}{full}{LIMITS}").data)
     except NoNodeError:
         raise NoNodeError(f"{path} has no quota", path=path) from None
     used = _numbers_in(client.get_data(f"{QUOTAS}{full}{STATISTICS}").data)
-    rows: dict[str, dict[str, int | None]] = {}
+    rows, lines = dict[str, dict[str, int | None]](), list[str]()
     for name, (key, hard_key) in KEYS.items():
         numbers = used.get(key), _or_none(limits.get(key)), _or_none(limits.get(hard_key))
         rows[name] = dict(zip(("used", "limit", "hard_limit"), numbers, strict=True))
-    if context.output.json:
-        context.output.record({"path": path, **rows})
-        return
-    for name, row in rows.items() if shown else ():
-        used_now, soft, hard = ("none" if n is None else str(n) for n in row.values())
-        context.output.line(f"{name} = {used_now}, limit {soft}, hard limit {hard}")
+        now, soft, hard = ("none" if n is None else str(n) for n in numbers)
+        lines.append(f"{name} = {now}, limit {soft}, hard limit {hard}")
+    context.output.result({"path": path, **rows}, lines)
 
 
 def _or_none(number: int | None) -> int | None:
@@ -292,10 +243,31 @@ def _delete_quota(client: zkwire.Client, path: str) -> None:
             node = node.rpartition("/")[0]
 
 
+# fmt: off
 COMMANDS = {
-    "config": Command(_config, _config_arguments),
-    "reconfig": Command(_reconfig, _reconfig_arguments),
+    "config": Command(_config,
+        flag("-c", "only where clients connect, as --server takes it", dest="clients")),
+    "reconfig": Command(_reconfig,
+        arg("--add", action="append", metavar="SERVER",
+            help="a server that joins, such as server.4=host:2888:3888;2181"),
+        arg("--remove", action="append", metavar="ID", help="the id of a server that leaves"),
+        arg("--file", metavar="FILE",
+            help="all servers, one on each line as `zkwire config` prints them"),
+        arg("-v", dest="version", type=_hexadecimal, default=-1, metavar="VERSION",
+            help="only if the configuration has this version")),
     "whoami": Command(_whoami),
-    "ephemerals": Command(_ephemerals, _ephemerals_arguments),
-    "quota": Command(_quota, _quota_arguments),
+    "ephemerals": Command(_ephemerals,
+        arg("prefix", nargs="?", default="/", metavar="PREFIX",
+            help="only paths that begin with this (default: /)")),
+    "quota": Command(_quota,
+        arg("action", choices=("get", "set", "del"), help="what to do"),
+        arg("path", metavar="PATH"),
+        arg("-n", "--nodes", dest="count", type=_limit, metavar="N",
+            help="how many nodes; above it the server logs a warning"),
+        arg("-b", "--bytes", dest="bytes", type=_limit, metavar="N",
+            help="how many bytes of data; above it the same"),
+        arg("-N", "--hard-nodes", dest="countHardLimit", type=_limit, metavar="N",
+            help="how many nodes the server allows"),
+        arg("-B", "--hard-bytes", dest="byteHardLimit", type=_limit, metavar="N",
+            help="how many bytes of data the server allows")),
 }

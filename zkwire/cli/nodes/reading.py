@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import zkwire
-from zkwire.cli.command import Command
+from zkwire.cli.command import Command, arg, flag, integer, one_of
 from zkwire.cli.context import Context
 from zkwire.cli.output import DONE, REFUSED, data_fields, moment, stat_fields, stat_lines
 from zkwire.errors import NoNodeError, error_for
 
-# The commands that read one node: get, exists, stat, sync.
 
-
-def _path_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH")
-
-
-def _get_arguments(parser: ArgumentParser) -> None:
-    _path_argument(parser)
-    parser.add_argument("-s", dest="stat", action="store_true", help="the stat after the data")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="exactly the bytes, at a terminal, too")
-    form.add_argument("--hex", action="store_true", help="a table of the bytes")
-    form.add_argument("--base64", action="store_true", help="the bytes in base64, on one line")
-    does = "write exactly the bytes to this file"
-    form.add_argument("-o", dest="file", metavar="FILE", help=does)
+def stat_if(asked: Namespace, stat: zkwire.Stat) -> dict[str, Any]:
+    """The stat as JSON, where it was asked for."""
+    return {"stat": stat_fields(stat)} if asked.stat else {}
 
 
 def _get(context: Context, asked: Namespace) -> None:
@@ -39,30 +27,26 @@ def _get(context: Context, asked: Namespace) -> None:
     """
     out, path = context.output, context.path(asked.path)
     data, stat = context.client.get_data(path)
+    shown: dict[str, Any] = {"data": data_fields(data)}
     if asked.file is not None:
         from zkwire.cli.files import whole
 
         with whole(asked.file) as file:
             file.write(data)
-    if out.json:
-        shown: dict[str, object] = {"data": data_fields(data)}
-        if asked.file is not None:
-            shown = {"file": asked.file, "bytes": len(data)}
-        out.record({"path": path, **shown, **({"stat": stat_fields(stat)} if asked.stat else {})})
-        return
-    if asked.hex:
-        for line in hex_lines(data):
-            out.line(line)
-    elif asked.base64:
-        from base64 import b64encode
+        shown = {"file": asked.file, "bytes": len(data)}
+    if not out.json:
+        if asked.hex:
+            out.result({}, hex_lines(data))
+        elif asked.base64:
+            from base64 import b64encode
 
-        out.line(b64encode(data).decode())
-    elif asked.raw or not (out.terminal or context.in_shell or asked.stat or asked.file):
-        out.bytes(data)
-    elif asked.file is None:
-        out.text(data.decode("utf-8", "backslashreplace"))
-    for line in stat_lines(stat) if asked.stat else ():
-        out.line(line)
+            out.line(b64encode(data).decode())
+        elif asked.raw or not (out.terminal or context.in_shell or asked.stat or asked.file):
+            out.bytes(data)
+        elif asked.file is None:
+            out.text(data.decode("utf-8", "backslashreplace"))
+    fields = {"path": path, **shown, **stat_if(asked, stat)}
+    out.result(fields, stat_lines(stat) if asked.stat else ())
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
@@ -82,8 +66,7 @@ def _exists(context: Context, asked: Namespace) -> int:
     """
     path = context.path(asked.path)
     there = context.client.exists(path) is not None
-    if context.output.json:
-        context.output.record({"path": path, "exists": there})
+    context.output.result({"path": path, "exists": there})
     return DONE if there else REFUSED
 
 
@@ -96,15 +79,7 @@ def _stat(context: Context, asked: Namespace) -> None:
     stat = context.client.exists(path)
     if stat is None:
         raise error_for(NoNodeError.code, "stat", path)
-    if context.output.json:
-        context.output.record({"path": path, "stat": stat_fields(stat)})
-        return
-    for line in stat_lines(stat):
-        context.output.line(line)
-
-
-def _sync_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", default="/", metavar="PATH")
+    context.output.result({"path": path, "stat": stat_fields(stat)}, stat_lines(stat))
 
 
 def _sync(context: Context, asked: Namespace) -> None:
@@ -117,8 +92,7 @@ def _sync(context: Context, asked: Namespace) -> None:
     """
     path = context.path(asked.path)
     context.client.sync(path)
-    if context.output.json:
-        context.output.record({"path": path, "synced": True})
+    context.output.result({"path": path, "synced": True})
 
 
 # --- listing --------------------------------------------------------------------------------------
@@ -126,15 +100,6 @@ def _sync(context: Context, asked: Namespace) -> None:
 
 WINDOW = 500  # requests in one write, as in a walk
 HEADER = "  children     bytes  version  modified              name"
-
-
-def _ls_arguments(parser: ArgumentParser) -> None:
-    flag = parser.add_argument
-    flag("path", nargs="?", default=".", metavar="PATH")
-    flag("-l", dest="long", action="store_true", help="with children, size, version and time")
-    flag("-R", dest="recursive", action="store_true", help="the paths of all nodes below, too")
-    flag("-s", dest="stat", action="store_true", help="the node's own stat after the list")
-    flag("--count", action="store_true", help="only how many there are")
 
 
 def _ls(context: Context, asked: Namespace) -> None:
@@ -145,40 +110,26 @@ def _ls(context: Context, asked: Namespace) -> None:
     """
     out, client, path = context.output, context.client, context.path(asked.path)
     names, stat = client.get_children_with_stat(path)
-    names = sorted(names)
+    key, name, names = "children", "name", sorted(names)
     if asked.recursive:
+        key, name = "nodes", "path"
         names = sorted(node for node in client.walk(path) if node != path)
-    if out.json:
-        out.record(_ls_fields(client, asked, path, names, stat))
-        return
-    if asked.count:
-        names = [str(len(names))]
-    elif asked.long:
-        names = [HEADER, *_rows(client, path, names)] if names else []
-    for line in names:
-        out.line(line)
-    for line in stat_lines(stat) if asked.stat else ():
-        out.line(line)
-
-
-def _ls_fields(
-    client: zkwire.Client, asked: Namespace, path: str, names: list[str], stat: zkwire.Stat
-) -> dict[str, Any]:
-    key, name = ("nodes", "path") if asked.recursive else ("children", "name")
     listed: dict[str, Any] = {key: names}
+    lines = names
     if asked.count:
-        listed = {"count": len(names)}
+        listed, lines = {"count": len(names)}, [str(len(names))]
     elif asked.long:
-        stats = _stats(client, path, names)
+        stats = list(_stats(client, path, names))
         listed = {key: [{name: each, "stat": stat_fields(stat)} for each, stat in stats]}
-    return {"path": path, **listed, **({"stat": stat_fields(stat)} if asked.stat else {})}
+        lines = [HEADER, *(_row(*pair) for pair in stats)] if names else []
+    shown = stat_lines(stat) if asked.stat else []
+    out.result({"path": path, **listed, **stat_if(asked, stat)}, [*lines, *shown])
 
 
-def _rows(client: zkwire.Client, path: str, names: list[str]) -> Iterator[str]:
-    for name, stat in _stats(client, path, names):
-        kind = "e" if stat.ephemeral_owner else "-"
-        numbers = f"{stat.num_children:8}  {stat.data_length:8}  {stat.version:7}"
-        yield f"{kind} {numbers}  {moment(stat.mtime)[:19]}Z  {name}"
+def _row(name: str, stat: zkwire.Stat) -> str:
+    kind = "e" if stat.ephemeral_owner else "-"
+    numbers = f"{stat.num_children:8}  {stat.data_length:8}  {stat.version:7}"
+    return f"{kind} {numbers}  {moment(stat.mtime)[:19]}Z  {name}"
 
 
 def _stats(
@@ -212,33 +163,19 @@ def below(path: str, name: str) -> str:
 # --- tree -----------------------------------------------------------------------------------------
 
 
-def _tree_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
-    parser.add_argument("-L", dest="depth", type=int, metavar="DEPTH", help="no deeper than this")
-    does = "with the size of the data, and e for ephemeral"
-    parser.add_argument("-l", dest="long", action="store_true", help=does)
-
-
 def _tree(context: Context, asked: Namespace) -> None:
     """
     zkwire tree /services
     zkwire tree -L 2 -l /  # two levels, with sizes
     """
-    out, path = context.output, context.path(asked.path)
-    if asked.depth is not None and asked.depth < 1:
-        raise ValueError("-L takes a number from 1 on")
-    client = context.client
+    client, path = context.client, context.path(asked.path)
     children = _levels(client, path, asked.depth)
     stats: dict[str, zkwire.Stat] = {}
     if asked.long:
         paths = [below(parent, name) for parent, names in children.items() for name in names]
         stats = {node: stat for node, stat in each(client.pipeline.exists, paths) if stat}
-    if out.json:
-        out.record({"path": path, "children": _nested(children, path, stats)})
-        return
-    out.line(path)
-    for line in _drawing(children, path, stats):
-        out.line(line)
+    fields = {"path": path, "children": _nested(children, path, stats)}
+    context.output.result(fields, [path, *_drawing(children, path, stats)])
 
 
 def _levels(client: zkwire.Client, path: str, depth: int | None) -> dict[str, list[str]]:
@@ -298,10 +235,6 @@ def _strokes() -> tuple[str, str, str, str]:
     return strokes
 
 
-def _count_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
-
-
 def _count(context: Context, asked: Namespace) -> None:
     """
     zkwire count /services
@@ -310,19 +243,32 @@ def _count(context: Context, asked: Namespace) -> None:
     The server counts them, at any depth (since ZooKeeper 3.6).
     """
     path = context.path(asked.path)
-    number = context.client.get_all_children_number(path)
-    if context.output.json:
-        context.output.record({"path": path, "count": number})
-    else:
-        context.output.line(str(number))
+    there = context.client.get_all_children_number(path)
+    context.output.result({"path": path, "count": there}, [str(there)])
 
 
+PATH = arg("path", metavar="PATH")
+HERE = arg("path", nargs="?", default=".", metavar="PATH")
+# fmt: off
 COMMANDS = {
-    "get": Command(_get, _get_arguments),
-    "exists": Command(_exists, _path_argument),
-    "stat": Command(_stat, _path_argument),
-    "sync": Command(_sync, _sync_arguments),
-    "ls": Command(_ls, _ls_arguments),
-    "tree": Command(_tree, _tree_arguments),
-    "count": Command(_count, _count_arguments),
+    "get": Command(_get, PATH,
+        flag("-s", "the stat after the data", dest="stat"),
+        one_of(
+            flag("--raw", "exactly the bytes, at a terminal, too"),
+            flag("--hex", "a table of the bytes"),
+            flag("--base64", "the bytes in base64, on one line"),
+            arg("-o", dest="file", metavar="FILE", help="write exactly the bytes to this file"))),
+    "exists": Command(_exists, PATH),
+    "stat": Command(_stat, PATH),
+    "sync": Command(_sync, arg("path", nargs="?", default="/", metavar="PATH")),
+    "ls": Command(_ls, HERE,
+        flag("-l", "with children, size, version and time", dest="long"),
+        flag("-R", "the paths of all nodes below, too", dest="recursive"),
+        flag("-s", "the node's own stat after the list", dest="stat"),
+        flag("--count", "only how many there are")),
+    "tree": Command(_tree, HERE,
+        arg("-L", dest="depth", type=integer("number from 1 on", 1), metavar="DEPTH",
+            help="no deeper than this"),
+        flag("-l", "with the size of the data, and e for ephemeral", dest="long")),
+    "count": Command(_count, HERE),
 }

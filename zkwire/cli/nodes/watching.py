@@ -7,17 +7,18 @@ import os
 import re
 import select
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from queue import Empty, Full, Queue
 from threading import Thread
 from time import monotonic
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import zkwire
 from zkwire import SeenChildren
-from zkwire.cli.command import Command, duration, wrong_word
+from zkwire.cli.command import Command, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
 from zkwire.cli.output import (
     DONE,
@@ -39,34 +40,13 @@ from zkwire.wire.paths import check_path
 # connection and behind an expired session as well, but not each of two that follow one another
 # closely.  With one of them the server reports every change, but none of those during an outage.
 
+Seen = zkwire.SeenData | SeenChildren
 KINDS: dict[int, str] = {
     EventType.NODE_CREATED: "created",
     EventType.NODE_DELETED: "deleted",
     EventType.NODE_DATA_CHANGED: "changed",
     EventType.NODE_CHILDREN_CHANGED: "children",
 }
-
-
-def _some(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise wrong_word(f"{text!r} is no number of changes, from 1 on")
-    return int(text)
-
-
-def _watch_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", default=".", metavar="PATH")
-    kind = parser.add_mutually_exclusive_group()
-    does = "every change of the node and of all nodes below it"
-    kind.add_argument("-r", "--recursive", action="store_true", help=does)
-    does = "every change of the node, and of its list of children"
-    kind.add_argument("--persistent", action="store_true", help=does)
-    does = "the children that come and go, not the data"
-    kind.add_argument("--children", action="store_true", help=does)
-    parser.add_argument("--initial", action="store_true", help="what is there now, first")
-    does = "exit after so many changes"
-    parser.add_argument("-n", dest="count", type=_some, metavar="COUNT", help=does)
-    does = "exit after so long: with 0, or 124 if -n changes have not come"
-    parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
 
 
 def _watch(context: Context, asked: Namespace) -> int:
@@ -93,28 +73,10 @@ def _watch(context: Context, asked: Namespace) -> int:
         if asked.recursive or asked.persistent:
             begin: Callable[[zkwire.Client], object] = Events(stream, path, asked)
         else:
-            show = States(stream, path, initial=asked.initial)
             watch = supervisor.watch_children if asked.children else supervisor.watch_data
-            states: Iterator[zkwire.SeenData | SeenChildren] = iter(watch(path))
-            begin = Connections(stream, lambda: _read(states, stream, show)).listen
-        _start(stream, lambda: _follow(supervisor, stream, begin))
+            begin = States(stream, path, iter(watch(path)), initial=asked.initial)
+        stream.start(lambda: _follow(supervisor, stream, begin))
         return stream.run()
-
-
-def _start(stream: Stream, work: Callable[[], object]) -> None:
-    """Run ``work`` in a thread; an error of it ends the command."""
-
-    def run() -> None:
-        try:
-            work()
-        except ZooKeeperError as error:
-            stream.put(partial(_raise, error))
-
-    Thread(target=run, name="zkwire-watch", daemon=True).start()
-
-
-def _raise(error: ZooKeeperError) -> NoReturn:
-    raise error
 
 
 def _follow(
@@ -124,46 +86,16 @@ def _follow(
     for number, session in enumerate(supervisor):
         with session as client:
             if number:
-                stream.put(partial(stream.change, "resynced"))
+                stream.put(stream.change, "resynced")
             begin(client)
-
-
-def _read(states: Iterator[zkwire.SeenData | SeenChildren], stream: Stream, show: States) -> None:
-    for seen in states:
-        stream.put(partial(show, seen))
-
-
-class Connections:
-    """Tells of a connection that comes back; ``read`` begins when the first loss would be told."""
-
-    def __init__(self, stream: Stream, read: Callable[[], object]) -> None:
-        self._stream = stream
-        self._read: Callable[[], object] | None = read
-        self._lost = False
-
-    def listen(self, client: zkwire.Client) -> None:
-        """From now on, in a new session."""
-        self._lost = False
-        client.add_state_listener(self._state)
-        if self._read is not None:
-            _start(self._stream, self._read)
-            self._read = None
-
-    def _state(self, state: State) -> None:
-        if state.usable and self._lost:
-            self._lost = False
-            self._stream.put(partial(self._stream.change, "reconnected"))
-        self._lost = self._lost or state is State.DISCONNECTED
 
 
 class Events:
     """Every change, as the server reports it: one watch in each session."""
 
     def __init__(self, stream: Stream, path: str, asked: Namespace) -> None:
-        self._stream = stream
-        self._path = path
-        self._recursive: bool = asked.recursive
-        self._initial: bool = asked.initial
+        self._stream, self._path = stream, path
+        self._recursive, self._initial = asked.recursive, asked.initial
         self._began = False
 
     def __call__(self, client: zkwire.Client) -> None:
@@ -174,50 +106,65 @@ class Events:
             except (ConnectionLossError, *BUSY):  # the lost request has not set the watch
                 pass
         if self._began:
-            self._stream.put(partial(self._stream.gap, self._path))
+            self._stream.put(self._stream.gap, self._path)
         elif self._initial:
             self._show(client)
         self._began = True
 
     def _show(self, client: zkwire.Client) -> None:
-        change, put = self._stream.change, self._stream.put
-        try:
-            for path in client.walk(self._path) if self._recursive else [self._path]:
-                if self._recursive or client.exists(path) is not None:
-                    put(partial(change, "exists", path))
-                else:
-                    put(partial(change, "missing", path))
-        except NoNodeError:
-            put(partial(change, "missing", self._path))
+        path = self._path
+        there = client.exists(path) is not None
+        with suppress(NoNodeError):
+            for node in client.walk(path) if self._recursive and there else [path] * there:
+                self._stream.put(self._stream.change, "exists", node)
+        if not there:
+            self._stream.put(self._stream.change, "missing", path)
 
     def _event(self, event: zkwire.Event) -> None:
         if event.type == EventType.REREAD:
-            self._stream.put(partial(self._stream.change, "reconnected"))
-            self._stream.put(partial(self._stream.gap, event.path))
+            self._stream.put(self._stream.change, "reconnected")
+            self._stream.put(self._stream.gap, event.path)
         elif event.type in KINDS:
-            kind = KINDS[event.type]
-            self._stream.put(partial(self._stream.change, kind, event.path, zxid=event.zxid))
+            self._stream.put(self._stream.change, KINDS[event.type], event.path, zxid=event.zxid)
 
 
 class States:
-    """Each newest state, as the difference to the one before."""
+    """Each newest state, as the difference to the one before.
 
-    def __init__(self, stream: Stream, path: str, *, initial: bool) -> None:
-        self._stream = stream
-        self._path = path
-        self._shown = initial
-        self._last: zkwire.SeenData | SeenChildren | None = None
+    Called in each session: tells of a connection that comes back.  Reading begins in the first,
+    when a loss would be told.
+    """
 
-    def __call__(self, seen: zkwire.SeenData | SeenChildren) -> None:
+    def __init__(self, stream: Stream, path: str, states: Iterator[Seen], *, initial: bool) -> None:
+        self._stream, self._path, self._initial = stream, path, initial
+        self._states: Iterator[Seen] | None = states
+        self._last: Seen | None = None
+        self._lost = False
+
+    def __call__(self, client: zkwire.Client) -> None:
+        self._lost = False
+        client.add_state_listener(self._state)
+        if self._states is not None:
+            states, self._states = self._states, None
+            self._stream.start(lambda: self._stream.put_all(self.show, states))
+
+    def _state(self, state: State) -> None:
+        if state.usable and self._lost:
+            self._lost = False
+            self._stream.put(self._stream.change, "reconnected")
+        self._lost = self._lost or state is State.DISCONNECTED
+
+    def show(self, seen: Seen) -> None:
+        """The lines for this state."""
         last, self._last = self._last, seen
+        before, after = _names(last), _names(seen)
         if last is None:
-            if self._shown:
+            if self._initial:
                 self._node("missing" if seen.stat is None else "exists", seen)
-                self._children([], _names(seen), added="exists")
+                self._children([], after, added="exists")
             return
         if seen.stat is not None and last.stat is not None and seen.skipped:
             self._stream.gap(self._path)
-        before, after = _names(last), _names(seen)
         if seen.stat is None:
             self._children(before, after)
             self._node("deleted", seen)
@@ -232,7 +179,7 @@ class States:
         else:
             self._node("changed", seen)
 
-    def _node(self, kind: str, seen: zkwire.SeenData | SeenChildren) -> None:
+    def _node(self, kind: str, seen: Seen) -> None:
         if seen.stat is None or isinstance(seen, SeenChildren):
             self._stream.change(kind, self._path)
             return
@@ -250,14 +197,14 @@ class States:
             self._stream.change(added, f"{below}/{name}")
 
 
-def _names(seen: zkwire.SeenData | SeenChildren) -> list[str]:
+def _names(seen: Seen | None) -> list[str]:
     return (seen.children or []) if isinstance(seen, SeenChildren) else []
 
 
 # --- stream ---------------------------------------------------------------------------------------
 # What ``zkwire watch`` writes: a line for each change, until there are enough.
 #
-# Each line is written at once, by the main thread alone: other threads put functions into a queue,
+# Each line is written at once, by the main thread alone: other threads put calls into a queue,
 # which is bounded, so a slow reader of the output slows them down.  A reader that has ended is
 # noticed within a second, even if nothing changes.
 
@@ -269,33 +216,41 @@ MISSED = "changes before this line may have been missed"
 
 
 class EnoughError(Exception):
-    """There were as many changes as were asked for, or the time is over; ``status`` says which."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
+    """There were as many changes as were asked for, or the time is over; its status."""
 
 
 class Stream:
     """The lines; ``count`` changes end it with the status 0, ``seconds`` with ``late``."""
 
     def __init__(self, output: Output, count: int | None, seconds: float | None, late: int) -> None:
-        self._output = output
-        self._left = count
+        self._output, self._left, self._late = output, count, late
         self._began = monotonic()
         self._until = None if seconds is None else self._began + seconds
-        self._late = late
         self._queue: Queue[Callable[[], object]] = Queue(QUEUED)
         self._closed = False
 
-    def put(self, write: Callable[[], object]) -> None:
+    def start(self, work: Callable[[], object]) -> None:
+        """Run ``work`` in a thread; an error of it ends the command."""
+
+        def run() -> None:
+            try:
+                work()
+            except ZooKeeperError as error:
+                self.put(_raise, error)
+
+        Thread(target=run, name="zkwire-watch", daemon=True).start()
+
+    def put(self, write: Callable[..., object], *args: object, **more: object) -> None:
         """Have ``write`` called by the main thread; blocks while there are too many."""
         while not self._closed:
-            try:
-                self._queue.put(write, timeout=LOOK_SECONDS)
-            except Full:
-                continue
-            return
+            with suppress(Full):
+                self._queue.put(partial(write, *args, **more), timeout=LOOK_SECONDS)
+                return
+
+    def put_all(self, write: Callable[[Any], object], items: Iterable[Any]) -> None:
+        """Have ``write`` called with each."""
+        for item in items:
+            self.put(write, item)
 
     def run(self) -> int:
         """Write until there are enough changes; the exit status.  Raises what ``write`` raises."""
@@ -303,7 +258,7 @@ class Stream:
             while True:
                 self._next()()
         except EnoughError as enough:
-            return enough.status
+            return int(enough.args[0])
 
     def _next(self) -> Callable[[], object]:
         while True:
@@ -328,7 +283,10 @@ class Stream:
     ) -> None:
         """One line; EnoughError behind the last that is wanted."""
         if self._output.json:
-            self._record(kind, path, zxid, more)
+            when = {"time": now(), "t": round(monotonic() - self._began, 3)}
+            place = {"path": path} if path else {}
+            known = {"zxid": hex_id(zxid)} if zxid is not None else {}
+            self._output.record({"event": kind, **when, **place, **known, **more}, flush=True)
         else:
             line = one_line(f"{kind} {path}".rstrip())
             self._output.line(_fitting(line, says), flush=True)
@@ -341,11 +299,9 @@ class Stream:
         """Changes may have been missed."""
         self.change("gap", path, MISSED)
 
-    def _record(self, kind: str, path: str, zxid: int | None, more: dict[str, object]) -> None:
-        when = {"time": now(), "t": round(monotonic() - self._began, 3)}
-        place = {"path": path} if path else {}
-        known = {"zxid": hex_id(zxid)} if zxid is not None else {}
-        self._output.record({"event": kind, **when, **place, **known, **more}, flush=True)
+
+def _raise(error: ZooKeeperError) -> NoReturn:
+    raise error
 
 
 def _fitting(line: str, says: str) -> str:
@@ -359,12 +315,12 @@ def _fitting(line: str, says: str) -> str:
 
 def check_reader() -> None:
     """BrokenPipeError if nothing reads the output any more."""
-    if sys.stdout is None or sys.stdout.closed:
+    if not hasattr(select, "poll"):
         return
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # it is no file
+    except (AttributeError, OSError, ValueError):  # it is no file
         return
     if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0)):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -378,29 +334,10 @@ def _pattern(text: str) -> re.Pattern[bytes]:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise wrong_word(f"{text!r} is no regular expression: {error}") from None
+        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise wrong_word(f"{text!r} is no number of children")
-    return int(text)
-
-
-def _wait_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH")
-    until = parser.add_mutually_exclusive_group()
-    until.add_argument("--exists", action="store_true", help="until the node exists (the default)")
-    until.add_argument("--gone", action="store_true", help="until the node does not exist")
-    does = "until its data match: anywhere, or from ^ to $"
-    until.add_argument("--data", type=_pattern, metavar="REGEX", help=does)
-    does = "until it has so many children or more; 0: none"
-    until.add_argument("--children", type=_count, metavar="N", help=does)
-    does = "at most so long, then exit with 124; 0 looks once"
-    parser.add_argument("--timeout", type=duration, metavar="DUR", help=does)
-
-
-def _fits(asked: Namespace, seen: zkwire.SeenData | SeenChildren) -> bool:
+def _fits(asked: Namespace, seen: Seen) -> bool:
     """Whether the state is the one that is waited for."""
     if seen.stat is None:
         return bool(asked.gone)
@@ -442,14 +379,32 @@ def _wait(context: Context, asked: Namespace) -> int:
                     return DONE
 
 
-def _tell(context: Context, path: str, seen: zkwire.SeenData | SeenChildren) -> None:
-    if context.output.json:
-        data = getattr(seen, "data", None)
-        shown = {"data": data_fields(data), "stat": stat_fields(seen.stat)} if seen.stat else {}
-        context.output.record({"path": path, "exists": seen.stat is not None, **shown})
+def _tell(context: Context, path: str, seen: Seen) -> None:
+    data = data_fields(getattr(seen, "data", None))
+    shown = {"data": data, "stat": stat_fields(seen.stat)} if seen.stat else {}
+    context.output.result({"path": path, "exists": seen.stat is not None, **shown})
 
 
+# fmt: off
 COMMANDS = {
-    "watch": Command(_watch, _watch_arguments),
-    "wait": Command(_wait, _wait_arguments),
+    "watch": Command(_watch, arg("path", nargs="?", default=".", metavar="PATH"),
+        one_of(
+            flag("-r", "--recursive", "every change of the node and of all nodes below it"),
+            flag("--persistent", "every change of the node, and of its list of children"),
+            flag("--children", "the children that come and go, not the data")),
+        flag("--initial", "what is there now, first"),
+        arg("-n", dest="count", type=integer("number of changes, from 1 on", 1), metavar="COUNT",
+            help="exit after so many changes"),
+        arg("--timeout", type=duration, metavar="DUR",
+            help="exit after so long: with 0, or 124 if -n changes have not come")),
+    "wait": Command(_wait, arg("path", metavar="PATH"),
+        one_of(
+            flag("--exists", "until the node exists (the default)"),
+            flag("--gone", "until the node does not exist"),
+            arg("--data", type=_pattern, metavar="REGEX",
+                help="until its data match: anywhere, or from ^ to $"),
+            arg("--children", type=integer("number of children"), metavar="N",
+                help="until it has so many children or more; 0: none")),
+        arg("--timeout", type=duration, metavar="DUR",
+            help="at most so long, then exit with 124; 0 looks once")),
 }

@@ -4,49 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import zkwire
-from zkwire.cli.command import Command, Parser, UsageError, duration, version, wrong_word
+from zkwire import errors
+from zkwire.cli.command import Arg, Command, Parser, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.output import entry_of, entry_text, stat_fields, stat_lines
-from zkwire.errors import (
-    BadVersionError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    ZooKeeperError,
-    error_for,
-)
+from zkwire.operations.checks import check_create_mode
 from zkwire.operations.sequence import behind, highest_number, next_number
 from zkwire.wire.paths import check_path, parent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from zkwire.operations.multi import Operation
-
-
-# The commands that change nodes: create, set, rm.
-
 
 # --- words ----------------------------------------------------------------------------------------
 # Arguments that several data commands have: the data of a node, its kind, and its access list.
 
-
-def add_version(parser: ArgumentParser, of: str = "the node has") -> None:
-    """``-v``: the version that is expected, -1 without it."""
-    does = f"only if {of} this version"
-    parser.add_argument("-v", dest="version", type=version, default=-1, metavar="N", help=does)
-
-
-def add_data(parser: ArgumentParser) -> None:
-    """``DATA`` and ``--data-file``."""
-    parser.add_argument("data", nargs="?", metavar="DATA", help="the data, as text")
-    does = "take the data from this file; -: standard input"
-    parser.add_argument("--data-file", metavar="FILE", help=does)
+VERSION = integer("version, a number from 0 on")
 
 
 def data_of(context: Context, asked: Namespace) -> bytes | None:
@@ -60,8 +35,6 @@ def data_of(context: Context, asked: Namespace) -> bytes | None:
             return file.read()
     if context.in_shell:
         raise UsageError("in the shell, standard input has the commands: name a file")
-    from zkwire.cli.context import standard_input
-
     return standard_input().buffer.read()
 
 
@@ -70,22 +43,8 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def add_kind(parser: ArgumentParser) -> None:
-    """What kind of node is created, and its access list."""
-    does = "the server deletes it when the session ends"
-    parser.add_argument("-e", dest="ephemeral", action="store_true", help=does)
-    does = "the server appends ten digits to the name, which count up"
-    parser.add_argument("-s", dest="sequential", action="store_true", help=does)
-    does = "a container: the server deletes it some time after its last child"
-    parser.add_argument("-c", dest="container", action="store_true", help=does)
-    does = "the server deletes it when it has no child and was not set for so long"
-    parser.add_argument("-t", "--ttl", type=duration, metavar="DUR", help=does)
-    does = "SCHEME:ID:PERMS[,...], such as world:anyone:r,auth::cdrwa"
-    parser.add_argument("--acl", type=access_list, metavar="ACL", help=does)
-
-
 def kind_of(asked: Namespace) -> dict[str, object]:
-    """The arguments of ``Client.create`` for what ``add_kind`` has parsed."""
+    """The arguments of ``Client.create`` for what ``KIND`` has parsed."""
     names = ("ephemeral", "sequential", "container", "ttl", "acl")
     return {name: getattr(asked, name) for name in names}
 
@@ -101,22 +60,34 @@ def access_list(text: str) -> list[zkwire.ACL]:
     entries = re.split(r",(?=[A-Za-z0-9_]+:)", text)  # the name of a certificate has commas
     for entry in entries:
         if entry.endswith(":"):  # it would allow nothing
-            raise wrong_word(f"{entry!r} is no entry of an access list: it has no PERMS")
+            raise ArgumentTypeError(f"{entry!r} is no entry of an access list: it has no PERMS")
     try:
         return [entry_of(entry) for entry in entries]
     except ValueError as error:
-        raise wrong_word(str(error)) from None
+        raise ArgumentTypeError(str(error)) from None
 
+
+# fmt: off
+PATH = arg("path", metavar="PATH")
+ONLY = arg("-v", dest="version", type=VERSION, default=-1, metavar="N",
+           help="only if the node has this version")
+DATA = (
+    arg("data", nargs="?", metavar="DATA", help="the data, as text"),
+    arg("--data-file", metavar="FILE", help="take the data from this file; -: standard input"),
+)
+KIND = (
+    flag("-e", "the server deletes it when the session ends", dest="ephemeral"),
+    flag("-s", "the server appends ten digits to the name, which count up", dest="sequential"),
+    flag("-c", "a container: the server deletes it some time after its last child",
+         dest="container"),
+    arg("-t", "--ttl", type=duration, metavar="DUR",
+        help="the server deletes it when it has no child and was not set for so long"),
+    arg("--acl", type=access_list, metavar="ACL",
+        help="SCHEME:ID:PERMS[,...], such as world:anyone:r,auth::cdrwa"),
+)
+# fmt: on
 
 # --- create, set, rm ------------------------------------------------------------------------------
-
-
-def _create_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH")
-    add_data(parser)
-    add_kind(parser)
-    does = "also what is missing above it, with the default access list"
-    parser.add_argument("-p", "--parents", action="store_true", help=does)
 
 
 def _create(context: Context, asked: Namespace) -> None:
@@ -128,17 +99,12 @@ def _create(context: Context, asked: Namespace) -> None:
     It prints the path of the new node and nothing else.  An ephemeral node of a
     single command (-e) goes at once, as its session does: -e is for the shell.
     """
-    from zkwire.operations.checks import check_create_mode
-
     out, path = context.output, new_path(context, asked)
     data = data_of(context, asked) or b""
     check_path(path, asked.sequential)  # before anything is sent
     check_create_mode(asked.ephemeral, asked.sequential, asked.container, asked.ttl)
     made = _created(context.client, path, data, asked)
-    if out.json:
-        out.record({"path": made})
-    else:
-        out.line(made)
+    out.result({"path": made}, [made])
     if asked.ephemeral and not context.in_shell:
         out.note(f"{made} is ephemeral: it goes now, with the session of this command")
 
@@ -146,23 +112,23 @@ def _create(context: Context, asked: Namespace) -> None:
 def _created(client: zkwire.Client, path: str, data: bytes, asked: Namespace) -> str:
     """The path of the new node.  Parents come last, so what can be refused leaves none."""
     kind: dict[str, Any] = kind_of(asked)
-    with suppress(NoNodeError):
+    with suppress(errors.NoNodeError):
         try:
             return client.create(path, data, **kind)
-        except NodeExistsError as error:
+        except errors.NodeExistsError as error:
             if asked.sequential:
                 _tell_counter(client, path, error)
             raise
     above = parent(path)
-    if not asked.parents or above == "/":
-        raise error_for(NoNodeError.code, "create", path)
+    if not asked.parents:
+        raise errors.error_for(errors.NoNodeError.code, "create", path)
     client.ensure_path(above)
     return client.create(path, data, **kind)
 
 
-def _tell_counter(client: zkwire.Client, path: str, error: NodeExistsError) -> None:
+def _tell_counter(client: zkwire.Client, path: str, error: errors.NodeExistsError) -> None:
     """Add to the error where the counter is whose next number is taken, if that can be read."""
-    with suppress(ZooKeeperError):
+    with suppress(errors.ZooKeeperError):
         above = parent(path)
         names, stat = client.get_children_with_stat(above)
         number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
@@ -170,13 +136,6 @@ def _tell_counter(client: zkwire.Client, path: str, error: NodeExistsError) -> N
             error.add_note(behind(above, number, highest))
             cure = "a dump of the node, loaded into its place, brings the counter past it"
             error.add_note(cure if highest - number < 1_000_000 else "that is too far to mend")
-
-
-def _set_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH")
-    add_data(parser)
-    add_version(parser)
-    parser.add_argument("--create", action="store_true", help="create the node if it is missing")
 
 
 def _set(context: Context, asked: Namespace) -> None:
@@ -194,28 +153,17 @@ def _set(context: Context, asked: Namespace) -> None:
         stat = _set_or_create(context.client, path, data)
     else:
         stat = context.client.set_data(path, data, asked.version)
-    if context.output.json:
-        context.output.record({"path": path, "version": stat.version, "stat": stat_fields(stat)})
-    else:
-        context.output.line(str(stat.version))
+    fields = {"path": path, "version": stat.version, "stat": stat_fields(stat)}
+    context.output.result(fields, [str(stat.version)])
 
 
 def _set_or_create(client: zkwire.Client, path: str, data: bytes) -> zkwire.Stat:
     """Another client may create or delete the node between the two requests: then once more."""
     while True:
-        with suppress(NoNodeError):
+        with suppress(errors.NoNodeError):
             return client.set_data(path, data)
-        with suppress(NodeExistsError):
+        with suppress(errors.NodeExistsError):
             return client.create_with_stat(path, data).stat
-
-
-def _rm_arguments(parser: ArgumentParser) -> None:
-    flag = parser.add_argument
-    flag("paths", nargs="+", metavar="PATH")
-    add_version(parser)
-    flag("-r", dest="recursive", action="store_true", help="and all nodes below")
-    flag("-f", dest="force", action="store_true", help="a node that is missing is no error")
-    flag("--dry-run", action="store_true", help="only print what would be deleted")
 
 
 def _rm(context: Context, asked: Namespace) -> None:
@@ -224,7 +172,8 @@ def _rm(context: Context, asked: Namespace) -> None:
     zkwire rm -r --dry-run /jobs  # what would be deleted
     zkwire rm -r -f /jobs         # no error if there is no /jobs
     """
-    out, paths = context.output, [check_path(context.path(path)) for path in asked.paths]
+    out = context.output
+    paths = [check_path(context.path(path)) for path in asked.paths]
     if "/" in paths:
         raise UsageError("the root cannot be deleted")
     if asked.version >= 0 and (asked.recursive or len(paths) > 1):
@@ -237,16 +186,14 @@ def _rm(context: Context, asked: Namespace) -> None:
             else:
                 _delete(context.client, path, asked)
                 deleted.append(path)
-        except ZooKeeperError as error:
-            if isinstance(error, NoNodeError) and asked.force:
+        except errors.ZooKeeperError as error:
+            if isinstance(error, errors.NoNodeError) and asked.force:
                 continue
             if deleted and not asked.dry_run:
                 error.add_note(f"deleted before: {', '.join(deleted)}")
             raise
-    if out.json:
-        out.record({"would_delete" if asked.dry_run else "deleted": deleted})
-    for path in deleted if asked.dry_run and not out.json else ():
-        out.line(path)
+    key = "would_delete" if asked.dry_run else "deleted"
+    out.result({key: deleted}, deleted if asked.dry_run else ())
 
 
 def _would_delete(client: zkwire.Client, path: str, asked: Namespace) -> list[str]:
@@ -255,11 +202,11 @@ def _would_delete(client: zkwire.Client, path: str, asked: Namespace) -> list[st
         return list(client.walk(path))[::-1]
     stat = client.exists(path)
     if stat is None:
-        raise error_for(NoNodeError.code, "delete", path)
+        raise errors.error_for(errors.NoNodeError.code, "delete", path)
     if asked.version not in (-1, stat.version):
-        raise error_for(BadVersionError.code, "delete", path)
+        raise errors.error_for(errors.BadVersionError.code, "delete", path)
     if stat.num_children:
-        raise error_for(NotEmptyError.code, "delete", path)
+        raise errors.error_for(errors.NotEmptyError.code, "delete", path)
     return [path]
 
 
@@ -267,18 +214,13 @@ def _delete(client: zkwire.Client, path: str, asked: Namespace) -> None:
     if not asked.recursive:
         client.delete(path, asked.version)
     elif client.exists(path) is None:
-        raise error_for(NoNodeError.code, "delete", path)
+        raise errors.error_for(errors.NoNodeError.code, "delete", path)
     else:
         client.delete_tree(path)
 
 
 # --- txn ------------------------------------------------------------------------------------------
 # The command that executes several operations, all or none.
-
-
-def _txn_arguments(parser: ArgumentParser) -> None:
-    does = "one operation, in quotes; without any, standard input has one on each line"
-    parser.add_argument("operations", nargs="*", metavar="OPERATION", help=does)
 
 
 def _txn(context: Context, asked: Namespace) -> None:
@@ -300,11 +242,8 @@ def _txn(context: Context, asked: Namespace) -> None:
         raise UsageError("there is no operation")
     results = context.client.multi([_operation(context, each) for each in parsed])
     done = [_outcome(context, *pair) for pair in zip(parsed, results, strict=True)]
-    if context.output.json:
-        context.output.record({"results": done})
-        return
-    for each in done:
-        context.output.line(" ".join(str(word) for word in each.values()))
+    lines = [" ".join(map(str, each.values())) for each in done]
+    context.output.result({"results": done}, lines)
 
 
 def _parsed(lines: Iterable[str]) -> list[Namespace]:
@@ -320,41 +259,23 @@ def _parsed(lines: Iterable[str]) -> list[Namespace]:
     return parsed
 
 
-def _operation_parser(op: str) -> Parser:
-    from zkwire.cli.command import Parser
-
-    if op not in OPERATIONS:
-        raise UsageError(f"an operation begins with one of {', '.join(OPERATIONS)}")
-    parser = Parser(prog="zkwire txn", add_help=False, allow_abbrev=False)
-    parser.set_defaults(op=op)
-    parser.add_argument("path", metavar="PATH")
-    OPERATIONS[op](parser)
-    return parser
-
-
-def _add_create(parser: ArgumentParser) -> None:
-    parser.add_argument("data", nargs="?", default="", metavar="DATA")
-    add_kind(parser)
-
-
-def _add_set(parser: ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA")
-    add_version(parser)
-
-
-def _add_check(parser: ArgumentParser) -> None:
-    parser.add_argument("version", nargs="?", type=version, default=-1, metavar="VERSION")
-
-
-OPERATIONS: dict[str, Callable[[ArgumentParser], None]] = {
-    "check": _add_check,
-    "create": _add_create,
-    "set": _add_set,
-    "rm": add_version,
+OPERATIONS: dict[str, tuple[Arg, ...]] = {
+    "check": (arg("version", nargs="?", type=VERSION, default=-1, metavar="VERSION"),),
+    "create": (arg("data", nargs="?", default="", metavar="DATA"), *KIND),
+    "set": (arg("data", metavar="DATA"), ONLY),
+    "rm": (ONLY,),
 }
 
 
-def _operation(context: Context, each: Namespace) -> Operation:
+def _operation_parser(op: str) -> Parser:
+    if op not in OPERATIONS:
+        raise UsageError(f"an operation begins with one of {', '.join(OPERATIONS)}")
+    parser = Parser(PATH, *OPERATIONS[op], prog="zkwire txn", add_help=False)
+    parser.set_defaults(op=op)
+    return parser
+
+
+def _operation(context: Context, each: Namespace) -> Any:
     if each.op == "create":
         kind: dict[str, Any] = kind_of(each)
         return zkwire.Create(new_path(context, each), as_bytes(each.data), **kind)
@@ -372,19 +293,6 @@ def _outcome(context: Context, each: Namespace, result: Any) -> dict[str, Any]:
 
 # --- acl ------------------------------------------------------------------------------------------
 # The command that reads and replaces access lists.
-
-
-def _acl_arguments(parser: ArgumentParser) -> None:
-    parser.usage = "%(prog)s get [-s] PATH\n       %(prog)s set [-s] [-v N | -R] PATH ACL [ACL ...]"
-    parser.add_argument("action", choices=("get", "set"), help="what to do")
-    parser.add_argument("path", metavar="PATH")
-    does = "set: SCHEME:ID:PERMS[,...], PERMS of the letters cdrwa"
-    parser.add_argument("acl", nargs="*", type=access_list, metavar="ACL", help=does)
-    does = "the stat after the list, or after its new version"
-    parser.add_argument("-s", dest="stat", action="store_true", help=does)
-    add_version(parser, "set: the access list has")
-    does = "set: all nodes below as well"
-    parser.add_argument("-R", dest="recursive", action="store_true", help=does)
 
 
 def _acl(context: Context, asked: Namespace) -> None:
@@ -410,31 +318,25 @@ def _acl(context: Context, asked: Namespace) -> None:
 
 
 def _get_acl(context: Context, asked: Namespace) -> None:
-    out, path = context.output, context.path(asked.path)
+    path = context.path(asked.path)
     entries, stat = context.client.get_acl(path)
     texts = [entry_text(entry) for entry in entries]
-    if out.json:
-        shown = {"stat": stat_fields(stat)} if asked.stat else {}
-        out.record({"path": path, "acl": texts, "acl_version": stat.aversion, **shown})
-        return
-    for line in texts + (stat_lines(stat) if asked.stat else []):
-        out.line(line)
+    shown = {"stat": stat_fields(stat)} if asked.stat else {}
+    fields = {"path": path, "acl": texts, "acl_version": stat.aversion, **shown}
+    context.output.result(fields, texts + (stat_lines(stat) if asked.stat else []))
 
 
 def _set_acl(context: Context, asked: Namespace) -> None:
-    out, path = context.output, context.path(asked.path)
+    path, out = context.path(asked.path), context.output
     acl = [entry for entries in asked.acl for entry in entries]
     if asked.recursive:
-        stat, name, number = None, "nodes", _set_acl_of_all(context, path, acl)
-    else:
-        stat = context.client.set_acl(path, acl, asked.version)
-        name, number = "acl_version", stat.aversion
-    shown = stat if asked.stat else None
-    if out.json:
-        out.record({"path": path, name: number, **({"stat": stat_fields(shown)} if shown else {})})
+        count = _set_acl_of_all(context, path, acl)
+        out.result({"path": path, "nodes": count}, [str(count)])
         return
-    for line in [str(number), *(stat_lines(shown) if shown else [])]:
-        out.line(line)
+    stat = context.client.set_acl(path, acl, asked.version)
+    shown = {"stat": stat_fields(stat)} if asked.stat else {}
+    lines = [str(stat.aversion), *(stat_lines(stat) if asked.stat else [])]
+    out.result({"path": path, "acl_version": stat.aversion, **shown}, lines)
 
 
 def _set_acl_of_all(context: Context, path: str, acl: Sequence[zkwire.ACL]) -> int:
@@ -442,25 +344,41 @@ def _set_acl_of_all(context: Context, path: str, acl: Sequence[zkwire.ACL]) -> i
 
     The list may take the right to look below a node: a walk yields each once it has looked there.
     """
-    number = 0
+    count = 0
     for node in context.client.walk(path):
         try:
             context.client.set_acl(node, acl)
-            number += 1
-        except NoNodeError:  # deleted meanwhile
+            count += 1
+        except errors.NoNodeError:  # deleted meanwhile
             if node == path:
                 raise
-        except ZooKeeperError as error:
-            if number:
-                error.add_note(f"nodes that have the list by then: {number}")
+        except errors.ZooKeeperError as error:
+            if count:
+                error.add_note(f"nodes that have the list by then: {count}")
             raise
-    return number
+    return count
 
 
+# fmt: off
 COMMANDS = {
-    "create": Command(_create, _create_arguments),
-    "set": Command(_set, _set_arguments),
-    "rm": Command(_rm, _rm_arguments),
-    "txn": Command(_txn, _txn_arguments),
-    "acl": Command(_acl, _acl_arguments),
+    "create": Command(_create, PATH, *DATA, *KIND,
+        flag("-p", "--parents", "also what is missing above it, with the default access list")),
+    "set": Command(_set, PATH, *DATA, ONLY,
+        flag("--create", "create the node if it is missing")),
+    "rm": Command(_rm, arg("paths", nargs="+", metavar="PATH"), ONLY,
+        flag("-r", "and all nodes below", dest="recursive"),
+        flag("-f", "a node that is missing is no error", dest="force"),
+        flag("--dry-run", "only print what would be deleted")),
+    "txn": Command(_txn, arg("operations", nargs="*", metavar="OPERATION",
+        help="one operation, in quotes; without any, standard input has one on each line")),
+    "acl": Command(_acl,
+        arg("action", choices=("get", "set"), help="what to do"),
+        PATH,
+        arg("acl", nargs="*", type=access_list, metavar="ACL",
+            help="set: SCHEME:ID:PERMS[,...], PERMS of the letters cdrwa"),
+        flag("-s", "the stat after the list, or after its new version", dest="stat"),
+        arg("-v", dest="version", type=VERSION, default=-1, metavar="N",
+            help="only if set: the access list has this version"),
+        flag("-R", "set: all nodes below as well", dest="recursive"),
+        usage="%(prog)s get [-s] PATH\n       %(prog)s set [-s] [-v N | -R] PATH ACL [ACL ...]"),
 }

@@ -11,20 +11,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from zkwire.cli.context import Context
 from zkwire.cli.output import host_port
 from zkwire.net.dial import LookUp, resolve
 from zkwire.session import hosts as known
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
 T = TypeVar("T")
-
-
 MOST_BYTES = 64 << 20
 PIECE = 1 << 16
 NOT_ALLOWED = "is not executed because it is not in the whitelist"
@@ -32,9 +26,7 @@ NOT_SERVING = "not currently serving requests"
 SETTING = "4lw.commands.whitelist"
 
 
-def dialled(
-    address: known.Address, until: float, tls: SSLContext | None = None, name: str = ""
-) -> socket.socket:
+def dialled(address: known.Address, until: float, tls: Any = None, name: str = "") -> socket.socket:
     """A connection to the address, or OSError (an ssl.SSLError is one) by ``until`` at the latest.
 
     ``name``: what the server's certificate must be for.
@@ -53,19 +45,13 @@ def dialled(
         raise
 
 
-def ask(
-    word: str,
-    address: known.Address,
-    until: float,
-    tls: SSLContext | None = None,
-    name: str = "",
-) -> str:
+def ask(word: str, address: known.Address, until: float, tls: Any = None, name: str = "") -> str:
     """What the server answers to a word; "" if it says nothing.  Raises OSError."""
-    pieces, size = list[bytes](), 0
+    answer = bytearray()
     with dialled(address, until, tls, name) as sock:
         sock.settimeout(_left(until))
         sock.sendall(word.encode())
-        while size < MOST_BYTES:
+        while len(answer) < MOST_BYTES:
             sock.settimeout(_left(until))
             try:
                 piece = sock.recv(PIECE)
@@ -73,9 +59,8 @@ def ask(
                 break
             if not piece:
                 break
-            pieces.append(piece)
-            size += len(piece)
-    return b"".join(pieces).decode(errors="replace")
+            answer += piece
+    return answer.decode(errors="replace")
 
 
 def _left(until: float) -> float:

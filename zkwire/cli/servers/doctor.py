@@ -12,16 +12,7 @@ import zkwire
 from zkwire.cli.command import Command
 from zkwire.cli.context import Context
 from zkwire.cli.output import REFUSED, Output, host_port, in_flags
-from zkwire.cli.servers.asking import (
-    NOT_ALLOWED,
-    NOT_SERVING,
-    Srvr,
-    Target,
-    all_at_once,
-    ask,
-    dialled,
-    resolved,
-)
+from zkwire.cli.servers import asking
 from zkwire.errors import ServerError, ZooKeeperError
 from zkwire.session import hosts as known
 from zkwire.session.hosts import parse_hosts
@@ -62,17 +53,17 @@ def _examined(context: Context, servers: list[tuple[str, int]], chroot: str) -> 
     until = time.monotonic() + context.options.connect_timeout
     checkups: list[Checkup] = []
     works: list[partial[Checkup]] = []
-    for server, found in resolved(servers, until):
+    for server, found in asking.resolved(servers, until):
         if isinstance(found, str):
             checkups.append(Checkup(host_port(*server), None, found))
             checkups[-1].hints = for_words(found)
             continue
         for address in found:
-            target = Target(server, chroot, address, context)
+            target = asking.Target(server, chroot, address, context)
             late = Checkup(target.name, target.where, "no answer in time")
             checkups.append(late)
             works.append(partial(examine, target, until))
-    done = iter(all_at_once(works, until + CLOSING))
+    done = iter(asking.all_at_once(works, until + CLOSING))
     return [checkup if checkup.where is None else next(done) or checkup for checkup in checkups]
 
 
@@ -140,48 +131,41 @@ PINGS = 3
 class Checkup:
     """What is known of one address; ``problem`` says in words why it cannot be used.
 
-    ``where``: the address and the port, None for a name that has no address.
+    ``where``: the address and the port, None for a name that has no address.  ``connect``, ``ping``
+    and ``session_timeout`` are seconds.
     """
 
     def __init__(self, name: str, where: str | None, problem: str | None = None) -> None:
-        self.name: str = name
-        self.where: str | None = where
-        self.problem: str | None = problem
+        self.name, self.where, self.problem = name, where, problem
         self.hints: list[str] = []
         self.mode: str | None = None
         self.version: str | None = None
         self.nodes: int | None = None
         self.latency: str | None = None
-        self.connect: float | None = None  # seconds, as the next two
+        self.connect: float | None = None
         self.ping: float | None = None
         self.session_timeout: float | None = None
 
     def fields(self) -> dict[str, Any]:
         """What ``--json`` shows."""
-        return {
-            "server": self.name,
-            "address": self.where,
-            "usable": self.problem is None,
-            "mode": self.mode,
-            "version": self.version,
-            "connect_ms": _milliseconds(self.connect),
-            "ping_ms": _milliseconds(self.ping),
-            "session_timeout": self.session_timeout,
-            "nodes": self.nodes,
-            "latency": self.latency,
-            "problem": self.problem,
-            "hints": self.hints,
-        }
+        usable = self.problem is None
+        found: dict[str, Any] = {"server": self.name, "address": self.where, "usable": usable}
+        times = {"connect_ms": self.connect, "ping_ms": self.ping}
+        found |= {name: seconds and round(seconds * 1000, 2) for name, seconds in times.items()}
+        names = ("mode", "version", "session_timeout", "nodes", "latency", "problem", "hints")
+        return found | {name: getattr(self, name) for name in names}
 
 
-def examine(target: Target, until: float) -> Checkup:
+def examine(target: asking.Target, until: float) -> Checkup:
     """Connect, ask, and have a session, until then at the latest."""
     checkup = Checkup(target.name, target.where)
     begin = time.monotonic()
     try:
-        dialled(target.address, until).close()
+        asking.dialled(target.address, until).close()
     except OSError as error:
-        checkup.problem = "no answer" if isinstance(error, TimeoutError) else _words(error)
+        checkup.problem = (
+            "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        )
         checkup.hints = for_failure(target, checkup.problem, connected=False)
         return checkup
     checkup.connect = time.monotonic() - begin
@@ -192,7 +176,7 @@ def examine(target: Target, until: float) -> Checkup:
     return checkup
 
 
-def _ask_srvr(target: Target, checkup: Checkup, until: float) -> None:
+def _ask_srvr(target: asking.Target, checkup: Checkup, until: float) -> None:
     """Take what ``srvr`` tells, if it is allowed; the session is to have most of the time.
 
     A port for TLS waits for more than four letters.
@@ -200,19 +184,19 @@ def _ask_srvr(target: Target, checkup: Checkup, until: float) -> None:
     now = time.monotonic()
     limit = now + min(SECONDS, (until - now) / 2)
     try:
-        text = ask("srvr", target.address, limit, target.context.tls, target.server[0])
+        text = asking.ask("srvr", target.address, limit, target.context.tls, target.server[0])
     except OSError:
         return
-    if NOT_ALLOWED in text:
+    if asking.NOT_ALLOWED in text:
         return
-    told = Srvr(text)
+    told = asking.Srvr(text)
     checkup.mode, checkup.version = told.mode, told.version
     checkup.nodes, checkup.latency = told.nodes, told.latency
     if not told.serving:
         checkup.mode = "no quorum"
 
 
-def _have_session(target: Target, checkup: Checkup, until: float) -> None:
+def _have_session(target: asking.Target, checkup: Checkup, until: float) -> None:
     """One attempt: the client's second one would tell nothing new."""
 
     def resolver(_host: str, _port: int) -> list[known.Address]:
@@ -242,7 +226,7 @@ def _have_session(target: Target, checkup: Checkup, until: float) -> None:
         client.close()
 
 
-def _use(target: Target, client: zkwire.Client, checkup: Checkup, until: float) -> None:
+def _use(target: asking.Target, client: zkwire.Client, checkup: Checkup, until: float) -> None:
     """Time some requests; the first one also tells whether the chroot is there."""
     try:
         for _ in range(PINGS):
@@ -257,14 +241,6 @@ def _use(target: Target, client: zkwire.Client, checkup: Checkup, until: float) 
             checkup.ping = min(took, checkup.ping or took)
     except ZooKeeperError as error:
         checkup.problem = in_flags(str(error))
-
-
-def _words(error: OSError) -> str:
-    return error.strerror or str(error)
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 2)
 
 
 # --- hints ----------------------------------------------------------------------------------------
@@ -300,7 +276,7 @@ WORDS = {
 }
 
 
-def for_failure(target: Target, problem: str, *, connected: bool) -> list[str]:
+def for_failure(target: asking.Target, problem: str, *, connected: bool) -> list[str]:
     """Hints for a problem; with a connection the server is asked once more, in other ways."""
     if problem.startswith("the chroot "):
         return [CHROOT.format(target.chroot)]
@@ -317,24 +293,24 @@ def for_words(problem: str) -> list[str]:
     return [hint for words, hint in WORDS.items() if words in problem]
 
 
-def _asked(target: Target) -> str | None:
+def _asked(target: asking.Target) -> str | None:
     plain = target.context.tls is None
     if plain and _speaks_tls(target):  # which would wait for more than the four letters
         return WANTS_TLS
     try:
-        text = ask("srvr", target.address, time.monotonic() + SECONDS)
+        text = asking.ask("srvr", target.address, time.monotonic() + SECONDS)
     except OSError:
         text = ""
     if text.startswith("Zookeeper version"):
         return None if plain else NO_TLS
-    if NOT_SERVING in text:
+    if asking.NOT_SERVING in text:
         return NO_QUORUM
     if text.startswith("HTTP/"):
         return HTTP
-    return OTHER if text and NOT_ALLOWED not in text else None
+    return OTHER if text and asking.NOT_ALLOWED not in text else None
 
 
-def _speaks_tls(target: Target) -> bool:
+def _speaks_tls(target: asking.Target) -> bool:
     """Whether the server answers a TLS handshake, whatever its certificate is."""
     import ssl
 
@@ -342,7 +318,9 @@ def _speaks_tls(target: Target) -> bool:
     anything.check_hostname = False
     anything.verify_mode = ssl.CERT_NONE
     try:
-        dialled(target.address, time.monotonic() + SECONDS, anything, target.server[0]).close()
+        asking.dialled(
+            target.address, time.monotonic() + SECONDS, anything, target.server[0]
+        ).close()
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
     except OSError:

@@ -6,11 +6,12 @@ import json
 import re
 import textwrap
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
-from zkwire.cli.command import Command, UsageError, wrong_word
+from zkwire.cli.command import Command, UsageError, arg, flag, integer
 from zkwire.cli.context import Context
 from zkwire.cli.output import REFUSED, Output, hex_id, host_port
 from zkwire.cli.servers.asking import NOT_ALLOWED, SETTING, all_at_once, ask, resolved
@@ -20,30 +21,10 @@ from zkwire.session import hosts as known
 from zkwire.session.hosts import parse_hosts
 from zkwire.wire.paths import strip
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
 Answer = str | OSError | dict[str, Any]
-
 
 SESSION = re.compile(r"0x[0-9a-fA-F]{1,16}")
 WIDTH = 80
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    does = "the path of an ephemeral node, or a session's id such as 0x1000069eb9e0000"
-    parser.add_argument("what", metavar="PATH|SESSION", help=does)
-    does = "look at the stat of every node where no server tells what a session owns"
-    parser.add_argument("--search", action="store_true", help=does)
-    does = "where the admin server is, for what a server refuses to say (8080; 0: ask none)"
-    parser.add_argument("--admin-port", type=_port, default=ADMIN_PORT, metavar="PORT", help=does)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 65536):
-        raise wrong_word(f"{text!r} is no port")
-    return int(text)
 
 
 def _who(context: Context, asked: Namespace) -> int | None:
@@ -69,7 +50,8 @@ def _who(context: Context, asked: Namespace) -> int | None:
             raise NoNodeError(op="who", path=path)
         owner = stat.ephemeral_owner
     if not owner:
-        _write_unowned(out, path)
+        words = f"no session owns {path}: it is not ephemeral"
+        out.result({"path": path, "session": None}, [words])
         return REFUSED
     servers, chroot = parse_hosts(context.server)
     limit = context.options.connect_timeout
@@ -78,10 +60,9 @@ def _who(context: Context, asked: Namespace) -> int | None:
         told.ephemerals = sorted(strip(chroot, node) for node in told.ephemerals)
     elif asked.search:
         told.ephemerals = _searched(context, told.session)
-    if out.json:
-        out.record({"path": path, **vars(told)})
-    else:
-        _write(out, path, told)
+    out.result({"path": path, **vars(told)}, _lines(path, told))
+    if not out.json:
+        _note(out, told)
     return None if path or told.connections or told.ephemerals else REFUSED
 
 
@@ -96,28 +77,20 @@ def _searched(context: Context, session: str) -> list[str]:
     return sorted(found)
 
 
-def _write_unowned(out: Output, path: str | None) -> None:
-    if out.json:
-        out.record({"path": path, "session": None})
-    else:
-        out.line(f"no session owns {path}: it is not ephemeral")
-
-
-def _write(out: Output, path: str | None, told: Told) -> None:
-    out.line(f"{path} belongs to session {told.session}" if path else f"session {told.session}")
+def _lines(path: str | None, told: Told) -> list[str]:
+    lines = [f"{path} belongs to session {told.session}" if path else f"session {told.session}"]
     for connection in told.connections:
         seconds = connection["timeout"]
         limit = "" if seconds is None else f", timeout {seconds:g} s"
-        out.line(f"connected from {connection['address']} to {connection['server']}{limit}")
+        lines.append(f"connected from {connection['address']} to {connection['server']}{limit}")
     unsure = told.failed or any("cons" in words for words in told.refused.values())
     if not told.connections and not unsure:
-        out.line("connected to none of these servers")
+        lines.append("connected to none of these servers")
     if told.ephemerals is not None:
         count = len(told.ephemerals)
-        out.line(f"owns {count} ephemeral node{'' if count == 1 else 's'}")
-        for node in told.ephemerals:
-            out.line(f"  {node}")
-    _note(out, told)
+        lines.append(f"owns {count} ephemeral node{'' if count == 1 else 's'}")
+        lines += [f"  {node}" for node in told.ephemerals]
+    return lines
 
 
 def _note(out: Output, told: Told) -> None:
@@ -151,40 +124,33 @@ def ask_admin(word: str, address: known.Address, port: int, until: float) -> dic
     """What the admin server of that address tells in the place of a word; None if none does."""
     family, (host, _, *rest) = address
     request = f"GET /commands/{PAGES[word]} HTTP/1.0\r\nHost: {host}\r\n\r\n"
+    until = min(until, time.monotonic() + _SECONDS)
     try:
-        answer = ask(
-            request, (family, (host, port, *rest)), min(until, time.monotonic() + _SECONDS)
-        )
-    except OSError:
-        return None
-    head, _, body = answer.partition("\r\n\r\n")
-    try:
+        head, _, body = ask(request, (family, (host, port, *rest)), until).partition("\r\n\r\n")
         found: Any = json.loads(body) if head.split()[1:2] == ["200"] else None
         right = found["command"] == PAGES[word] and found["error"] is None
-    except (LookupError, TypeError, ValueError, RecursionError):  # of another service
+    except (OSError, LookupError, TypeError, ValueError, RecursionError):  # of another service
         return None
     return found if right else None
 
 
 def admin_connections(found: dict[str, Any], session: str, server: str) -> list[dict[str, Any]]:
     """The connections of a session in the answer to ``connections``."""
+    each = [*found["connections"], *found.get("secure_connections", ())]
+    mine = [one for one in each if hex_id(one.get("session_id", 0)) == session]
     return [
-        {
-            "server": server,
-            "address": str(each.get("remote_socket_address")),
-            "timeout": each.get("session_timeout", 0) / 1000,
-        }
-        for each in [*found["connections"], *found.get("secure_connections", ())]
-        if hex_id(each.get("session_id", 0)) == session
-    ]
+        {"server": server, "address": str(one.get("remote_socket_address")),
+         "timeout": one.get("session_timeout", 0) / 1000}
+        for one in mine
+    ]  # fmt: skip
 
 
 def admin_ephemerals(found: dict[str, Any], session: str) -> list[str]:
     """The paths of a session's ephemeral nodes in the answer to ``dump``."""
-    for owner, paths in found["session_id_to_ephemeral_paths"].items():
-        if hex_id(int(owner)) == session:
-            return sorted(paths)
-    return []
+    owners = found["session_id_to_ephemeral_paths"].items()
+    return sorted(
+        path for owner, paths in owners if hex_id(int(owner)) == session for path in paths
+    )
 
 
 # --- owner ----------------------------------------------------------------------------------------
@@ -215,26 +181,20 @@ class Told:
 
     def take(self, server: str, word: str, answer: Answer) -> None:
         """Take a server's answer to a word, or its admin server's."""
-        if isinstance(answer, OSError):
-            self.failed[server] = answer.strerror or str(answer)
-        elif isinstance(answer, dict):
-            self._take_from_admin(server, word, answer)
-        elif NOT_ALLOWED in answer:
-            self.refused.setdefault(server, []).append(word)
-        elif word == "cons":
-            self.connections += connections(answer, self.session, server)
-        elif self.ephemerals is None:
-            self.ephemerals = ephemerals(answer, self.session)
-
-    def _take_from_admin(self, server: str, word: str, answer: dict[str, Any]) -> None:
         try:
-            if word == "cons":
-                known = {connection["address"] for connection in self.connections}
-                found = admin_connections(answer, self.session, server)
+            if isinstance(answer, OSError):
+                self.failed[server] = answer.strerror or str(answer)
+            elif isinstance(answer, str) and NOT_ALLOWED in answer:
+                self.refused.setdefault(server, []).append(word)
+            elif word == "cons":
+                read: Any = connections if isinstance(answer, str) else admin_connections
+                before = {connection["address"] for connection in self.connections}
+                found = read(answer, self.session, server)
                 # Servers of one host may have one admin server in common, as far as this can see.
-                self.connections += [each for each in found if each["address"] not in known]
+                self.connections += [each for each in found if each["address"] not in before]
             elif self.ephemerals is None:
-                self.ephemerals = admin_ephemerals(answer, self.session)
+                read = ephemerals if isinstance(answer, str) else admin_ephemerals
+                self.ephemerals = read(answer, self.session)
         except (AttributeError, KeyError, TypeError, ValueError):  # of a release to come, perhaps
             self.refused.setdefault(server, []).append(word)
 
@@ -255,66 +215,58 @@ def ephemerals(dump: str, session: str) -> list[str]:
     """The paths of a session's ephemeral nodes in what ``dump`` says."""
     _, _, text = dump.partition("Sessions with Ephemerals")
     text, _, _ = text.partition("\nConnections dump:")
-    _, found, rest = text.partition(f"\n{session}:\n")
-    paths: list[str] = []
-    for line in rest.splitlines() if found else ():
-        if not line.startswith("\t"):
-            break
-        paths.append(line[1:])
-    return sorted(paths)
+    _, _, rest = text.partition(f"\n{session}:\n")
+    return sorted(line[1:] for line in takewhile(lambda line: line[:1] == "\t", rest.splitlines()))
 
 
 def ask_all(
-    servers: list[tuple[str, int]],
-    session: str,
-    tls: SSLContext | None,
-    seconds: float,
-    admin_port: int = ADMIN_PORT,
+    servers: list[tuple[str, int]], session: str, tls: Any, seconds: float, admin_port: int
 ) -> Told:
     """Ask every server of the list, all at the same time, for as long as that.
 
     ``admin_port``: where an admin server is asked for what is refused; 0 for nowhere.
     """
     told, until = Told(session), time.monotonic() + seconds
-    asked: list[tuple[str, str]] = []
-    works: list[partial[Answer]] = []
+    works: dict[tuple[str, str], partial[Answer]] = {}
     for server, found in resolved(servers, until):
+        name = host_port(*server)
         if isinstance(found, str):
-            told.failed[host_port(*server)] = found
+            told.failed[name] = found
             continue
         for word in WORDS:
-            asked.append((host_port(*server), word))
-            works.append(partial(_ask, word, found, until, tls, server[0], admin_port))
-    for (name, word), answer in zip(asked, all_at_once(works, until), strict=True):
+            works[name, word] = partial(_ask, word, found, until, tls, server[0], admin_port)
+    answers = all_at_once(list(works.values()), until)
+    for (name, word), answer in zip(works, answers, strict=True):
         told.take(name, word, TimeoutError("no answer in time") if answer is None else answer)
     return told
 
 
 def _ask(
-    word: str,
-    addresses: list[known.Address],
-    until: float,
-    tls: SSLContext | None,
-    name: str,
-    admin_port: int,
+    word: str, addresses: list[known.Address], until: float, tls: Any, name: str, admin_port: int
 ) -> Answer:
     """The answer of the first address that has one; each has its share of the time."""
     failure = OSError("the name has no address")
     for number, address in enumerate(addresses):
-        left = until - time.monotonic()
+        now = time.monotonic()
         try:
-            limit = time.monotonic() + left / (len(addresses) - number)
-            answer = ask(word, address, limit, tls, name)
+            answer = ask(word, address, now + (until - now) / (len(addresses) - number), tls, name)
         except OSError as error:
             failure = error
             continue
-        told = None
         if admin_port and NOT_ALLOWED in answer:
-            told = ask_admin(word, address, admin_port, until)
-        return answer if told is None else told
+            return ask_admin(word, address, admin_port, until) or answer
+        return answer
     return failure
 
 
+# fmt: off
 COMMANDS = {
-    "who": Command(_who, _arguments),
+    "who": Command(_who,
+        arg("what", metavar="PATH|SESSION",
+            help="the path of an ephemeral node, or a session's id such as 0x1000069eb9e0000"),
+        flag("--search",
+             "look at the stat of every node where no server tells what a session owns"),
+        arg("--admin-port", type=integer("port", 0, 65535), default=ADMIN_PORT, metavar="PORT",
+            help="where the admin server is, for what a server refuses to say (8080; 0: ask none)"),
+    ),
 }

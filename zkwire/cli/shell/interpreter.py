@@ -6,27 +6,28 @@ must not know whether there is a terminal.
 
 from __future__ import annotations
 
-import argparse
 import re
 import textwrap
-from argparse import REMAINDER, ArgumentParser, Namespace
+from argparse import REMAINDER, Namespace
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import zkwire
 from zkwire import __version__
 from zkwire.cli.command import (
-    OUTPUT,
     TABLE,
+    Arg,
     Command,
+    Group,
     Parser,
     Run,
     UsageError,
+    arg,
     defaults,
     find,
-    no_arguments,
+    flag,
     no_command,
+    one_of,
     parser_of,
 )
 from zkwire.cli.context import Context
@@ -34,22 +35,6 @@ from zkwire.cli.output import DONE, Output, status_of
 from zkwire.cli.shell.words import NAMES, commands_of, translate
 from zkwire.errors import ClientClosedError, NoNodeError, NotSentError, SessionExpiredError
 from zkwire.wire.model import EventType, State
-
-
-class Shell(Protocol):
-    """What these commands need of the shell."""
-
-    at_terminal: bool
-    ended: bool
-    history: list[str]
-    events: Events
-
-    @property
-    def connected(self) -> zkwire.Client | None: ...
-    def connect(self, server: str | None = None) -> None: ...
-    def parser(self, name: str) -> Parser: ...
-    def run_line(self, line: str) -> int: ...
-
 
 NO_SESSION = (ClientClosedError, NotSentError, SessionExpiredError)
 RECONNECT = "; `reconnect` starts a new session"
@@ -70,12 +55,10 @@ class Interpreter:
         self.ended = False
         self.history: list[str] = []
         self.line = 0
-        self.events = Events(self._note)
+        self.events = Events(lambda text: self.note(text))  # noqa: PLW0108 - a terminal replaces it
         self.own = OwnCommands(self)
-        self._common = _common_options(context.options)
-
-    def _note(self, text: str) -> None:
-        self.note(text)
+        # Those of all commands: the shell's own are no matter of the commands in it.
+        self._common = {name: getattr(context.options, name) for name in defaults()}
 
     # --- the client -------------------------------------------------------------------------------
 
@@ -118,10 +101,8 @@ class Interpreter:
 
     def parser(self, name: str) -> Parser:
         """The parser for the words behind a command's name."""
-        does = self.own.table[name][0] if name in self.own.table else None
-        parser = parser_of(name, self.find(name), prog="", does=does)
-        parser.add_again(OUTPUT)
-        return parser
+        does, _ = self.own.table.get(name, ("", None))
+        return parser_of(name, self.find(name), prog="", does=does)
 
     def run_line(self, line: str, *, keep_going: bool = False) -> int:
         """Run the commands of a line up to the first that fails; its exit status."""
@@ -143,11 +124,12 @@ class Interpreter:
         try:
             words = self._watched(translate(words))
             name, *rest = words
-            asked = self.parser(name).parse_args(rest, argparse.Namespace(**self._common))
+            asked = self.parser(name).parse_args(rest, Namespace(**self._common))
             context.output = Output(json=asked.json, quiet=asked.quiet, colour=asked.color)
-            if self.connected is None and name not in self.own.table:
-                self._connect_for(name)
-            return self.find(name).run(context, asked) or DONE
+            command = self.find(name)
+            if self.connected is None and name not in self.own.table and command.connects:
+                self.connect()  # so that the shell sees the states of the session
+            return command.run(context, asked) or DONE
         except BrokenPipeError:
             raise
         except Exception as error:
@@ -163,11 +145,6 @@ class Interpreter:
         finally:
             context.output.flush()
             context.output = output
-
-    def _connect_for(self, name: str) -> None:
-        """Connect for a command that will want it, so that the shell sees its states."""
-        if self.find(name).connects:
-            self.connect()
 
     def _watched(self, words: list[str]) -> list[str]:
         """Set the watch of ``-w``, and return the words without it."""
@@ -185,11 +162,6 @@ class Interpreter:
         hint = RECONNECT if self.at_terminal and isinstance(error, NO_SESSION) else ""
         self.context.output.error(error, hint, self.line)
         return status_of(error)
-
-
-def _common_options(options: argparse.Namespace) -> dict[str, object]:
-    """Those of all commands: the shell's own are no matter of the commands in it."""
-    return {name: getattr(options, name) for name in defaults()}
 
 
 # --- own commands ---------------------------------------------------------------------------------
@@ -218,34 +190,29 @@ def has_secret(line: str) -> bool:
     )
 
 
-def _optional(name: str) -> Callable[[ArgumentParser], None]:
+def _optional(name: str) -> Arg:
     """One argument that may be left out."""
-
-    def add(parser: ArgumentParser) -> None:
-        parser.add_argument("word", nargs="?", metavar=name)
-
-    return add
+    return arg("word", nargs="?", metavar=name)
 
 
 class OwnCommands:
     """``table``: what each does, and the command."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Interpreter) -> None:
         self._shell = shell
         self._former = "/"
         self.table: dict[str, tuple[str, Command]] = {}
-        add = self._add
+        add, hosts = self._add, _optional("HOSTS")
         add("cd", "go to a node: relative paths begin there", self._cd, _optional("PATH"))
         add("pwd", "where relative paths begin", self._pwd)
-        add("connect", "a new session, with another server", self._connect, _optional("HOSTS"))
-        add("reconnect", "a new session, with the same servers", self._connect, _optional("HOSTS"))
+        add("connect", "a new session, with another server", self._connect, hosts)
+        add("reconnect", "a new session, with the same servers", self._connect, hosts)
         add("close", "end the session, and stay in the shell", self._close)
         does = "add credentials; the secret is asked for, or in a file (-f)"
-        add("addauth", does, self._addauth, _addauth_arguments)
+        add("addauth", does, self._addauth, *ADDAUTH)
         does = "show each change of a node, and of all below, as it comes"
-        add("addWatch", does, self._add_watch, _add_watch_arguments)
-        does = "show no more changes of a node"
-        add("removewatches", does, self._remove_watches, _remove_watches_arguments)
+        add("addWatch", does, self._add_watch, *ADD_WATCH)
+        add("removewatches", "show no more changes of a node", self._remove_watches, *REMOVE)
         add("printwatches", "show changes at all: on or off", self._print, _optional("on|off"))
         add("history", "the last lines, without those that have secrets", self._history)
         add("redo", "run a line of the history again", self._redo, _optional("NUMBER"))
@@ -253,14 +220,8 @@ class OwnCommands:
         add("help", "all commands, or the flags of one", self._help, _optional("COMMAND"))
         add("quit", "end the shell", self._quit)
 
-    def _add(
-        self,
-        name: str,
-        does: str,
-        run: Run,
-        arguments: Callable[[ArgumentParser], None] = no_arguments,
-    ) -> None:
-        self.table[name] = does, Command(run, arguments)
+    def _add(self, name: str, does: str, run: Run, *args: Arg | Group) -> None:
+        self.table[name] = does, Command(run, *args)
 
     def _session(self) -> None:
         """Begin a session if there is none yet."""
@@ -279,10 +240,7 @@ class OwnCommands:
 
     @staticmethod
     def _pwd(context: Context, _: Namespace) -> None:
-        if context.output.json:
-            context.output.record({"path": context.directory})
-        else:
-            context.output.line(context.directory)
+        context.output.result({"path": context.directory}, [context.directory])
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -375,28 +333,23 @@ class OwnCommands:
         self._shell.ended = True
 
 
-def _addauth_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("scheme", metavar="SCHEME")
-    parser.add_argument("words", nargs=REMAINDER, metavar="-f FILE")
-
-
-def _add_watch_arguments(parser: ArgumentParser) -> None:
-    does = "the node and its list of children, or all below it (the default)"
-    parser.add_argument("-m", dest="mode", choices=MODES, default=MODES[1], help=does)
-    parser.add_argument("path", metavar="PATH")
-
-
-def _remove_watches_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH")
-    kind = parser.add_mutually_exclusive_group()
-    for flag, name in WATCHES.items():
-        does = f"only those of the kind {name.lower()}"
-        kind.add_argument(flag, dest="kind", action="store_const", const=name, help=does)
-    does = "all of them (the default)"
-    kind.add_argument("-a", dest="kind", action="store_const", const="ANY", help=does)
-    parser.set_defaults(kind="ANY")
-    does = "here, even if no server can be told; that is so without it, too"
-    parser.add_argument("-l", dest="local", action="store_true", help=does)
+# fmt: off
+ADDAUTH = (arg("scheme", metavar="SCHEME"), arg("words", nargs=REMAINDER, metavar="-f FILE"))
+ADD_WATCH = (
+    arg("-m", dest="mode", choices=MODES, default=MODES[1],
+        help="the node and its list of children, or all below it (the default)"),
+    arg("path", metavar="PATH"),
+)
+REMOVE = (
+    arg("path", metavar="PATH"),
+    one_of(
+        *(arg(letter, dest="kind", action="store_const", const=name, default="ANY",
+              help=f"only those of the kind {name.lower()}") for letter, name in WATCHES.items()),
+        arg("-a", dest="kind", action="store_const", const="ANY", default="ANY",
+            help="all of them (the default)")),
+    flag("-l", "here, even if no server can be told; that is so without it, too", dest="local"),
+)
+# fmt: on
 
 
 # --- events ---------------------------------------------------------------------------------------

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 
 import zkwire
 from zkwire import __version__
-from zkwire.cli.command import TABLE, Command
+from zkwire.cli.command import TABLE, Command, arg, flag
 from zkwire.cli.context import Context
 from zkwire.cli.files import whole
 from zkwire.cli.output import DONE, host_port, one_line, printable, tell
@@ -48,15 +48,14 @@ class Terminal:
         note(f"zkwire {__version__}, connecting to {shell.context.server}")
         shell.connect()
         note("help lists the commands, Ctrl-D ends the shell")
-        with self._aids():
+        with self._readline or nullcontext():
             while not shell.ended:
                 try:
                     line = self._read()
-                except EOFError:
+                except (EOFError, KeyboardInterrupt) as error:
                     print()
-                    break
-                except KeyboardInterrupt:
-                    print()
+                    if isinstance(error, EOFError):
+                        break
                     continue
                 self._keep(line)
                 with self._kept_unseen():
@@ -107,48 +106,29 @@ class Terminal:
         if self._readline is not None:
             self._readline.keep(line)
 
-    @contextmanager
-    def _aids(self) -> Generator[None]:
-        if self._readline is None:
-            yield
-            return
-        self._readline.begin()
-        try:
-            yield
-        finally:
-            self._readline.end()
-
     def note(self, text: str) -> None:
         """Show a line, from any thread, at once."""
-        with self._output:
-            self._note(text)
-
-    def _note(self, text: str) -> None:
         output, terminal = self._shell.context.output, sys.stderr
-        if output.quiet or terminal is None:
-            return
-        if not (self._typing and terminal.isatty()) or os.environ.get("TERM") in {None, "dumb"}:
-            output.note(text)
-            return
-        room = (os.get_terminal_size(terminal.fileno()).columns or WIDTH) - 1
-        line = printable(text).replace("\n", " ").replace("\t", " ")
-        tell(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
+        with self._output:
+            plain = os.environ.get("TERM") in {None, "dumb"}
+            if output.quiet or not self._typing or plain or not terminal.isatty():
+                output.note(text)
+                return
+            room = (os.get_terminal_size(terminal.fileno()).columns or WIDTH) - 1
+            line = printable(text).replace("\n", " ").replace("\t", " ")
+            tell(ABOVE.format(line if len(line) <= room else line[: room - 3] + "..."))
 
 
 def prompt_of(shell: Interpreter) -> str:
     """The server, the state and the path: ``127.0.0.1:2181 CONNECTED /path> ``."""
-    client = shell.connected
-    path = one_line(shell.context.directory)
+    client, path = shell.connected, one_line(shell.context.directory)
     if len(path) > PATH_WIDTH:
         path = "..." + path[3 - PATH_WIDTH :]
     if client is None:
         return f"- {path}> "
-    return f"{_server(client)} {client.state.name.replace('_', '-')} {path}> "
-
-
-def _server(client: zkwire.Client) -> str:
     server = client._session.server
-    return "-" if server is None else host_port(*server)
+    name = "-" if server is None else host_port(*server)
+    return f"{name} {client.state.name.replace('_', '-')} {path}> "
 
 
 # --- typing aids ----------------------------------------------------------------------------------
@@ -176,7 +156,7 @@ def readline_or_none(interpreter: Interpreter) -> Readline | None:
 
 
 class Readline:
-    """Between :meth:`begin` and :meth:`end` what is typed can be edited, recalled and completed."""
+    """Within a ``with`` what is typed can be edited, recalled and completed."""
 
     def __init__(self, readline: ModuleType, interpreter: Interpreter) -> None:
         self._readline = readline
@@ -184,7 +164,7 @@ class Readline:
         self._file = history_file()
         self._found: list[str] = []
 
-    def begin(self) -> None:
+    def __enter__(self) -> None:
         """Read the history; a file that cannot be read is none."""
         readline = self._readline
         readline.set_auto_history(False)
@@ -201,7 +181,7 @@ class Readline:
         """Add a line to the history."""
         self._readline.add_history(line)
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Write the history, for its owner alone; where that is impossible there is none."""
         readline = self._readline
         readline.set_completer(None)
@@ -236,7 +216,11 @@ def completions(shell: Interpreter, line: str) -> list[str]:
     try:
         words, last = unfinished(line)
         if not words or words == ["help"]:
-            return [f"{name} " for name in _names(shell) if name.startswith(last)]
+            return [
+                f"{name} "
+                for name in sorted({*TABLE, *shell.own.table, *NAMES})
+                if name.startswith(last)
+            ]
         if last.startswith("-"):
             name = translate(words)[0]
             return [f"{flag} " for flag in flags(shell.parser(name)) if flag.startswith(last)]
@@ -258,18 +242,8 @@ def children(client: zkwire.Client, path: str, start: str) -> list[str]:
 
 def flags(parser: ArgumentParser) -> list[str]:
     """The flags that a help shows: the long form where there is one."""
-    from argparse import SUPPRESS
-
-    return [
-        action.option_strings[-1]
-        for action in parser._actions
-        if action.option_strings and action.help is not SUPPRESS
-    ]
-
-
-def _names(shell: Interpreter) -> list[str]:
-    own = shell.own.table
-    return sorted({*TABLE, *own, *NAMES})
+    shown = [each for each in parser._actions if each.option_strings and each.help is not SUPPRESS]
+    return [action.option_strings[-1] for action in shown]
 
 
 # --- shell ----------------------------------------------------------------------------------------
@@ -277,13 +251,6 @@ def _names(shell: Interpreter) -> list[str]:
 #
 # From a file, a pipe or ``-c`` it stops at the first command that fails, with its exit status.  At
 # a terminal it goes on, and Ctrl-C ends a command and not the shell.
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    does = "run these commands instead of those of standard input"
-    parser.add_argument("-c", dest="script", metavar="COMMANDS", help=does)
-    does = "go on behind a command that fails; exit with the status of the first"
-    parser.add_argument("-k", "--keep-going", action="store_true", help=does)
 
 
 def _shell(context: Context, asked: Namespace) -> int:
@@ -331,6 +298,12 @@ def _script(interpreter: Interpreter, lines: Iterable[str], *, keep_going: bool)
     return first
 
 
+# fmt: off
 COMMANDS = {
-    "shell": Command(_shell, _arguments, in_shell=False),
+    "shell": Command(_shell,
+        arg("-c", dest="script", metavar="COMMANDS",
+            help="run these commands instead of those of standard input"),
+        flag("-k", "--keep-going",
+             "go on behind a command that fails; exit with the status of the first"),
+        in_shell=False),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 
-from zkwire.cli.command import Command
+from zkwire.cli.command import Command, arg, flag
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.spy.message import NAMES, MalformedError, Message, operations
@@ -18,17 +18,6 @@ from zkwire.wire.ops import OPS
 
 _DIGITS = frozenset("0123456789abcdefABCDEF")
 _BETWEEN = frozenset(" \t\r\n:,_-")
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    does = "hexadecimal digits, or a file with bytes or such digits (- is standard input)"
-    parser.add_argument("what", nargs="?", default="-", metavar="HEX|FILE|-", help=does)
-    does = "the sender: the client (c2s) or the server (s2c); else it is guessed"
-    parser.add_argument("--dir", choices=("c2s", "s2c"), help=does)
-    parser.add_argument("--op", metavar="OP", help="what a reply answers, which no reply says")
-    does = "a stream of frames with their lengths, perhaps cut off; else it is guessed"
-    parser.add_argument("--stream", action="store_true", help=does)
-    parser.add_argument("--show-secrets", action="store_true", help="passwords and tokens, too")
 
 
 def _decode(context: Context, asked: Namespace) -> int:
@@ -51,13 +40,8 @@ def _decode(context: Context, asked: Namespace) -> int:
         messages = messages_of(data, pieces, asked.dir, opcode)
     privacy = Privacy("hex", 32, asked.show_secrets)
     for number, (at, message) in enumerate(messages):
-        if context.output.json:
-            context.output.record(_record(at, message, privacy))
-            continue
-        if number:
-            context.output.line("")
-        for line in _lines(at, message, privacy):
-            context.output.line(line)
+        lines = [*[""] * bool(number), *_lines(at, message, privacy)]
+        context.output.result(_record(at, message, privacy), lines)
     return REFUSED if any(_problem(message) for _, message in messages) else DONE
 
 
@@ -77,12 +61,10 @@ def _bytes_of(what: str) -> bytes:
         with open(what, "rb") as file:
             data = file.read()
     else:
-        wrong = next((at for at, c in enumerate(what) if c not in _DIGITS | _BETWEEN), len(what))
-        raise ValueError(
-            f"{cut(what, 40)!r} is no file, and no hexadecimal digits at offset {wrong}"
-            if wrong < len(what)
-            else f"{cut(what, 40)!r} is an odd number of hexadecimal digits: half a byte is left"
-        )
+        wrong = next((at for at, c in enumerate(what) if c not in _DIGITS | _BETWEEN), None)
+        odd = "is an odd number of hexadecimal digits: half a byte is left"
+        other = f"is no file, and no hexadecimal digits at offset {wrong}"
+        raise ValueError(f"{cut(what, 40)!r} {odd if wrong is None else other}")
     found = _digits(data.decode("latin-1")) if len(data) > 1 else None
     return data if found is None else found
 
@@ -119,9 +101,9 @@ def _problem(message: Message) -> MalformedError | None:
 
 def _lines(at: int, message: Message, privacy: Privacy) -> Iterator[str]:
     width, plain = terminal(None)
-    bytes_ = len(message.rows.data)
     begin = f"offset {at}: " if at else ""
-    shown = [f"{begin}{_title(message)}, {bytes_} bytes, {_sender(message)}"]
+    sender = "from the client" if message.direction == "c2s" else "from the server"
+    shown = [f"{begin}{_title(message)}, {len(message.rows.data)} bytes, {sender}"]
     for offset, data, name, value, note in rows_of(message, privacy):
         digits = data if len(data) <= 32 else data[:31] + "…"
         what = f"{name} = {value}" + (f"  {note}" if note else "")
@@ -129,21 +111,14 @@ def _lines(at: int, message: Message, privacy: Privacy) -> Iterator[str]:
     problem = _problem(message)
     if problem is not None:
         shown.append(f"offset {at + problem.at}: {problem}")
-    for line in shown:
-        yield in_ascii(cut(line, width)) if plain else cut(line, width)
-
-
-def _sender(message: Message) -> str:
-    return "from the client" if message.direction == "c2s" else "from the server"
+    return (in_ascii(cut(line, width)) if plain else cut(line, width) for line in shown)
 
 
 def _record(at: int, message: Message, privacy: Privacy) -> dict[str, object]:
     values = message.values()
     record: dict[str, object] = {"offset": at, "dir": message.direction, "kind": message.kind}
-    if "xid" in values:
-        record["xid"] = values["xid"]
-    record["op"] = message.op
-    record |= details(message, privacy)
+    record |= {"xid": values["xid"]} if "xid" in values else {}
+    record |= {"op": message.op, **details(message, privacy)}
     record |= {"bytes": len(message.rows.data), "rows": rows_of(message, privacy)}
     problem = _problem(message)
     if problem is not None:
@@ -187,15 +162,16 @@ def messages_of(
     data: bytes, frames: list[tuple[int, int]], direction: str | None, opcode: int | None
 ) -> list[tuple[int, Message]]:
     """The messages of a stream, with their offsets; all go in one direction."""
+
+    def cost(messages: list[tuple[int, Message]]) -> tuple[int, ...]:
+        return tuple(map(sum, zip(*(_cost(message) for _, message in messages), strict=True)))
+
     sides = [direction] if direction else ["c2s", "s2c"]
-    found: list[tuple[tuple[int, int], list[tuple[int, Message]]]] = []
-    for side in sides:
-        messages = [
-            (begin, message_of(data[begin:end], side, opcode, framed=True)) for begin, end in frames
-        ]
-        costs = [_cost(message) for _, message in messages]
-        found.append(((sum(c[0] for c in costs), sum(c[1] for c in costs)), messages))
-    return min(found, key=lambda pair: pair[0])[1]
+    found = [
+        [(begin, message_of(data[begin:end], side, opcode, framed=True)) for begin, end in frames]
+        for side in sides
+    ]
+    return min(found, key=cost)
 
 
 def message_of(data: bytes, direction: str | None, opcode: int | None, *, framed: bool) -> Message:
@@ -236,6 +212,16 @@ def _cost(message: Message) -> tuple[int, int]:
     return (wrong * 3 + unlikely, left)
 
 
+# fmt: off
 COMMANDS = {
-    "decode": Command(_decode, _arguments, connects=False),
+    "decode": Command(_decode,
+        arg("what", nargs="?", default="-", metavar="HEX|FILE|-",
+            help="hexadecimal digits, or a file with bytes or such digits (- is standard input)"),
+        arg("--dir", choices=("c2s", "s2c"),
+            help="the sender: the client (c2s) or the server (s2c); else it is guessed"),
+        arg("--op", metavar="OP", help="what a reply answers, which no reply says"),
+        flag("--stream",
+             "a stream of frames with their lengths, perhaps cut off; else it is guessed"),
+        flag("--show-secrets", "passwords and tokens, too"),
+        connects=False),
 }

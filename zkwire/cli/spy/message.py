@@ -8,18 +8,10 @@ from typing import NamedTuple
 
 from zkwire.cli.output import hex_id, moment
 from zkwire.errors import SERVER_ERRORS, error_for
+from zkwire.jute import records
 from zkwire.jute.codec import FIXED, Field
 from zkwire.jute.multi import RESULTS
 from zkwire.jute.record import Record
-from zkwire.jute.records import (
-    ConnectRequest,
-    ConnectResponse,
-    Id,
-    MultiHeader,
-    ReplyHeader,
-    RequestHeader,
-    WatcherEvent,
-)
 from zkwire.jute.values import read_text
 from zkwire.testing.proxy.frames import OPCODES
 from zkwire.wire import ops
@@ -39,15 +31,16 @@ XIDS = {
     ops.SET_WATCHES_XID: "watches set again",
 }
 STATES = {0: "disconnected", 3: "sync_connected", 5: "connected_read_only", -112: "expired"}
-FLAGS = {
-    0: (),
-    1: ("ephemeral",),
-    2: ("sequential",),
-    3: ("ephemeral", "sequential"),
-    4: ("container",),
-    5: ("ttl",),
-    6: ("ttl", "sequential"),
-}
+_KINDS = (
+    "",
+    "ephemeral",
+    "sequential",
+    "ephemeral sequential",
+    "container",
+    "ttl",
+    "ttl sequential",
+)
+FLAGS = {code: tuple(words.split()) for code, words in enumerate(_KINDS)}
 MODES = {0: "persistent", 1: "persistent_recursive"}
 # Other spellings of operations, and all operations that a word stands for.
 FAMILIES = {
@@ -66,10 +59,8 @@ def operations(word: str) -> tuple[str, ...]:
 
     Raises ValueError for a word that names none.
     """
-    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in word)
-    name = {"create_t_t_l": "create_ttl", "get_a_c_l": "get_acl", "set_a_c_l": "set_acl"}.get(
-        name, name
-    )
+    words = word.replace("TTL", "Ttl").replace("ACL", "Acl")
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in words)
     if name not in OPCODES and name not in {"connect", "watch", "notification"}:
         known = ", ".join(sorted(set(OPCODES) | {"connect", "watch"}))
         raise ValueError(f"there is no operation {word!r}; there are {known}")
@@ -198,7 +189,9 @@ class Rows(list[Row]):
         """All fields of a record; ``prefix`` is put before their names."""
         for field in kind.layout():
             self._field(field, prefix + field.name)
-        if kind is Id and self[-3].value == "digest":  # the hash of a password, without salt
+        if (
+            kind is records.Id and self[-3].value == "digest"
+        ):  # the hash of a password, without salt
             self[-1] = self[-1]._replace(secret=True)
 
     def rest(self, name: str, *, secret: bool = False) -> None:
@@ -330,17 +323,17 @@ class Message:
     def _read(self) -> None:
         rows, request = self.rows, self.direction == "c2s"
         if self.kind == "connect":
-            rows.record(ConnectRequest if request else ConnectResponse)
+            rows.record(records.ConnectRequest if request else records.ConnectResponse)
         elif request:
-            rows.record(RequestHeader)
+            rows.record(records.RequestHeader)
             self.opcode = int(rows[-1].value or 0)
             self._name()
             self._body(request)
         else:
-            rows.record(ReplyHeader)
+            rows.record(records.ReplyHeader)
             failed = rows[-1].value
             if self.kind == "event":
-                rows.record(WatcherEvent)
+                rows.record(records.WatcherEvent)
                 return
             self._name()
             if not failed or self.op in MULTIS:
@@ -366,7 +359,7 @@ class Message:
         index = 0
         while True:
             begin, prefix = self.rows.at, f"[{index}]."
-            self.rows.record(MultiHeader, prefix)
+            self.rows.record(records.MultiHeader, prefix)
             kind, done = self.rows[-3].value, self.rows[-2].value
             if done:
                 return

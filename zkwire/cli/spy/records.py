@@ -145,21 +145,31 @@ def details(message: Message, privacy: Privacy) -> dict[str, Any]:
     """The fields of a record that depend on the operation, in a fixed order."""
     values = message.values()
     if message.kind == "connect":
-        return _greeting(message, values, privacy)
-    if message.kind == "event":
-        return _event(values)
-    if message.op in MULTIS:
+        found = _greeting(message, values)
+    elif message.kind == "event":
+        found = _event(values)
+    elif message.op in MULTIS:
         return _multi(message)
-    found = _named(message, values)
-    for name in _COUNTED:
-        if f"count of {name}" in values:
-            found[name] = max(int(values[f"count of {name}"] or 0), 0)
+    else:
+        found = _named(message, values)
+        counts = [name for name in _COUNTED if f"count of {name}" in values]
+        found |= {name: max(_number(values, f"count of {name}"), 0) for name in counts}
     for row in message.rows:
-        if row.name in DATA and isinstance(row.value, bytes) and row.name != "unknown":
+        if row.name in ("data", "body") and isinstance(row.value, bytes):
             found |= _data(row, privacy)
         elif row.word == "Secret":
             found["secret"] = _secret(row, privacy)
     return found
+
+
+def _number(values: dict[str, Value], name: str) -> int:
+    """A value that is a number; 0 if there is none."""
+    return int(values.get(name) or 0)
+
+
+def _zxid(values: dict[str, Value]) -> dict[str, Any]:
+    number = _number(values, "zxid")
+    return {"zxid": hex_id(number)} if number > 0 else {}
 
 
 def rows_of(message: Message, privacy: Privacy) -> list[list[Any]]:
@@ -175,31 +185,22 @@ def rows_of(message: Message, privacy: Privacy) -> list[list[Any]]:
     return table
 
 
-def _greeting(message: Message, values: dict[str, Value], privacy: Privacy) -> dict[str, Any]:
+def _greeting(message: Message, values: dict[str, Value]) -> dict[str, Any]:
     found: dict[str, Any] = {"timeout_ms": values.get("time_out")}
     if message.direction == "c2s":
-        found["last_zxid"] = hex_id(int(values.get("last_zxid_seen") or 0))
+        found["last_zxid"] = hex_id(_number(values, "last_zxid_seen"))
         found["resumes"] = bool(values.get("session_id"))
     else:
         found["granted"] = bool(values.get("session_id"))
-    if values.get("read_only"):
-        found["read_only"] = True
-    for row in message.rows:
-        if row.name == "passwd":
-            found["secret"] = _secret(row, privacy)
-    return found
+    return found | ({"read_only": True} if values.get("read_only") else {})
 
 
 def _event(values: dict[str, Value]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if "path" in values:
-        state = int(values["state"] or 0)
-        found["type"] = event_name(int(values["type"] or 0))
-        found["state"] = STATES.get(state, str(state))
-        found["path"] = values["path"]
-    if int(values.get("zxid") or 0) > 0:
-        found["zxid"] = hex_id(int(values["zxid"] or 0))
-    return found
+    if "path" not in values:
+        return _zxid(values)
+    state = _number(values, "state")
+    found = {"type": event_name(_number(values, "type")), "state": STATES.get(state, str(state))}
+    return {**found, "path": values["path"], **_zxid(values)}
 
 
 def _named(message: Message, values: dict[str, Value]) -> dict[str, Any]:
@@ -209,8 +210,8 @@ def _named(message: Message, values: dict[str, Value]) -> dict[str, Any]:
     path = values.get("path", values.get("prefix_path"))
     if path is not None and (request or message.op.startswith("create")):
         found["path" if request else "created"] = path
-    if not request and int(values.get("zxid") or 0) > 0:
-        found["zxid"] = hex_id(int(values["zxid"] or 0))
+    if not request:
+        found |= _zxid(values)
     if message.op == "unknown" and message.opcode is not None:
         found["opcode"] = message.opcode
     if not request:
@@ -219,39 +220,31 @@ def _named(message: Message, values: dict[str, Value]) -> dict[str, Any]:
     flags = values.get("flags")
     if isinstance(flags, int):
         found["flags"] = list(FLAGS.get(flags, (str(flags),)))
-    for name in ("version", "ttl", "scheme", "mode"):
-        if name in values:
-            found[name] = values[name]
+    found |= {name: values[name] for name in ("version", "ttl", "scheme", "mode") if name in values}
     if "mode" in found:
         found["mode"] = MODES.get(found["mode"], str(found["mode"]))
     if values.get("watch"):
         found["watch"] = True
     if message.op in ("remove_watches", "check_watches") and "type" in values:
-        found["type"] = watch_type(int(values["type"] or 0))
+        found["type"] = watch_type(_number(values, "type"))
     if "relative_zxid" in values:
-        found["last_zxid"] = hex_id(int(values["relative_zxid"] or 0))
-        counts = [values.get(f"count of {kind}_watches") or 0 for kind in _WATCHES]
-        found["watches"] = sum(int(count) for count in counts)
+        found["last_zxid"] = hex_id(_number(values, "relative_zxid"))
+        found["watches"] = sum(_number(values, f"count of {kind}_watches") for kind in _WATCHES)
     return found
 
 
 def _multi(message: Message) -> dict[str, Any]:
     parts: list[Any] = []
-    values = message.values()
-    found: dict[str, Any] = {}
-    if message.kind == "reply" and int(values.get("zxid") or 0) > 0:
-        found["zxid"] = hex_id(int(values["zxid"] or 0))
+    reply = message.kind == "reply"
     for rows in message.parts():
         fields = {row.name.partition("].")[2]: row.value for row in rows}
         if fields.get("done"):
             continue
-        op = OPS.get(int(fields.get("type") or 0))
-        if message.kind == "reply":
-            parts.append(error_name(int(fields.get("err") or 0)))
-        else:
-            name = op.name if op is not None else str(fields.get("type"))
-            parts.append({"op": name, "path": fields.get("path")})
-    return found | {"results" if message.kind == "reply" else "ops": parts}
+        op = OPS.get(_number(fields, "type"))
+        name = op.name if op is not None else str(fields.get("type"))
+        error = error_name(_number(fields, "err"))
+        parts.append(error if reply else {"op": name, "path": fields.get("path")})
+    return {**_zxid(message.values()), "results": parts} if reply else {"ops": parts}
 
 
 def _data(row: Row, privacy: Privacy) -> dict[str, Any]:
@@ -453,7 +446,7 @@ def as_svg(records: list[dict[str, Any]], left: int = 0) -> str:
         if record["t"] - before > GAP:
             steps.append(Step("", "gap", None, None, f"{record['t'] - before:.1f} s"))
         before = record["t"]
-        steps.append(_step(record, lanes, len(connections)))
+        steps.append(step_of(record, lanes, len(connections)))
     if left:
         steps.append(Step("", "gap", None, None, f"{left} more are left out"))
     names = (*(f"c{connection}" for connection in connections), "server")
@@ -462,7 +455,8 @@ def as_svg(records: list[dict[str, Any]], left: int = 0) -> str:
     return svg(Picture(title, about, names, tuple(steps), frozenset(lanes.values())))
 
 
-def _step(record: dict[str, Any], lanes: dict[int, int], server: int) -> Step:
+def step_of(record: dict[str, Any], lanes: dict[int, int], server: int) -> Step:
+    """The row of a record."""
     time, lane, op = f"+{record['t']:.4f}", lanes.get(record["conn"]), record["op"]
     if op == "fault":
         return Step(time, op, lane, None, cut(f"fault {record['fault']}", LONGEST), bad=True)

@@ -1,7 +1,7 @@
 """``zkwire spy``: a proxy between clients and servers that shows, keeps and breaks what passes.
 
 In a run, signals, the end of the program and times all arrive at one place, the queue of events, so
-the end is always the same: what has passed is written, then the drawings, then the statistics.
+the end is always the same: what has passed is written, then the drawings.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import os
 import signal
 import subprocess
 import threading
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty
 from time import monotonic
 
-from zkwire.cli.command import TLS, Command, UsageError, add_options, duration
+from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context
 from zkwire.cli.interrupts import handled
-from zkwire.cli.output import BY_SIGNAL, FAILED, NOT_EXECUTABLE, NOT_FOUND, host_port, with_status
-from zkwire.cli.spy.outputs import FORMATS, GROUPS, Filter, Outputs, Pair, Stats
+from zkwire.cli.output import BY_SIGNAL, FAILED, cannot_run, host_port, with_status
+from zkwire.cli.spy.outputs import FORMATS, Filter, Outputs, Pair, replay
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
@@ -30,54 +30,16 @@ _LAST_WORDS = 2.0  # seconds for the connections of a program that has ended
 _PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "upstream", nargs="?", metavar="UPSTREAM", help="HOST:PORT[,...] of the servers"
-    )
-    add = parser.add_argument_group("the proxy").add_argument
-    does = "where to listen (a free port of 127.0.0.1); several servers get ports from PORT on"
-    add("-l", "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help=does)
-    add("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}")
-    add("-n", "--count", type=int, metavar="COUNT", help="end behind so many shown messages")
-    add("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time")
-    add("--read", metavar="FILE", help="show a recording (jsonl) instead; - is standard input")
-    add_options(parser, "TLS to the servers", TLS)
-    add = parser.add_argument_group("TLS to the clients").add_argument
-    add("--tls-cert", metavar="FILE", help="the certificate that clients are shown (PEM)")
-    add("--tls-key", metavar="FILE", help="its private key, if it is in another file")
-    add = parser.add_argument_group("what is shown").add_argument
-    add("--pings", action="store_true", help="pings, too")
-    does = "only these operations: create,setData, also open and close"
-    add("--op", action="append", default=[], metavar="LIST", help=does)
-    add("--path", metavar="GLOB", help="only messages about such a path; * takes / as well")
-    add("--session", metavar="HEX", help="only this session")
-    add("--errors-only", action="store_true", help="only replies that say no, and bad bytes")
-    does = "of nodes' data: nothing, its size (default), its text or its bytes"
-    add("--data", choices=("none", "size", "text", "hex"), default="size", help=does)
-    add("--max-data", type=int, default=64, metavar="BYTES", help="at most so much of it (64)")
-    does = "credentials, tokens and the passwords of sessions, which are hidden else"
-    add("--show-secrets", action="store_true", help=does)
-    add("--hex", action="store_true", help="a table of its bytes below each message")
-    add = parser.add_argument_group("how").add_argument
-    does = "text (default), jsonl, svg, or none; several with -o"
-    add("-f", "--format", dest="pairs", action=Pair, choices=FORMATS, metavar="FORMAT", help=does)
-    does = "write the format before it to a file; without -f its ending says the format"
-    add("-o", "--output", dest="pairs", action=Pair, metavar="FILE", help=does)
-    add("--stats", action="store_true", help="at the end: counts, bytes and times of answers")
-    add("--by", choices=GROUPS, default="op", help="what --stats groups by (op)")
-
-
 def _spy(context: Context, asked: Namespace) -> int:
     """
     zkwire spy 127.0.0.1:2181                 # then point a client at its address
     zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it
     zkwire spy --fault cut-after:create HOST:PORT -- myclient {}
-    zkwire spy -f none --stats --by path HOST:PORT --for 1m
     zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg
 
     The words behind -- are a program that is run with {} replaced by the address of
     the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.
-    Ctrl-C ends it, and drawings and statistics are written.  For `create`,
+    Ctrl-C ends it, and drawings are written.  For `create`,
     `getChildren` and `setWatches` all kinds of them count.
     """
     faults, shown = Faults(asked.fault), Filter(asked)
@@ -86,23 +48,19 @@ def _spy(context: Context, asked: Namespace) -> int:
     hosts, chroot = parse_hosts(asked.upstream) if asked.upstream is not None else ([], "")
     upstreams = [host_port(*host) for host in hosts]
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
-    stats = Stats(asked.by) if asked.stats else None
     tap: Tap | None = None
     try:
-        open_tap = None if asked.read else _tapping(context, asked)
         outputs = Outputs(pairs, context.output, tables=asked.hex)
         try:
-            tap = open_tap(upstreams, faults, listen) if open_tap else None
+            tap = None if asked.read else Tap(upstreams, faults, listen)
         except OSError as error:
             outputs.abandon(error)
             raise
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
     if tap is not None:
-        return _Run(context, asked, shown, outputs, stats, tap).run(faults, chroot)
-    from zkwire.cli.spy.outputs import replay
-
-    return replay(asked, shown, outputs, stats)
+        return _Run(context, asked, shown, outputs, tap).run(faults, chroot)
+    return replay(asked, shown, outputs)
 
 
 def _check(asked: Namespace) -> None:
@@ -114,23 +72,6 @@ def _check(asked: Namespace) -> None:
     files = [file for _, file in pairs if file]
     if asked.read and os.path.realpath(asked.read) in map(os.path.realpath, files):
         raise UsageError(f"{asked.read} cannot be read and written at once")
-    if asked.tls_key and not asked.tls_cert:
-        raise UsageError("--tls-key is the key of a --tls-cert")
-    if asked.count is not None and asked.count < 1:
-        raise UsageError("--count takes a number from 1 on")
-    if asked.max_data < 0:
-        raise UsageError("--max-data takes a number from 0 on")
-
-
-def _tapping(context: Context, asked: Namespace) -> Callable[..., Tap]:
-    """What opens the tap, once it is known where: a plain one, or one that speaks TLS."""
-    if context.tls is None and not asked.tls_cert:
-        return Tap
-    from zkwire.cli.spy.tls import SecuredTap, shown_to_clients
-
-    clients = shown_to_clients(asked.tls_cert, asked.tls_key) if asked.tls_cert else None
-    report = context.output.note
-    return partial(SecuredTap, servers=context.tls, clients=clients, report=report)
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -144,20 +85,10 @@ class _Run:
     """One run: events from the proxy become records, until something ends it."""
 
     def __init__(
-        self,
-        context: Context,
-        asked: Namespace,
-        shown: Filter,
-        outputs: Outputs,
-        stats: Stats | None,
-        tap: Tap,
+        self, context: Context, asked: Namespace, shown: Filter, outputs: Outputs, tap: Tap
     ) -> None:
         self._note = context.output.note
-        self._asked = asked
-        self._filter = shown
-        self._outputs = outputs
-        self._stats = stats
-        self._tap = tap
+        self._asked, self._filter, self._outputs, self._tap = asked, shown, outputs, tap
         self._program: _Program | None = None
         self._timers: list[tuple[float, Callable[[], object]]] = []
         privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)
@@ -184,7 +115,7 @@ class _Run:
                     if event.what in ("frame", "open", "close", "fault"):
                         self._show(event)
             finally:  # the reader of the text may have ended, and there are files
-                self._outputs.finish(self._stats)
+                self._outputs.finish()
         if self._program is None and ended in (signal.SIGTERM, signal.SIGHUP):
             return BY_SIGNAL + ended
         return status
@@ -241,8 +172,6 @@ class _Run:
         record = self._recorder.record(event)
         if self._enough or not self._filter.shows(record):
             return
-        if self._stats is not None:
-            self._stats.add(record)
         self._outputs.show(record)
 
     def _put(self, what: str, detail: str = "") -> None:
@@ -282,9 +211,7 @@ class _Program:
         try:
             self.process = subprocess.Popen(words)
         except OSError as error:
-            missing = isinstance(error, FileNotFoundError)
-            problem = OSError(f"cannot run {words[0]}: {error.strerror or error}")
-            raise with_status(problem, NOT_FOUND if missing else NOT_EXECUTABLE) from None
+            raise cannot_run(words[0], error) from None
         self._ended = ended
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
@@ -305,6 +232,40 @@ class _Program:
         self._ended()
 
 
+# fmt: off
+PROXY = (
+    arg("-l", "--listen", default="127.0.0.1:0", metavar="HOST:PORT",
+        help="where to listen (a free port of 127.0.0.1); several servers get ports from PORT on"),
+    arg("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}"),
+    arg("-n", "--count", type=integer("number from 1 on", 1), metavar="COUNT",
+        help="end behind so many shown messages"),
+    arg("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time"),
+    arg("--read", metavar="FILE", help="show a recording (jsonl) instead; - is standard input"),
+)
+SHOWN = (
+    flag("--pings", "pings, too"),
+    arg("--op", action="append", default=[], metavar="LIST",
+        help="only these operations: create,setData, also open and close"),
+    arg("--path", metavar="GLOB", help="only messages about such a path; * takes / as well"),
+    arg("--session", metavar="HEX", help="only this session"),
+    flag("--errors-only", "only replies that say no, and bad bytes"),
+    arg("--data", choices=("none", "size", "text", "hex"), default="size",
+        help="of nodes' data: nothing, its size (default), its text or its bytes"),
+    arg("--max-data", type=integer("number from 0 on"), default=64, metavar="BYTES",
+        help="at most so much of it (64)"),
+    flag("--show-secrets",
+         "credentials, tokens and the passwords of sessions, which are hidden else"),
+    flag("--hex", "a table of its bytes below each message"),
+)
+HOW = (
+    arg("-f", "--format", dest="pairs", action=Pair, choices=FORMATS, metavar="FORMAT",
+        help="text (default), jsonl, svg, or none; several with -o"),
+    arg("-o", "--output", dest="pairs", action=Pair, metavar="FILE",
+        help="write the format before it to a file; without -f its ending says the format"),
+)
 COMMANDS = {
-    "spy": Command(_spy, _arguments, in_shell=False, connects=False, runs_program=True),
+    "spy": Command(_spy,
+        arg("upstream", nargs="?", metavar="UPSTREAM", help="HOST:PORT[,...] of the servers"),
+        Group("the proxy", PROXY), Group("what is shown", SHOWN), Group("how", HOW),
+        in_shell=False, connects=False, runs_program=True),
 }

@@ -68,15 +68,10 @@ class Tap:
         host, port = listen
         try:
             for index, address in enumerate([resolve(upstream) for upstream in upstreams]):
-                self._relays.append(
-                    Relay(
-                        address,
-                        partial(self._choose, index),
-                        lambda: None,
-                        listen=(host, port + index if port else 0),
-                        observe=partial(self._observe, index),
-                    )
-                )
+                place = host, port + index if port else 0
+                choose, see = partial(self._choose, index), partial(self._observe, index)
+                relay = Relay(address, choose, lambda: None, listen=place, observe=see)
+                self._relays.append(relay)
         except BaseException:
             self.close()
             raise
@@ -100,11 +95,6 @@ class Tap:
             thread.join()
         for connection in sorted(set(self._connections.values()) - self._ended):
             self._put(connection, "close", "spy")
-
-    def cut_all(self) -> None:
-        """Cut all connections."""
-        for relay in self._relays:
-            relay.call(partial(relay.cut_all, reset=False))
 
     def freeze(self, fault: Timed, frozen: bool) -> None:
         """Begin a black hole, or end it."""
@@ -278,21 +268,24 @@ class _Reply:
     """The action for the reply to a request that a fault was aimed at."""
 
     def __init__(self, spec: str, steps: tuple[Step, ...]) -> None:
-        self.spec = spec
-        self._steps = steps
+        self.spec, self.steps = spec, steps
 
     def __call__(self, frame: Frame) -> tuple[Step, ...]:
-        return self._steps
+        return self.steps
 
 
 class _Aimed:
     """A fault for the nth request of some operations; none of them: of any but pings."""
 
-    def __init__(self, spec: str, kind: str, ops: tuple[str, ...], nth: int) -> None:
-        self.spec = spec
-        self.kind = kind
-        self._ops = ops
-        self._left = nth
+    def __init__(self, spec: str, kind: str, what: str) -> None:
+        self.spec, self.kind = spec, kind
+        word, number, nth = what.partition("#")
+        if number and not (nth.isascii() and nth.isdigit() and int(nth) > 0):
+            raise ValueError(f"{nth!r} is no number from 1 on")
+        self._ops = operations(word) if word else ()
+        self._left = int(nth) if number else 1
+        if "watch" in self._ops and kind not in {"cut-after", "cut-before"}:
+            raise ValueError("a watch event has no reply; cut-before and cut-after take one")
 
     def hits(self, frame: Frame) -> bool:
         """Whether this is the frame; each is counted once."""
@@ -304,6 +297,19 @@ class _Aimed:
             return False
         self._left -= 1
         return self._left == 0
+
+    def steps(self, frame: Frame) -> tuple[tuple[Step, ...], Gate | None]:
+        """What to do with the frame that it has hit, and where that waits for ``expire``."""
+        send = Send(frame.raw)
+        if self.kind == "cut-before":
+            return (Cut(),), None
+        if self.kind == "expire":
+            gate = Gate()
+            return (Hold(gate, frame), send), gate
+        if frame.direction == "s2c":  # cut-after an event
+            return (send, Cut()), None
+        dropped: tuple[Step, ...] = () if self.kind == "drop-reply" else (Cut(),)
+        return (send._replace(reply=_Reply(self.spec, dropped)),), None
 
 
 class Faults:
@@ -320,10 +326,6 @@ class Faults:
             except (ValueError, ArgumentTypeError) as error:
                 raise ValueError(f"--fault {spec}: {error}") from None
 
-    def aim(self, kind: str, op: str) -> None:
-        """From now on, one more fault for the next request of this operation."""
-        self._aimed.append(_aimed(f"{kind}:{op}", kind, op))
-
     @property
     def end_sessions(self) -> bool:
         """Whether one of the faults ends a session."""
@@ -337,9 +339,9 @@ class Faults:
         spec, gate = None, None
         steps: tuple[Step, ...] = (Send(frame.raw),)
         if isinstance(promised, _Reply):
-            spec, steps = promised.spec, promised(frame)
+            spec, steps = promised.spec, promised.steps
         elif hits:
-            steps, gate = _steps_of(hits[0], frame)
+            steps, gate = hits[0].steps(frame)
             waits = isinstance(steps[0], Send) and steps[0].reply is not None
             spec = None if waits else hits[0].spec
         if self._delay and frame.direction == "s2c" and steps:
@@ -355,41 +357,16 @@ class Faults:
         kind, at, time = kind.partition("@")
         if kind == "expire" and at and not what:
             self.timed.append(Timed(spec, kind, duration(time), 0.0))
-        elif at:
-            raise ValueError(f"the faults are {KINDS}")
-        elif kind in AIMED and (what or kind == "expire"):
-            self._aimed.append(_aimed(spec, kind, what))
-        elif kind == "delay":
+        elif kind in AIMED and not at and (what or kind == "expire"):
+            self._aimed.append(_Aimed(spec, kind, what))
+        elif kind == "delay" and not at:
             self._delay = duration(what)
-        elif kind == "split":
+        elif kind == "split" and not at:
             if not (what.isascii() and what.isdigit() and int(what) > 0):
                 raise ValueError("split takes a number of bytes from 1 on, such as split:1")
             self._size = int(what)
-        elif kind == "blackhole":
+        elif kind == "blackhole" and not at:
             seconds, _, time = what.partition("@")
             self.timed.append(Timed(spec, kind, duration(time or "0"), duration(seconds)))
         else:
             raise ValueError(f"the faults are {KINDS}")
-
-
-def _aimed(spec: str, kind: str, what: str) -> _Aimed:
-    word, number, nth = what.partition("#")
-    if number and not (nth.isascii() and nth.isdigit() and int(nth) > 0):
-        raise ValueError(f"{nth!r} is no number from 1 on")
-    ops = operations(word) if word else ()
-    if "watch" in ops and kind not in {"cut-after", "cut-before"}:
-        raise ValueError("a watch event has no reply; cut-before and cut-after take one")
-    return _Aimed(spec, kind, ops, int(nth) if number else 1)
-
-
-def _steps_of(fault: _Aimed, frame: Frame) -> tuple[tuple[Step, ...], Gate | None]:
-    send = Send(frame.raw)
-    if fault.kind == "cut-before":
-        return (Cut(),), None
-    if fault.kind == "expire":
-        gate = Gate()
-        return (Hold(gate, frame), send), gate
-    if frame.direction == "s2c":  # cut-after an event
-        return (send, Cut()), None
-    dropped: tuple[Step, ...] = () if fault.kind == "drop-reply" else (Cut(),)
-    return (send._replace(reply=_Reply(fault.spec, dropped)),), None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO
 
-from zkwire.cli.command import Command
+from zkwire.cli.command import Command, arg, flag
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.files import whole
 from zkwire.cli.output import BEHIND, DONE, Output
@@ -26,24 +26,6 @@ Write = Callable[[str], object]
 # ``zkwire dump``: a tree as JSON Lines.
 
 STDOUT = "-"
-
-
-def add_reading(parser: ArgumentParser) -> None:
-    """The option of what reads a tree."""
-    parser.add_argument(
-        "--ephemerals",
-        choices=("leave-out", "persistent"),
-        default="leave-out",
-        help="leave ephemeral nodes out (the default), or take them as persistent ones",
-    )
-
-
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a path, or zk://HOST:PORT,.../PATH")
-    parser.add_argument("file", nargs="?", default=STDOUT, metavar="FILE")
-    add_reading(parser)
-    parser.add_argument("--stat", action="store_true", help="the stat of each node as well")
-    parser.add_argument("--force", action="store_true", help="overwrite FILE")
 
 
 def _dump(context: Context, asked: Namespace) -> None:
@@ -108,29 +90,6 @@ def _opened(name: str, output: Output) -> Generator[Write]:
 
 # --- load -----------------------------------------------------------------------------------------
 # ``zkwire load`` and ``zkwire copy``: they make one tree equal to another.
-
-
-def _add_writing(parser: ArgumentParser) -> None:
-    does = "the nodes' own access lists (keep), or one for all"
-    parser.add_argument("--acl", choices=ACLS, default="keep", help=does)
-    parser.add_argument("--force", action="store_true", help="overwrite nodes that differ")
-    does = "delete what the source lacks, but ephemeral nodes"
-    parser.add_argument("--delete", action="store_true", help=does)
-    does = "change nothing, and list what would be changed"
-    parser.add_argument("--dry-run", action="store_true", help=does)
-
-
-def _load_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="what dump has written; - is standard input")
-    parser.add_argument("path", nargs="?", metavar="PATH", help="else where it was read from")
-    _add_writing(parser)
-
-
-def _copy_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a path, or zk://HOST:PORT,.../PATH")
-    parser.add_argument("target", metavar="TARGET", help="the same")
-    add_reading(parser)
-    _add_writing(parser)
 
 
 def _load(context: Context, asked: Namespace) -> int:
@@ -200,11 +159,8 @@ def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) 
     for path in left:
         output.note(f"{below(place.path, path)} has children by now and was not deleted")
     done = {**writer.done, "equal": plan.equal}
-    if output.json:
-        behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
-        output.record({"path": place.path, **done, **behind})
-    else:
-        output.line(_counts(done))
+    behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
+    output.result({"path": place.path, **done, **behind}, [_counts(done)])
     for words in list(numbers.left_behind.values())[:MOST_SHOWN]:
         output.note(words)
     if len(numbers.left_behind) > MOST_SHOWN:
@@ -218,39 +174,55 @@ def _counts(done: dict[str, int]) -> str:
 
 def _list(output: Output, dump: DumpFile, plan: Plan) -> None:
     """A line for each change that the plan has."""
-    changes = [("create", path, "") for path in (n.path for n in dump) if path in plan.missing]
+    changes = [("create", node.path, "") for node in dump if node.path in plan.missing]
     changes += [("change", path, str(how)) for path, how in plan.different.items()]
     changes += [("delete", path, "") for path in plan.extra]
     for change, path, how in changes:
         full = below(plan.place.path, path)
-        if output.json:
-            output.record({"change": change, "path": full, "differs": how or None})
-        else:
-            output.line(f"{change} {full}" + (f" ({how})" if how else ""))
+        fields = {"change": change, "path": full, "differs": how or None}
+        output.result(fields, [f"{change} {full}" + (f" ({how})" if how else "")])
 
 
 @contextmanager
 def _readable(name: str) -> Generator[IO[bytes]]:
     """A file that can be read again and again; what cannot, such as a pipe, is copied."""
-    if name != STDOUT:
-        with open(name, "rb") as file:
-            if file.seekable():
-                yield file
-                return
-            with tempfile.TemporaryFile() as copy:
-                shutil.copyfileobj(file, copy)
-                yield copy
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(standard_input().buffer, copy)
-        yield copy
+    with ExitStack() as files:
+        file: IO[bytes]
+        file = standard_input().buffer if name == STDOUT else files.enter_context(open(name, "rb"))
+        if name == STDOUT or not file.seekable():
+            copy = files.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(file, copy)
+            file = copy
+        yield file
 
 
 MOST_SHOWN = 10  # nodes whose counter is behind
 
 
+# fmt: off
+PLACE = {"help": "a path, or zk://HOST:PORT,.../PATH"}
+READING = arg("--ephemerals", choices=("leave-out", "persistent"), default="leave-out",
+    help="leave ephemeral nodes out (the default), or take them as persistent ones")
+WRITING = (
+    arg("--acl", choices=ACLS, default="keep",
+        help="the nodes' own access lists (keep), or one for all"),
+    flag("--force", "overwrite nodes that differ"),
+    flag("--delete", "delete what the source lacks, but ephemeral nodes"),
+    flag("--dry-run", "change nothing, and list what would be changed"),
+)
 COMMANDS = {
-    "dump": Command(_dump, _arguments),
-    "load": Command(_load, _load_arguments),
-    "copy": Command(_copy, _copy_arguments),
+    "dump": Command(_dump,
+        arg("path", metavar="PATH", **PLACE),
+        arg("file", nargs="?", default=STDOUT, metavar="FILE"),
+        READING,
+        flag("--stat", "the stat of each node as well"),
+        flag("--force", "overwrite FILE")),
+    "load": Command(_load,
+        arg("file", metavar="FILE", help="what dump has written; - is standard input"),
+        arg("path", nargs="?", metavar="PATH", help="else where it was read from"),
+        *WRITING),
+    "copy": Command(_copy,
+        arg("source", metavar="SOURCE", **PLACE),
+        arg("target", metavar="TARGET", help="the same"),
+        READING, *WRITING),
 }

@@ -9,17 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import zkwire
-from zkwire.cli.transfer.tree import (
-    Answers,
-    Node,
-    Place,
-    TreeReader,
-    Window,
-    ancestors,
-    below,
-    has_hidden_hash,
-    result,
-)
+from zkwire.cli.transfer import tree
 from zkwire.errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError, ServerError
 from zkwire.net.pipeline import Pipeline
 from zkwire.operations.base import HEADER_BYTES
@@ -54,7 +44,7 @@ class Plan:
     the deepest first, is what the other tree lacks: nothing unless :meth:`find_extra` is called.
     """
 
-    def __init__(self, place: Place, acls: str) -> None:
+    def __init__(self, place: tree.Place, acls: str) -> None:
         self.place = place
         self._acls = acls
         self.equal: int = 0
@@ -63,19 +53,19 @@ class Plan:
         self.different: dict[str, Difference] = {}
         self.extra: list[str] = []
 
-    def acl(self, node: Node) -> Sequence[zkwire.ACL]:
+    def acl(self, node: tree.Node) -> Sequence[zkwire.ACL]:
         """The access list that the node is to have."""
         return {"open": OPEN_ACL_UNSAFE, "creator": CREATOR_ALL_ACL}.get(self._acls, node.acl)
 
-    def full(self, node: Node) -> str:
+    def full(self, node: tree.Node) -> str:
         """The node's path at the place."""
-        return below(self.place.path, node.path)
+        return tree.below(self.place.path, node.path)
 
-    def ask(self, operations: Pipeline, node: Node) -> list[object]:
+    def ask(self, operations: Pipeline, node: tree.Node) -> list[object]:
         """The requests that :meth:`compare` takes the answers of."""
         return [operations.get_data(self.full(node)), operations.get_acl(self.full(node))]
 
-    def compare(self, node: Node, answers: Answers) -> Difference | None:
+    def compare(self, node: tree.Node, answers: tree.Answers) -> Difference | None:
         """How the node at the place differs; None if there is none."""
         for answer in answers:
             if isinstance(answer, NoNodeError):
@@ -84,22 +74,19 @@ class Plan:
                 raise answer
         (data, stat), (acl, acl_stat) = answers
         kept = self._acls == "creator" or list(acl) == list(self.acl(node))
-        return Difference(
-            data != node.data,
-            not kept,
-            stat.ephemeral_owner != 0,
-            stat.version,
-            acl_stat.aversion,
-        )
+        versions = stat.version, acl_stat.aversion
+        return Difference(data != node.data, not kept, stat.ephemeral_owner != 0, *versions)
 
-    def look(self, nodes: Iterable[Node]) -> None:
+    def look(self, nodes: Iterable[tree.Node]) -> None:
         """Compare the nodes with what is at the place.  ValueError for one that cannot be there."""
         if not self._is_there():
             for node in nodes:
                 self._check(node)
                 self.missing.add(node.path)
         else:
-            for node, answers in Window(self.place.client, self.ask).each(map(self._check, nodes)):
+            for node, answers in tree.Window(self.place.client, self.ask).each(
+                map(self._check, nodes)
+            ):
                 difference = self.compare(node, answers)
                 if difference is None:
                     self.missing.add(node.path)
@@ -114,9 +101,9 @@ class Plan:
         if not self._is_there():
             return
         found, kept = list[str](), set[str]()
-        for node in TreeReader(self.place, ephemerals=True):
+        for node in tree.TreeReader(self.place, ephemerals=True):
             if node.stat is not None and node.stat.ephemeral_owner:
-                kept.update(ancestors(node.path))
+                kept.update(tree.ancestors(node.path))
             elif node.path not in paths:
                 found.append(node.path)
         self.extra = [path for path in reversed(found) if path not in kept]
@@ -128,25 +115,20 @@ class Plan:
             return
         path, difference = stands[0]
         count = "1 node differs" if len(stands) == 1 else f"{len(stands)} nodes differ"
-        cure = (
-            "--force overwrites, --dry-run lists" if not force else "--force does not change that"
-        )
-        raise NodeExistsError(
-            f"{count}, this one in its {difference}; nothing was changed ({cure})",
-            op="load",
-            path=below(self.place.path, path),
-        )
+        cure = "--force does not change that" if force else "--force overwrites, --dry-run lists"
+        words = f"{count}, this one in its {difference}; nothing was changed ({cure})"
+        raise NodeExistsError(words, op="load", path=tree.below(self.place.path, path))
 
     def _is_there(self) -> bool:
         """Whether there is anything at the place."""
-        return result(self.place.client, lambda ops: ops.exists(self.place.path)) is not None
+        return tree.result(self.place.client, lambda ops: ops.exists(self.place.path)) is not None
 
-    def _check(self, node: Node) -> Node:
+    def _check(self, node: tree.Node) -> tree.Node:
         """``node`` if it can be written at all."""
         path = self.full(node)
         if self.place.is_reserved(node.path):
             raise ValueError(f"{path} is the servers' own node and cannot be written")
-        if self._acls == "keep" and has_hidden_hash(node.acl):
+        if self._acls == "keep" and tree.has_hidden_hash(node.acl):
             raise ValueError(
                 f"the hash of a password is hidden in the ACL of {node.path}: read the tree with "
                 "--auth of a user that may change the ACL, or choose --acl open or creator"
@@ -190,12 +172,12 @@ class Writer:
         """The three counts by name."""
         return {"created": self.created, "changed": self.changed, "deleted": self.deleted}
 
-    def write(self, nodes: Iterable[Node]) -> None:
+    def write(self, nodes: Iterable[tree.Node]) -> None:
         """Create and change the nodes that are not equal; parents come first."""
         plan = self._plan
         if plan.missing and plan.place.path != "/" and (above := parent(plan.place.path)) != "/":
             self._client.ensure_path(above)
-        window, waits = Window(self._client, self._ask), set[str]()
+        window, waits = tree.Window(self._client, self._ask), set[str]()
         for node in nodes:
             if node.path not in plan.missing and node.path not in plan.different:
                 continue
@@ -207,7 +189,7 @@ class Writer:
         while window:
             self._settle(*window.pop())
 
-    def _ask(self, operations: Pipeline, node: Node) -> list[object]:
+    def _ask(self, operations: Pipeline, node: tree.Node) -> list[object]:
         plan, path = self._plan, self._plan.full(node)
         difference = plan.different.get(node.path)
         if difference is None:
@@ -219,7 +201,7 @@ class Writer:
             asked.append(operations.set_acl(path, plan.acl(node), difference.aversion))
         return asked
 
-    def _settle(self, node: Node, answers: Answers) -> str:
+    def _settle(self, node: tree.Node, answers: tree.Answers) -> str:
         for answer in answers:
             if isinstance(answer, ServerError) and not self._is_done(node, answer):
                 raise answer
@@ -229,11 +211,11 @@ class Writer:
             self.changed += 1
         return node.path
 
-    def _is_done(self, node: Node, refusal: ServerError) -> bool:
+    def _is_done(self, node: tree.Node, refusal: ServerError) -> bool:
         """Whether the server refuses because the first of two equal changes was executed."""
         if not isinstance(refusal, NodeExistsError | BadVersionError):
             return False
-        window = Window(self._client, self._plan.ask)
+        window = tree.Window(self._client, self._plan.ask)
         window.add(node)
         difference = self._plan.compare(*window.pop())
         return difference is not None and not difference
@@ -241,8 +223,8 @@ class Writer:
     def delete(self) -> list[str]:
         """Delete what is too much; returns what could not be, as it has children by now."""
         root, left = self._plan.place.path, list[str]()
-        window = Window(
-            self._client, lambda operations, path: [operations.delete(below(root, path))]
+        window = tree.Window(
+            self._client, lambda operations, path: [operations.delete(tree.below(root, path))]
         )
         depth = 0
         for path in self._plan.extra:
@@ -254,7 +236,7 @@ class Writer:
             self._settle_delete(left, *window.pop())
         return left
 
-    def _settle_delete(self, left: list[str], path: str, answers: Answers) -> None:
+    def _settle_delete(self, left: list[str], path: str, answers: tree.Answers) -> None:
         answer = answers[0]
         if isinstance(answer, NotEmptyError):
             left.append(path)
@@ -278,14 +260,14 @@ MOST_NUMBERS = 1_000_000
 class Numbers:
     """The numbers that the names of one tree have; ``left_behind``: paths, and what is wrong."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: tree.Place) -> None:
         self._place = place
         self._counters: dict[str, int] = {}  # of the source
         self._highest: dict[str, tuple[int, int]] = {}  # of all names, and below that counter
         self._left = MOST_NUMBERS
         self.left_behind: dict[str, str] = {}
 
-    def add(self, node: Node) -> None:
+    def add(self, node: tree.Node) -> None:
         """Take notice of a node of the source; parents come first."""
         if node.sequence is not None:
             self._counters[node.path] = node.sequence
@@ -301,7 +283,9 @@ class Numbers:
     def bring_forward(self) -> None:
         """Use up the numbers that are missing, as long as there are not too many."""
         client, root = self._place.client, self._place.path
-        window = Window(client, lambda operations, path: [operations.exists(below(root, path))])
+        window = tree.Window(
+            client, lambda operations, path: [operations.exists(tree.below(root, path))]
+        )
         for path, (stat,) in window.each(self._highest):
             if isinstance(stat, ServerError):
                 raise stat
@@ -309,7 +293,10 @@ class Numbers:
                 self._bring(path, stat)
 
     def _bring(self, path: str, stat: zkwire.Stat) -> None:
-        full, number = below(self._place.path, path), next_number(stat.cversion, stat.num_children)
+        full, number = (
+            tree.below(self._place.path, path),
+            next_number(stat.cversion, stat.num_children),
+        )
         highest, own = self._highest[path]
         if highest + 1 - number > self._left:
             highest = own
@@ -330,5 +317,5 @@ class Numbers:
     def _use_up(self, path: str, count: int) -> int:
         """Use up ``count`` numbers, or as many as go into one request; returns how many."""
         pairs = used_up(path, count)
-        result(self._place.client, lambda operations: operations.multi(pairs))
+        tree.result(self._place.client, lambda operations: operations.multi(pairs))
         return len(pairs) // 2

@@ -1,0 +1,232 @@
+"""Situations 1 and 2: a change that the connection breaks under, and a thousand at once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from functools import partial
+
+from tests.interop.atlas.cells import (
+    DOUBT,
+    HUNG,
+    LESS,
+    NO_ANSWER,
+    NOT_DONE,
+    OK,
+    REFUSED,
+    TRUTH,
+    WRONG,
+    Point,
+    Seen,
+    Situation,
+    meaning,
+)
+from tests.interop.atlas.driver import Answer
+from tests.interop.atlas.stage import LIMIT, LONG, SOON, TIMEOUT, Trial
+from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
+
+OPERATIONS = {
+    "create": "create",
+    "set": "set with a version",
+    "delete": "delete with a version",
+    "sequential": "sequential create",
+    "multi": "multi of a create and a set",
+    "retried": "create, repeated by the library's helper",
+    "protected": "sequential create, protected by the library",
+}
+WAYS = {
+    "before": "cut before the server has it",
+    "after": "executed, the answer lost",
+    "refused": "refused, the answer lost",
+    "down": "asked while there is no connection, which is back after 2.5 s",
+}
+FLOOD = 1000
+HELD = 100
+"""This one of them does not reach the server."""
+SIZE = 16 * 1024
+"""Of the data of each set: so that not all fit into the buffers of the operating system."""
+
+
+class Change:
+    """One operation, and how often the server has executed it."""
+
+    def __init__(self, trial: Trial, operation: str, *, refused: bool) -> None:
+        self.operation = operation
+        self.trial = trial
+        self.path = trial.path
+        self.node = f"{trial.path}/n"
+        if refused and operation in ("sequential", "protected"):
+            self.node = f"{trial.path}/none/n"  # no parent
+        trial.make(self.path)
+        if operation in ("set", "delete") or (refused and operation in ("create", "retried")):
+            trial.make(self.node, b"other")
+        if refused and operation in ("set", "delete"):
+            trial.observer.set_data(self.node, b"other")
+        if refused and operation == "multi":
+            trial.observer.set_data(self.path, b"other")
+        self.refused = refused
+
+    def words(self) -> tuple[object, ...]:
+        """The call."""
+        match self.operation:
+            case "set":
+                return "set", self.node, "mine", 0
+            case "delete":
+                return "delete", self.node, 0
+            case "multi":
+                return "multi", self.node, self.path, 0
+            case name:
+                return name, self.node, "mine"
+
+    def times(self) -> int:
+        """How often it was executed."""
+        if self.refused:
+            return 0
+        stat = self.trial.stat(self.node)
+        match self.operation:
+            case "set":
+                return stat.version if stat else 0
+            case "delete":
+                return int(stat is None)
+            case "sequential" | "protected":
+                return len(self.trial.children(self.path))
+            case _:
+                return int(stat is not None)
+
+
+def change(operation: str, way: str, trial: Trial) -> Seen:
+    """What the caller is told of one change, against what is true."""
+    trial.connect(timeout=LONG)
+    made = Change(trial, operation, refused=way == "refused")
+    if way == "down":
+        trial.away()
+        time.sleep(SOON)
+        call = trial.start(*made.words())
+        time.sleep(2.5)
+        trial.proxy.refuse(False)
+        answer = call.wait(LIMIT)
+    else:
+        trial.at_change(cut_before if way == "before" else cut_after)
+        answer = trial.ask(*made.words())
+    if answer.lacks:
+        return trial.missing(made.words()[0])
+    time.sleep(SOON)  # for what a client repeats by itself
+    return judged(answer, way, made.times(), trial.sent())
+
+
+def judged(answer: Answer, way: str, times: int, sent: int) -> Seen:
+    """The same for all clients: the truth is what can be known at the client's end."""
+    said = meaning(answer.words)
+    words = "no answer" if answer.words is None else said if said == OK else answer.words
+    repeated = f"; sent {sent} times" if sent > 1 else ""
+    many = f"; done {times} times" if times > 1 else ""
+    if said == NO_ANSWER:
+        kind = HUNG
+    elif said == OK:
+        kind = TRUTH if times == 1 else LESS if times else WRONG
+    elif said == REFUSED:
+        kind = TRUTH if way == "refused" else WRONG
+    elif said == NOT_DONE:
+        kind = WRONG if times else TRUTH
+    elif times > 1:
+        kind = LESS
+    else:  # in doubt; before it was ever sent that is less than can be known
+        kind = TRUTH if said == DOUBT and way != "down" else LESS
+    return Seen(kind, f"{words}{repeated}{many}", answer.seconds)
+
+
+def points() -> list[Point]:
+    found = []
+    for operation, title in OPERATIONS.items():
+        for way, where in WAYS.items():
+            if operation in ("retried", "protected") and way in ("refused", "down"):
+                continue
+            trial = partial(change, operation, way)
+            times = 20 if way == "down" else 5
+            found.append(Point(f"{operation}-{way}", f"{title}: {where}", trial, times))
+    return found
+
+
+# --- a thousand at once ---------------------------------------------------------------------------
+
+
+def flood(way: str, trial: Trial) -> Seen:
+    """A thousand sets; the server gets the first of them, and the rest waits when it breaks."""
+    trial.connect()
+    trial.make(trial.path)
+    gate = Gate()
+    trial.at_change(hold(gate), nth=HELD)
+    if way == "after":
+        trial.drop_answers(HELD // 2)
+    call = trial.start("flood", trial.path, FLOOD, SIZE)
+    gate.wait_reached()
+    if way == "hole":
+        trial.proxy.black_hole()
+        time.sleep(2 * TIMEOUT)
+        trial.proxy.black_hole(False)
+    else:
+        time.sleep(1.0)
+    gate.release() if way == "hole" else trial.proxy.cut_all()
+    answer = call.wait(2 * LIMIT)
+    if answer.lacks:
+        return trial.missing("flood")
+    time.sleep(SOON)
+    stat = trial.stat(trial.path)
+    return flood_judged(answer, stat.version if stat else 0)
+
+
+def flood_judged(answer: Answer, executed: int) -> Seen:
+    """Told apart are those that were certainly not executed and those in doubt."""
+    if answer.words is None:
+        return Seen(HUNG, "no answer", answer.seconds)
+    groups = [part.partition("*")[::2] for part in answer.text.split(", ")]
+    counts = Counter[str]()
+    for number, words in groups:
+        counts[words] += int(number)
+    good = counts["ok"]
+    ordered = "" if len(groups) == len(counts) else "; not in the order of the calls"
+    names = ", ".join(sorted(counts.keys() - ({"ok"} if len(counts) > 1 else set()))) + ordered
+    meanings = {meaning(words) for words in counts}
+    kept = "ok" in [words for _, words in groups[1:]]  # some were sent on the next connection
+    if counts["no answer"]:
+        kind = HUNG
+    elif good > executed:
+        kind = WRONG
+    elif executed > FLOOD:
+        kind = LESS
+    elif {DOUBT, NOT_DONE} <= meanings or good == FLOOD or kept:
+        kind = TRUTH
+    else:
+        kind = LESS
+    more = "; some executed twice" if executed > FLOOD else ""
+    return Seen(kind, f"{names}{more}", answer.seconds)
+
+
+SITUATIONS = (
+    Situation(
+        1,
+        "A change, and the connection breaks",
+        "What is the caller told, and what is true on the server? *sent 2 times*: the client has"
+        " repeated it by itself. The seconds are from the call to its end.",
+        points(),
+    ),
+    Situation(
+        2,
+        "A thousand sets in flight",
+        "A thousand sets of 16 KB are made without waiting; the server gets 99 of them, and the"
+        " network holds back the rest, of which the last have not left the client. Then it breaks."
+        " *Told the truth*: those that have not left the client are told apart from those in doubt,"
+        " or they are executed on the next connection. *Not in the order of the calls*: calls that"
+        " have succeeded follow others that have not (in Go each call has a goroutine of its own).",
+        [
+            Point("flood-before", "cut", partial(flood, "before"), 20),
+            Point(
+                "flood-after",
+                "the answers from the 50th on lost, cut",
+                partial(flood, "after"),
+                20,
+            ),
+            Point("flood-hole", "silence for two session timeouts", partial(flood, "hole"), 10),
+        ],
+    ),
+)

@@ -1,0 +1,160 @@
+"""The generated parts of docs/atlas.md, and its picture, from docs/atlas.json.
+
+python3 -m tests.interop.atlas.document     writes both
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.check.environment import ROOT
+from tests.interop.atlas.cells import HUNG, LACKS, LESS, NOTHING, TRUTH, WRONG
+from tests.interop.atlas.clients import CLIENTS
+from tests.interop.atlas.page import Cells, stored
+from tests.interop.atlas.situations import SITUATIONS
+from tests.interop.atlas.upstream import known
+from tests.support.diagrams import box, drawing, words
+
+PATH = ROOT / "docs" / "atlas.md"
+PICTURE = ROOT / "docs" / "atlas.svg"
+SHORT = {TRUTH: "truth", LESS: "less", NOTHING: "**nothing**", WRONG: "**wrong**", HUNG: "**hung**"}
+SQUARES = {TRUTH: "alive", LESS: "doubt", NOTHING: "blind", WRONG: "over", HUNG: "held"}
+SIDE, LEFT, TOP, GAP = 14, 500, 170, 10
+
+
+def shown(cell: dict[str, Any] | None, key: str, name: str) -> str:
+    """A cell of a table: the kind, the words, the seconds, and where the issue is known."""
+    if cell is None:
+        return "not recorded"
+    if cell["kind"] == LACKS:
+        return "\N{EN DASH}"
+    said = cell["said"]
+    times = "" if len(said) == 1 else " {}\N{MULTIPLICATION SIGN}"
+    parts = [f"{SHORT[kind]}: `{text}`{times.format(number)}" for kind, text, number in said]
+    if cell["seconds"]:
+        low, high = (f"{second:.2f}" for second in cell["seconds"])
+        parts.append(f"{low} s" if low == high else f"{low} to {high} s")
+    if cell["kind"] != TRUTH and (issue := known(key, name)):
+        parts.append(issue)
+    return "<br>".join(parts)
+
+
+def table(number: int, cells: Cells) -> str:
+    """One situation."""
+    situation = SITUATIONS[number - 1]
+    head = [client.title for client in CLIENTS]
+    lines = [situation.text, "", row(["", *head]), row(["---"] * (len(head) + 1))]
+    for point in situation.points:
+        found = cells.get(point.key, {})
+        title = f"{point.title}<br>`{point.key}`"
+        lines.append(row([title, *(shown(found.get(c.name), point.key, c.name) for c in CLIENTS)]))
+    return "\n".join(lines)
+
+
+def row(texts: list[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def count(cells: Cells, name: str, keys: list[str]) -> str:
+    """Of a client: in how many of the rows it tells the truth, of those that it has."""
+    kinds = [cells[key][name]["kind"] for key in keys if name in cells.get(key, {})]
+    having = [kind for kind in kinds if kind != LACKS]
+    return f"{having.count(TRUTH)} of {len(having)}" if having else "\N{EN DASH}"
+
+
+def summary(cells: Cells) -> str:
+    """A line for each client."""
+    head = ["client", "language", *(str(s.number) for s in SITUATIONS), "wrong", "hung", "nothing"]
+    lines = [row(head), row(["---"] * len(head))]
+    for client in CLIENTS:
+        if not any(client.name in found for found in cells.values()):
+            continue
+        kinds = [found[client.name]["kind"] for found in cells.values() if client.name in found]
+        counts = [count(cells, client.name, [p.key for p in s.points]) for s in SITUATIONS]
+        others = [str(kinds.count(kind)) for kind in (WRONG, HUNG, NOTHING)]
+        lines.append(row([client.title, client.language, *counts, *others]))
+    return "\n".join(lines)
+
+
+def clients() -> str:
+    """What each was, and whose advice its program follows."""
+    lines = [row(["client", "program", "as advised by"]), row(["---"] * 3)]
+    lines += [row([c.title, f"`{c.program}`", advice(c.advice)]) for c in CLIENTS]
+    return "\n".join(lines)
+
+
+def advice(text: str) -> str:
+    return f"<{text}>" if text.startswith("http") else text
+
+
+def varying(cells: Cells) -> str:
+    """The cells that have more than one word."""
+    titles = {client.name: client.title for client in CLIENTS}
+    found = [
+        f"{point.title} ({titles[name]})"
+        for situation in SITUATIONS
+        for point in situation.points
+        for name, cell in cells.get(point.key, {}).items()
+        if len(cell["said"]) > 1
+    ]
+    total = sum(map(len, cells.values()))
+    runs = sum(cell["runs"] for found in cells.values() for cell in found.values())
+    text = f"{len(found)} of {total} cells, from {runs:,} runs, have more than one word:"
+    return "\n".join([text, "", *(f"* {line}" for line in found)])
+
+
+def replaced(text: str, cells: Cells) -> str:
+    """The page with its generated parts."""
+    parts = {
+        "summary": summary(cells),
+        "clients": clients(),
+        "varying": varying(cells),
+        **{f"situation {s.number}": table(s.number, cells) for s in SITUATIONS},
+    }
+    for name, part in parts.items():
+        begin, end = f"<!-- begin: {name} -->\n", f"\n<!-- end: {name} -->"
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        assert found, f"no {begin.strip()} in {PATH.name}"
+        text = before + begin + part + end + after
+    return text
+
+
+def picture() -> str:
+    """A square for each cell: a column for each client, a row for each point."""
+    cells = stored()
+    titles = [c for c in CLIENTS if any(c.name in found for found in cells.values())]
+    lines = [
+        f'<text class="ink" transform="translate({LEFT + SIDE * n + 10} {TOP - 8}) rotate(-45)">'
+        f"{client.title}</text>"
+        for n, client in enumerate(titles)
+    ]
+    y = TOP
+    for situation in SITUATIONS:
+        lines.append(words(4, y + 11, f"{situation.number}. {situation.title}", "start"))
+        y += SIDE + 4
+        for point in situation.points:
+            title = point.title.partition(" (")[0]
+            lines.append(words(LEFT - 6, y + 11, title[:74], "end", "dim"))
+            found = cells.get(point.key, {})
+            for n, client in enumerate(titles):
+                kind = found.get(client.name, {}).get("kind", LACKS)
+                if kind in SQUARES:
+                    lines.append(box(LEFT + SIDE * n, y, SIDE - 2, SIDE - 2, SQUARES[kind]))
+            y += SIDE
+        y += GAP
+    for n, (kind, square) in enumerate(SQUARES.items()):
+        lines.append(box(10 + 130 * n, y, SIDE - 2, SIDE - 2, square))
+        lines.append(words(28 + 130 * n, y + 10, kind, "start"))
+    about = "A row for each point at which the connection breaks, a column for each client"
+    size = (LEFT + SIDE * len(titles) + 150, y + 30)
+    return drawing("What clients tell when the connection breaks", about, size, lines)
+
+
+def write() -> None:
+    PATH.write_text(replaced(PATH.read_text(), stored()))
+    PICTURE.write_text(picture())
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,268 @@
+"""Situation 5: the lock of the client, or of its recipe library."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+from functools import partial
+
+from tests.interop.atlas.cells import (
+    HUNG,
+    LESS,
+    NO_ANSWER,
+    NOTHING,
+    TRUTH,
+    WRONG,
+    Point,
+    Seen,
+    Situation,
+    meaning,
+)
+from tests.interop.atlas.driver import LOGS
+from tests.interop.atlas.stage import CHANGES, LIMIT, LONG, TIMEOUT, Missing, Trial
+from zkwire import NoNodeError
+from zkwire.testing.proxy import cut_after, cut_before
+from zkwire.testing.proxy.faults import Action
+
+LISTS = frozenset({"get_children", "get_children2"})
+DELETES = frozenset({"delete", "multi"})
+WAIT = 8000
+LOCKS = 10
+"""In one process that is stopped."""
+
+
+def acquire(action: Action | None, ops: frozenset[str], trial: Trial) -> Seen:
+    """A free lock; the connection breaks under a request of the acquisition."""
+    trial.make(trial.path)
+    trial.connect(timeout=LONG)
+    if action is not None:
+        trial.at_change(action, ops=ops)
+    answer = trial.ask("lock", trial.path, WAIT)
+    nodes = len(trial.children(trial.path))
+    stays = f"; {nodes} of its nodes there" if nodes != (answer.text == "held") else ""
+    if answer.words is None:
+        return Seen(HUNG, f"no answer{stays}")
+    if answer.text == "held":
+        return Seen(WRONG if stays else TRUTH, f"held{stays}", answer.seconds)
+    if answer.text == "not held":
+        why = "waits for its own first node, " if nodes else ""
+        return Seen(WRONG, f"{why}not held{stays}", answer.seconds)
+    return Seen(LESS, f"{answer.words}{stays}", answer.seconds)
+
+
+def give_up(action: Action, trial: Trial) -> Seen:
+    """A waiter's time is over; the connection breaks under the deletion of its node."""
+    trial.make(trial.path)
+    trial.connect(timeout=LONG)
+    trial.direct("holder", "connect")
+    if trial.driver.ask(f"{trial.session}-holder", "lock", trial.path, WAIT, limit=LIMIT).lacks:
+        raise Missing("lock")
+    trial.at_change(action, ops=DELETES)
+    answer = trial.ask("trylock", trial.path, 1500)
+    time.sleep(2.0)
+    nodes = len(trial.children(trial.path))
+    stays = (
+        "" if nodes == 1 else "; its node stays, and nobody waits" if nodes == 2 else f"; {nodes}"
+    )
+    if answer.words is None:
+        return Seen(HUNG, f"no answer{stays}")
+    words = answer.text if answer.words.startswith("ok") else answer.words
+    if stays:
+        return Seen(WRONG if answer.words.startswith("ok") else LESS, words + stays, answer.seconds)
+    return Seen(TRUTH, words, answer.seconds)
+
+
+def release(action: Action, trial: Trial) -> Seen:
+    """The connection breaks under the deletion of the holder's node."""
+    trial.make(trial.path)
+    trial.connect(timeout=LONG)
+    trial.ask("lock", trial.path, WAIT)
+    trial.at_change(action, ops=DELETES)
+    answer = trial.ask("unlock", trial.path)
+    time.sleep(2.0)
+    stays = "; the node stays" if trial.children(trial.path) else ""
+    if meaning(answer.words) == NO_ANSWER:
+        return Seen(HUNG, f"no answer{stays}")
+    if answer.words is not None and answer.words.startswith("ok"):
+        return Seen(WRONG if stays else TRUTH, f"released{stays}", answer.seconds)
+    return Seen(LESS, f"{answer.words}{stays}", answer.seconds)
+
+
+def partitioned(trial: Trial) -> Seen:
+    """The holder's network is silent until the next one holds; how long do both?"""
+    trial.make(trial.path)
+    trial.connect()
+    trial.direct("next", "connect")
+    trial.ask("lock", trial.path, WAIT)
+    waiting = trial.driver.start(f"{trial.session}-next", "lock", trial.path, 30_000)
+    time.sleep(0.5)
+    since = time.monotonic()
+    trial.proxy.black_hole()
+    last, stopped = last_claim(trial, since + 3 * TIMEOUT)
+    answer = waiting.wait(5.0)
+    if answer.text != "held":
+        return Seen(HUNG, f"the next one does not hold: {answer.words}")
+    return claims(trial, since, waiting.started + answer.seconds, last, stopped)
+
+
+def last_claim(trial: Trial, until: float) -> tuple[float | None, bool]:
+    """When it was asked for the last time and said that it is held, and whether it has stopped.
+
+    None if it has no method that says so.
+    """
+    last = None
+    while (asked := time.monotonic()) < until:
+        answer = trial.driver.ask(trial.session, "held", trial.path, limit=1.0)
+        if answer.lacks:
+            time.sleep(max(0.0, until - time.monotonic()))
+            return None, False
+        if answer.words != "ok yes":
+            return last, True
+        last = asked
+        time.sleep(0.02)
+    return last, False
+
+
+def claims(trial: Trial, since: float, held_at: float, last: float | None, stopped: bool) -> Seen:
+    """Whether it has stopped in time, or was told in time to stop."""
+    first = trial.wait_state(trial.client.down | trial.client.lost, 0.0, since)
+    warned = first is not None and first.at < held_at
+    named = f"; {first.words} told {'before' if warned else 'after'}" if first else "; no state"
+    if last is None:
+        says, kind = "no method says whether it holds", LESS if warned else NOTHING
+        last = time.monotonic()
+    elif stopped and last < held_at:
+        return Seen(TRUTH, "stops before the next one holds", last - held_at)
+    else:
+        says, kind = "says held while the next one holds", LESS if warned else WRONG
+    return Seen(kind, says + named, last - held_at)
+
+
+def deleted(trial: Trial) -> Seen:
+    """Somebody deletes the holder's node."""
+    trial.make(trial.path)
+    trial.connect(timeout=LONG)
+    trial.ask("lock", trial.path, WAIT)
+    since = time.monotonic()
+    for name in trial.children(trial.path):
+        with suppress(NoNodeError):
+            trial.observer.delete(f"{trial.path}/{name}")
+    last, stopped = last_claim(trial, since + 3.0)
+    if stopped:
+        return Seen(TRUTH, "says not held", (last or since) - since)
+    states = ", ".join(trial.states(since))
+    return Seen(LESS if states else NOTHING, f"goes on as holder; {states or 'told nothing'}")
+
+
+def stopped_process(trial: Trial) -> Seen:
+    """Holders in a process that is stopped for two session timeouts, and then goes on.
+
+    The work that a lock protects is somewhere else than in ZooKeeper: here a line to this process.
+    """
+    pairs = [(f"{trial.session}-{n}", f"{trial.path}-{n}") for n in range(LOCKS)]
+    with trial.client.drive(LOGS) as second:
+        for name, path in pairs:
+            trial.make(path)
+            for driver in (trial.driver, second):
+                driver.ask(name, "connect", trial.server.hosts, round(TIMEOUT * 1000), limit=30.0)
+            if trial.driver.ask(name, "lock", path, WAIT, limit=LIMIT).lacks:
+                raise Missing("lock")
+            trial.driver.start(name, "work", path)
+        waiting = [second.start(name, "lock", path, 30_000) for name, path in pairs]
+        time.sleep(0.5)
+        trial.driver.signal(signal.SIGSTOP)
+        try:
+            held = [call.wait(4 * TIMEOUT).text == "held" for call in waiting]
+            time.sleep(0.5)  # what it has written before is read
+        finally:
+            goes_on = time.monotonic()
+            trial.driver.signal(signal.SIGCONT)
+        time.sleep(3.0)
+        writes = [one.at for one in trial.driver.told if one.words.startswith("wrote")]
+        stale = [at for at in writes if at > goes_on]
+        fence = trial.driver.ask(*pairs[0][:1], "fence", pairs[0][1], limit=2.0)
+        trial.make(f"{trial.path}-target")
+        words = ("guarded", pairs[0][1], f"{trial.path}-target", "x")
+        guard = trial.driver.ask(pairs[0][0], *words, limit=5.0)
+    if not all(held):
+        return Seen(HUNG, "the next one does not hold")
+    fenced = "no fence" if fence.lacks else f"has a fence; a guarded write is {guard.text}"
+    if len(stale) > LOCKS:
+        return Seen(WRONG, f"goes on while the next one holds; {fenced}", max(stale) - goes_on)
+    one = "at most one write is late" if stale else "no write is late"
+    return Seen(TRUTH, f"{one}; {fenced}")
+
+
+SITUATIONS = (
+    Situation(
+        5,
+        "A lock",
+        "The client's own lock, or that of its recipe library: `SequentialLock` (zkwire), `Lock`"
+        " (kazoo, aiozk, Go), `InterProcessMutex` (Curator), `WriteLock` (of ZooKeeper's own Java"
+        " recipes, 3.8.0). The others have none. *Says held*: its own method does (`held`,"
+        " `is_acquired`, `locked()`, `isAcquiredInThisProcess`, `isOwner`). The documentation of"
+        " kazoo's and Curator's locks advises a listener for states; a holder that is told of a"
+        " state before the next one holds was *told less*, and not *told wrong*.",
+        [
+            Point("lock-none", "acquire: nothing breaks", partial(acquire, None, CHANGES)),
+            Point(
+                "lock-create-before",
+                "acquire: cut before the create",
+                partial(acquire, cut_before, CHANGES),
+                5,
+            ),
+            Point(
+                "lock-create-after",
+                "acquire: the create executed, its answer lost",
+                partial(acquire, cut_after, CHANGES),
+                5,
+            ),
+            Point(
+                "lock-list",
+                "acquire: the answer to the list of children lost",
+                partial(acquire, cut_after, LISTS),
+                5,
+            ),
+            Point(
+                "lock-giveup-before",
+                "give up after 1.5 s: cut before the delete",
+                partial(give_up, cut_before),
+                5,
+            ),
+            Point(
+                "lock-giveup-after",
+                "give up after 1.5 s: the delete executed, its answer lost",
+                partial(give_up, cut_after),
+                5,
+            ),
+            Point(
+                "lock-release-before",
+                "release: cut before the delete",
+                partial(release, cut_before),
+                5,
+            ),
+            Point(
+                "lock-release-after",
+                "release: the delete executed, its answer lost",
+                partial(release, cut_after),
+                5,
+            ),
+            Point(
+                "lock-partition",
+                "the holder's network is silent (seconds for which both hold; negative: none does)",
+                partitioned,
+                20,
+            ),
+            Point("lock-deleted", "somebody deletes the holder's node (3 s)", deleted),
+            Point(
+                "lock-stopped",
+                "SIGSTOP for two session timeouts, 10 locks at a time"
+                " (seconds for which the old holder goes on, of 3)",
+                stopped_process,
+                2,
+                alone=True,
+            ),
+        ],
+    ),
+)

@@ -1,0 +1,85 @@
+"""docs/atlas.json: what is recorded, the comparison with a run, and what a run adds to it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from tests.check.environment import ROOT
+from tests.interop.atlas.cells import WORST, told
+from tests.interop.atlas.clients import CLIENTS
+from tests.interop.atlas.situations import SITUATIONS
+
+DATA = ROOT / "docs" / "atlas.json"
+SAME = 0.98
+"""So many of the cells say nothing new in another run."""
+
+Cells = dict[str, dict[str, Any]]
+
+
+def stored() -> Cells:
+    """The recorded cells, by point and client."""
+    return json.loads(DATA.read_text())["cells"] if DATA.exists() else {}
+
+
+def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """A cell of two runs: what either has said."""
+    if old is None:
+        return new
+    counts = Counter[tuple[str, str]]()
+    for kind, words, number in (*old["said"], *new["said"]):
+        counts[kind, words] += number
+    seconds = [*(old["seconds"] or []), *(new["seconds"] or [])]
+    return {
+        "kind": min((kind for kind, _ in counts), key=WORST.index),
+        "said": [[kind, words, number] for (kind, words), number in sorted(counts.items())],
+        "runs": old["runs"] + new["runs"],
+        "seconds": [min(seconds), max(seconds)] if seconds else None,
+    }
+
+
+def differences(old: Cells, new: Cells) -> list[str]:
+    """The cells of the new run that say what the old ones have not said."""
+    lines = []
+    for key, row in new.items():
+        for name, cell in row.items():
+            before = old.get(key, {}).get(name)
+            if before is None:
+                lines.append(f"{key}, {name}: not recorded")
+            elif fresh := [one for one in told(cell) if one not in told(before)]:
+                lines.append(f"{key}, {name}: {fresh}; recorded: {told(before)}")
+    return lines
+
+
+def write(found: Cells, *, fresh: bool) -> None:
+    """Put a run into the data, in place of what is there or, if not `fresh`, together with it."""
+    data = stored()
+    for key, row in found.items():
+        for name, cell in row.items():
+            before = None if fresh else data.get(key, {}).get(name)
+            data.setdefault(key, {})[name] = merged(before, cell)
+    names = [client.name for client in CLIENTS]
+    keys = [point.key for situation in SITUATIONS for point in situation.points]
+    cells = {
+        key: {name: data[key][name] for name in names if name in data[key]}
+        for key in keys
+        if key in data
+    }
+    clients = {
+        c.name: {"title": c.title, "language": c.language, "advice": c.advice} for c in CLIENTS
+    }
+    text = json.dumps({"clients": clients, "cells": cells}, ensure_ascii=False)
+    DATA.write_text(text.replace('}, "', '},\n"') + "\n")
+
+
+def settle(found: Cells, *, writing: bool, fresh: bool) -> int:
+    """Compare, or write; the exit status."""
+    count = sum(map(len, found.values()))
+    lines = differences(stored(), found)
+    print("\n".join(lines))
+    print(f"{count - len(lines)} of {count} cells say nothing new")
+    if writing:
+        write(found, fresh=fresh)
+        return 0
+    return int(len(lines) > (1 - SAME) * count)

@@ -1,0 +1,124 @@
+"""All trials, many at a time: those of one client share a process of its, unless they end it."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from tests.interop.atlas.cells import NOTHING, Point, Seen, cell
+from tests.interop.atlas.clients import Client
+from tests.interop.atlas.driver import LOGS, Driver
+from tests.interop.atlas.stage import Stage, run
+from tests.interop.other_clients.clients import FOLDER, NoClientError
+from tests.support.installed_servers import InstalledBackend, every_release
+from tests.support.server_control import Settings
+
+SIDE_BY_SIDE = 40
+"""So many trials at a time; most wait."""
+TRIES = 3
+"""Of a trial that is spoilt by the observer, or by the end of a process that others share."""
+
+
+class Processes:
+    """The shared process of each client, started anew when a trial has ended it."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._drivers: dict[str, Driver] = {}
+
+    def of(self, client: Client) -> Driver:
+        with self._mutex:
+            driver = self._drivers.get(client.name)
+            if driver is None or driver.ended_at is not None:
+                driver = self._drivers[client.name] = client.drive(LOGS)
+            return driver
+
+    def close(self) -> None:
+        for driver in self._drivers.values():
+            driver.kill()
+
+
+def once(stage: Stage, processes: Processes, client: Client, point: Point) -> Seen:
+    """One trial, made again where it could not be made."""
+    for number in range(1, TRIES + 1):
+        try:
+            if not point.alone and number < TRIES:
+                return run(point.trial, stage, client, processes.of(client), shared=True)
+            with client.drive(LOGS) as driver:
+                seen = run(point.trial, stage, client, driver, shared=False)
+                if driver.ended_at is not None and not point.alone:
+                    return Seen(NOTHING, "the process ends")
+                return seen
+        except Exception as error:
+            print(f"{client.name} {point.key}, try {number}: {error!r}", file=sys.stderr)
+            if number == TRIES:
+                raise
+    raise AssertionError
+
+
+def everything(
+    clients: Sequence[Client], points: Sequence[Point], stage: Stage
+) -> dict[str, dict[str, Any]]:
+    """The cells, by point and client."""
+    work = [(c, p) for p in points for c in clients for _ in range(p.times)]
+    random.Random(1).shuffle(work)
+    found: dict[tuple[str, str], list[Seen]] = defaultdict(list)
+    processes, started, told = Processes(), time.monotonic(), 0.0
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        futures = {pool.submit(once, stage, processes, c, p): (p, c) for c, p in work}
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                point, client = futures[future]
+                with suppress(Exception):  # it is printed
+                    seen = future.result()
+                    found[point.key, client.name].append(seen)
+                if time.monotonic() - told > 30:
+                    told = time.monotonic()
+                    print(f"{done} of {len(work)} trials, {told - started:.0f} s", flush=True)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.close()
+    cells: dict[str, dict[str, Any]] = {point.key: {} for point in points}
+    for (key, name), all_seen in found.items():
+        cells[key][name] = cell(all_seen)
+    return cells
+
+
+def ready(clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:
+    """Those that can be had here, and why the others cannot."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    good, missing = [], {}
+    for client in clients:
+        try:
+            with client.drive(LOGS):
+                good.append(client)
+        except (NoClientError, RuntimeError) as error:
+            missing[client.name] = str(error)
+    return good, missing
+
+
+def play(clients: Sequence[Client], points: Sequence[Point]) -> dict[str, dict[str, Any]]:
+    """Start the servers, and run all trials of these clients at these points."""
+    backend = InstalledBackend("java", every_release()["3.8.0"])
+    over = threading.Event()
+    with ExitStack() as stack:
+        server = stack.enter_context(backend.standalone(Settings()))
+        restarting = stack.enter_context(backend.standalone(Settings()))
+        ensemble = stack.enter_context(backend.ensemble(Settings()))
+        flags = ("-Dreadonlymode.enabled=true",)
+        left = stack.enter_context(backend.ensemble(Settings(java_flags=flags)))
+        empty = stack.enter_context(backend.standalone(Settings()))
+        stage = Stage(server, restarting, ensemble, left.leave_read_only(), empty)
+        stack.callback(stage.close)
+        restarter = threading.Thread(target=stage.restarts.run, args=(over.is_set,))
+        stack.callback(restarter.join)
+        stack.callback(over.set)
+        restarter.start()
+        return everything(clients, points, stage)

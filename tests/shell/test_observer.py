@@ -1,0 +1,303 @@
+"""What an observer is told of a client, and in which thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
+    Check,
+    Client,
+    ClientClosedError,
+    Event,
+    MultiError,
+    NoNodeError,
+    Observer,
+    OperationTimeoutError,
+    OutcomeUnknownError,
+    RequestEnd,
+    SequentialLock,
+    State,
+    Supervisor,
+    Watch,
+)
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import cut_after, drop
+
+PATIENCE = 30.0
+ROUNDS = 9
+
+
+class Notes(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, str | None, str]] = []
+        self.ends: list[RequestEnd] = []
+        self.threads: list[str] = []
+        self.states: list[State] = []
+        self.servers: list[tuple[str, int] | None] = []
+        self.events: list[Event] = []
+        self.told = threading.Condition()
+
+    def request_submitted(self, op: str, path: str | None) -> int:
+        self.begun.append((op, path, threading.current_thread().name))
+        return len(self.begun) - 1
+
+    def request_ended(self, begun: Any, end: RequestEnd) -> None:
+        assert self.begun[begun][:2] == (end.op, end.path)
+        with self.told:
+            self.ends.append(end)
+            self.threads.append(threading.current_thread().name)
+            self.told.notify_all()
+
+    def state_changed(self, state: State, session_id: int, server: tuple[str, int] | None) -> None:
+        self.states.append(state)
+        self.servers.append(server)
+
+    def watch_fired(self, event: Event) -> None:
+        with self.told:
+            self.events.append(event)
+            self.told.notify_all()
+
+    def wait_for(self, number: int) -> list[RequestEnd]:
+        """The ends, once there are so many."""
+        with self.told:
+            assert self.told.wait_for(lambda: len(self.ends) >= number, PATIENCE)
+        return self.ends
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        return [(end.op, end.outcome) for end in self.ends]
+
+
+def address(hosts: str) -> tuple[str, int]:
+    host, port = hosts.split(":")
+    return host, int(port)
+
+
+def test_requests_are_told_in_the_thread_that_asks(server: Server) -> None:
+    notes, here = Notes(), threading.current_thread().name
+    with Client(server.hosts, observer=notes) as client:
+        client.get_data("/")
+        with pytest.raises(NoNodeError):
+            client.delete("/none")
+        with pytest.raises(MultiError):
+            client.multi([Check("/", 17)])
+    asked = [("get_data", "/"), ("delete", "/none"), ("multi", None)]
+    assert notes.begun == [(op, path, here) for op, path in asked]
+    assert [end.outcome for end in notes.ends] == ["ok", "NoNodeError", "MultiError"]
+    assert notes.threads == [here] * 3
+    for end in notes.ends:
+        assert end.server == address(server.hosts)
+        assert 0 < end.seconds < PATIENCE
+        assert not end.maybe_applied
+
+
+def test_states_and_events_are_told_in_order(server: Server) -> None:
+    notes = Notes()
+    with Client(server.hosts, observer=notes) as client:
+        watch = Watch()
+        client.exists("/a", watch=watch)
+        client.create("/a")
+        event = watch.wait(PATIENCE)
+    assert notes.states == [State.CONNECTING, State.HANDSHAKE, State.CONNECTED, State.CLOSED]
+    assert notes.servers[2] == address(server.hosts)
+    assert notes.events == [event]
+
+
+def test_a_request_that_nothing_waits_for_is_told(server: Server) -> None:
+    notes = Notes()
+    with Client(server.hosts, observer=notes) as client:
+        client.pipeline.get_data("/none")
+        (end,) = notes.wait_for(1)
+        assert end.outcome == "NoNodeError"
+        replies = [client.pipeline.get_data("/") for _ in range(100)]
+        for reply in replies:
+            reply.result()
+        assert notes.wait_for(101)[1:] == notes.ends[1:101]
+        with SequentialLock(client, "/lock"):
+            pass
+    assert {op for op, _, _ in notes.begun} >= {"create2", "get_children", "delete"}
+    assert len(notes.ends) == len(notes.begun)
+
+
+def test_a_lost_request_is_told_with_what_is_known(server: Server) -> None:
+    notes = Notes()
+    with FaultProxy(server.hosts) as proxy, Client(proxy.hosts, observer=notes) as client:
+        proxy.on("create", action=cut_after)
+        with pytest.raises(OutcomeUnknownError):
+            client.create("/a")
+        server_of = address(proxy.hosts)
+    (end,) = notes.ends
+    assert (end.outcome, end.maybe_applied, end.server) == ("OutcomeUnknownError", True, server_of)
+
+
+def test_a_time_limit_ends_a_request_once(server: Server) -> None:
+    notes = Notes()
+    with (
+        FaultProxy(server.hosts) as proxy,
+        Client(proxy.hosts, observer=notes, operation_timeout=0.05) as client,
+    ):
+        proxy.on("create", action=drop)
+        with pytest.raises(OperationTimeoutError):
+            client.create("/a")
+    (end,) = notes.ends
+    assert (end.outcome, end.maybe_applied) == ("OperationTimeoutError", True)
+
+
+def test_a_refused_submission_is_told() -> None:
+    notes = Notes()
+    client = Client("127.0.0.1:1", observer=notes)
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.get_data("/")
+    (end,) = notes.ends
+    assert (end.outcome, end.server) == ("ClientClosedError", None)
+
+
+def test_asyncio_tells_from_the_event_loop(server: Server) -> None:
+    notes, here = Notes(), threading.current_thread().name
+
+    async def main() -> None:
+        async with AsyncClient(server.hosts, observer=notes) as client:
+            await client.get_data("/")
+            with pytest.raises(NoNodeError):
+                await client.get_data("/none")
+            await asyncio.gather(*(client.create(f"/{n}") for n in range(50)))
+            async with AsyncSequentialLock(client, "/lock"):
+                pass
+
+    asyncio.run(main())
+    assert len(notes.ends) == len(notes.begun) > 54
+    assert {thread for _, _, thread in notes.begun} == set(notes.threads) == {here}
+    assert notes.outcomes[:2] == [("get_data", "ok"), ("get_data", "NoNodeError")]
+    assert notes.states[-2:] == [State.CONNECTED, State.CLOSED]
+
+
+def test_asyncio_tells_a_time_limit_and_a_withdrawal(server: Server) -> None:
+    notes = Notes()
+
+    async def main() -> None:
+        with FaultProxy(server.hosts) as proxy:
+            limited = AsyncClient(proxy.hosts, observer=notes, operation_timeout=0.05)
+            async with limited as client:
+                proxy.on("create", action=drop)
+                with pytest.raises(OperationTimeoutError):
+                    await client.create("/a")
+                (end,) = notes.ends
+                assert (end.outcome, end.maybe_applied) == ("OperationTimeoutError", True)
+        waiting = AsyncClient("127.0.0.1:1", observer=notes, session_timeout=60.0)
+        task = asyncio.ensure_future(waiting.get_data("/"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert notes.outcomes[1:] == [("get_data", "NotSentError")]
+        await waiting.close()
+
+    asyncio.run(main())
+
+
+def test_a_supervisor_passes_it_on(server: Server) -> None:
+    notes = Notes()
+    with Supervisor(server.hosts, observer=notes) as supervisor:
+        supervisor.client(PATIENCE).get_data("/")
+    assert ("get_data", "ok") in notes.outcomes
+
+
+class Broken(Observer):
+    """Raises wherever it is called."""
+
+    def request_submitted(self, op: str, path: str | None) -> None:
+        raise LookupError("submitted")
+
+    def request_ended(self, begun: Any, end: RequestEnd) -> None:
+        assert begun is None
+        raise LookupError("ended")
+
+    def state_changed(self, state: State, session_id: int, server: tuple[str, int] | None) -> None:
+        raise LookupError("state")
+
+    def watch_fired(self, event: Event) -> None:
+        raise LookupError("fired")
+
+
+def test_an_observer_that_raises_is_logged_and_harms_nothing(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with AsyncClient(server.hosts, observer=Broken()) as client:
+            assert (await client.get_data("/")).data == b""
+
+    with Client(server.hosts, observer=Broken()) as client:
+        watch = Watch()
+        client.exists("/a", watch=watch)
+        client.create("/a")
+        assert watch.wait(PATIENCE)
+    asyncio.run(main())
+    failed = [record for record in caplog.records if record.levelno == logging.ERROR]
+    said = {record.getMessage() for record in failed}
+    assert said == {
+        f"the observer's {method} has failed"
+        for method in ("request_submitted", "request_ended", "state_changed", "watch_fired")
+    }
+    assert all(record.name == "zkwire" and record.exc_info for record in failed)
+
+
+def test_an_interrupt_of_the_observer_is_the_callers(server: Server) -> None:
+    class Interrupted(Observer):
+        def request_submitted(self, op: str, path: str | None) -> None:
+            raise KeyboardInterrupt
+
+    with Client(server.hosts, observer=Interrupted()) as client, pytest.raises(KeyboardInterrupt):
+        client.create("/a")
+    assert "/a" not in server.tree.nodes
+
+
+def test_what_is_no_observer_is_refused() -> None:
+    class Async(Observer):
+        async def request_ended(self, begun: Any, end: RequestEnd) -> None:  # type: ignore[override]
+            """It would have to be awaited."""
+
+    wrong: Any
+    for wrong, says in ((print, "has no request_submitted"), (Async(), "request_ended is async")):
+        for kind in (Client, AsyncClient):
+            with pytest.raises(TypeError, match=says):
+                kind("127.0.0.1:1", observer=wrong)
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many calls of Python functions this takes in this thread."""
+    calls, before = 0, sys.getprofile()
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_a_get_with_an_observer_takes_a_known_number_of_calls(server: Server) -> None:
+    """Without one: test_calls.py."""
+    with Client(server.hosts) as plain, Client(server.hosts, observer=Observer()) as observed:
+        fewest = [
+            min(calls_of(partial(client.get_data, "/")) for _ in range(ROUNDS))
+            for client in (plain, observed)
+        ]
+    calls, with_observer = fewest
+    assert calls < with_observer <= calls + 12

@@ -1,0 +1,137 @@
+"""What Python has not on Windows is not asked for: it is taken away, and programs run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zkwire import AsyncClient, Client, SequentialLock
+from zkwire.testing import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTS = "127.0.0.1:2181"
+SECONDS = 30.0
+
+
+def on_windows(*words: str, given: str = "", status: int = 0) -> str:
+    """What a program prints that runs without all that."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.support.windows", *words],
+        input=given,
+        capture_output=True,
+        cwd=ROOT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (status, "")
+    return ran.stdout
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def hosts() -> Iterator[str]:
+    with Server() as server:
+        yield server.hosts
+
+
+def test_it_is_taken_away() -> None:
+    program = """
+import os, select, selectors, signal, socket
+for module, name in ((socket, "MSG_DONTWAIT"), (select, "epoll"), (select, "poll"), (os, "fork"),
+                     (os, "eventfd"), (os, "set_blocking"), (signal, "SIGKILL"),
+                     (signal, "SIGHUP")):
+    assert not hasattr(module, name), name
+for name in ("fcntl", "termios"):
+    try:
+        __import__(name)
+    except ImportError:
+        print(name)
+print(type(selectors.DefaultSelector()).__name__)
+"""
+    assert on_windows("-c", program).split() == ["fcntl", "termios", "SelectSelector"]
+
+
+def test_the_first_lock_of_the_readme(hosts: str) -> None:
+    (program,) = [each for each in blocks("README.md") if "lock.acquire(timeout=5.0)" in each]
+    printed = on_windows("-c", program.replace(HOSTS, hosts))
+    assert printed.startswith("fencing token: ")
+
+
+def test_asyncio_with_a_loop_of_selectors(hosts: str) -> None:
+    (program,) = [each for each in blocks("README.md") if "asyncio.run(main())" in each]
+    program = program.replace(HOSTS, hosts).replace(
+        "asyncio.run(main())",
+        "with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as r: r.run(main())",
+    )
+    assert on_windows("-c", program) == "/jobs/99 /jobs\nnow done\n"
+
+
+def test_the_demo() -> None:
+    assert "13 of 13 checks passed." in on_windows("-m", "zkwire", "demo")
+
+
+def test_a_command_runs_under_a_lock(hosts: str) -> None:
+    program = "import os; print(os.environ['ZKWIRE_LOCK_PATH']); raise SystemExit(7)"
+    words = ("-m", "zkwire", "--server", hosts, "lock", "/locks/report", "--")
+    printed = on_windows(*words, sys.executable, "-c", program, status=7)
+    assert printed.startswith("/locks/report/")
+
+
+def test_a_lock_is_held_until_the_input_ends(hosts: str) -> None:
+    words = ("-m", "zkwire", "--server", hosts, "lock", "/locks/report")
+    assert on_windows(*words, given="some input\n").startswith("/locks/report/")
+    with Client(hosts) as client:
+        assert SequentialLock(client, "/locks/report").try_acquire()
+
+
+def test_a_command_is_ended_when_its_lock_is_lost() -> None:
+    with Server() as server:
+        words = ["-m", "zkwire", "--server", server.hosts, "lock", "/lock", "--", sys.executable]
+        program = "import time; print('running', flush=True); time.sleep(60)"
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.support.windows", *words, "-c", program],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as held:
+            assert held.stdout is not None
+            assert held.stdout.readline() == "running\n"
+            (session,) = server.sessions
+            server.expire(session.session_id)
+            _, said = held.communicate(timeout=SECONDS)
+        assert held.returncode == 122
+        assert "/lock is lost" in said
+
+
+def test_nodes_and_files(hosts: str, tmp_path: Path) -> None:
+    words = ("-m", "zkwire", "--server", hosts)
+    on_windows(*words, "create", "/a", "x")
+    on_windows(*words, "dump", "/a", str(tmp_path / "dump"))
+    assert on_windows(*words, "get", "/a") == "x"
+    assert (tmp_path / "dump").stat().st_size > 0
+
+
+def test_a_loop_that_cannot_wait_for_sockets_is_refused_by_name() -> None:
+    class Proactor(asyncio.SelectorEventLoop):
+        add_reader = asyncio.AbstractEventLoop.add_reader
+
+    async def main() -> None:
+        async with AsyncClient(HOSTS):
+            pass
+
+    with (
+        asyncio.Runner(loop_factory=Proactor) as runner,
+        pytest.raises(RuntimeError, match="Proactor cannot wait for a socket; on Windows use"),
+    ):
+        runner.run(main())

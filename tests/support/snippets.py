@@ -1,0 +1,68 @@
+"""The Python programs in the documents, as a reader copies them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```py(?:thon)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+GOES_ON = re.compile(r"(goes on with|with the) (program|class) above", re.IGNORECASE)
+"""What the sentence before a block says if it needs the block before it."""
+
+PROGRAMS = "docs/supervisor.md"
+"""The page that gives imports and what is yours once, for the five short programs below them."""
+
+
+class Snippet(NamedTuple):
+    """One block: the file, the line of its first statement, and the code, with what it goes on."""
+
+    page: str
+    line: int
+    code: str
+    alone: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def documents() -> list[Path]:
+    """All pages that readers copy from."""
+    names = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")
+    return [*(ROOT / name for name in names), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def snippets() -> Iterator[Snippet]:
+    """Each block of each page."""
+    for path in documents():
+        page, text = str(path.relative_to(ROOT)), path.read_text()
+        before, given = "", ""
+        for match in FENCE.finditer(text):
+            code, line = match[1], text.count("\n", 0, match.start()) + 2
+            words = " ".join(text[: match.start()].split())[-160:]
+            if page == PROGRAMS and "yours to write" in code:
+                given = code
+            goes_on = GOES_ON.search(words) is not None
+            lead = before if goes_on else given if given and given != code else ""
+            yield Snippet(page, line, lead + code, alone=not goes_on)
+            before = code
+
+
+def undefined(found: list[Snippet], folder: Path) -> list[str]:
+    """The names that nothing in their snippet defines."""
+    for number, snippet in enumerate(found):
+        (folder / f"s{number}.py").write_text(snippet.code)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821"]
+    done = subprocess.run(
+        [*command, "--output-format", "concise", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = re.findall(r"s(\d+)\.py:(\d+).*?((?:F821|invalid-syntax).*)", done.stdout)
+    return [f"{found[int(number)].name}, line {line}: {what}" for number, line, what in lines]

@@ -1,0 +1,479 @@
+"""What a client and a server of each release say to each other, byte for byte: real exchanges.
+
+    python3 -m tests.support.wire_exchanges
+
+runs them on Debian's ZooKeeper and on each in ``ZOOKEEPER_HOME``, and writes
+docs/wire-exchanges.json. A connection by hand sends the requests: a client would not send what a
+server refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from tests.support.installed_servers import every_release, find_installed
+from tests.support.server_control import Settings
+from zkwire import Client
+from zkwire.cli.spy.message import Message
+from zkwire.jute import records as r
+from zkwire.jute.frames import frame
+from zkwire.jute.multi import pack_multi
+from zkwire.jute.record import Record
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE
+
+PATH = Path(__file__).resolve().parents[2] / "docs" / "wire-exchanges.json"
+SETTINGS = Settings(java_flags=("-Dzookeeper.extendedTypesEnabled=true",))
+"""Without this flag servers refuse nodes with a time to live."""
+
+ROOT, NODE, GONE = "/wire", "/wire/node", "/wire/gone"
+ACL = tuple(OPEN_ACL_UNSAFE)
+LIMIT = 10.0  # seconds for an answer
+GREETING = r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False)
+
+
+class Line:
+    """A connection with a session: sends a frame, receives a frame."""
+
+    def __init__(self, hosts: str, greeting: Record = GREETING) -> None:
+        host, _, port = hosts.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), LIMIT)
+        self.sent = frame(greeting.encode())
+        self._socket.sendall(self.sent)
+        self.greeted = self.receive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count and (more := self._socket.recv(count - len(data))):
+            data += more
+        return data
+
+    def receive(self) -> bytes:
+        """The next frame with its length; empty if the server has closed the connection."""
+        try:
+            length = self._exactly(4)
+            return length + self._exactly(struct.unpack(">i", length)[0]) if length else b""
+        except ConnectionResetError:
+            return b""
+
+    def ask(self, xid: int, op: ops.Op, body: bytes = b"") -> tuple[bytes, bytes]:
+        """A request and its reply; what comes before that is passed over."""
+        asked = frame(r.RequestHeader(xid, op.opcode).encode() + body)
+        self._socket.sendall(asked)
+        while (answer := self.receive()) and xid_of(answer) != xid:
+            pass
+        return asked, answer
+
+
+def xid_of(data: bytes) -> int:
+    """The number of a reply."""
+    return int(struct.unpack_from(">i", data, 4)[0])
+
+
+class Frames(NamedTuple):
+    """What was said: the request, the reply, and an event if one followed."""
+
+    request: bytes
+    reply: bytes
+    event: bytes = b""
+
+
+class Exchange(NamedTuple):
+    """One of them: its name, the operation, what it shows, and what runs it."""
+
+    name: str
+    op: ops.Op | None
+    about: str
+    run: Callable[[str], Frames]
+
+
+def asking(op: ops.Op, body: Record | bytes = b"", xid: int = 1) -> Callable[[str], Frames]:
+    """The first request of a session."""
+    data = body if isinstance(body, bytes) else body.encode()
+
+    def run(hosts: str) -> Frames:
+        with Line(hosts) as line:
+            return Frames(*line.ask(xid, op, data))
+
+    return run
+
+
+def greeting(request: Record) -> Callable[[str], Frames]:
+    """The handshake alone."""
+
+    def run(hosts: str) -> Frames:
+        with Line(hosts, request) as line:
+            return Frames(line.sent, line.greeted)
+
+    return run
+
+
+def watched(op: ops.Op, body: Record, changed: Callable[[Client], object]) -> Callable[..., Frames]:
+    """A request that sets a watch, and the event of a change by another client."""
+
+    def run(hosts: str) -> Frames:
+        with Line(hosts) as line, Client(hosts) as other:
+            request, reply = line.ask(1, op, body.encode())
+            if not reply:
+                return Frames(request, reply)
+            changed(other)
+            return Frames(request, reply, line.receive())
+
+    return run
+
+
+def removing(hosts: str) -> Frames:
+    """A watch is set, looked for and removed; this is the last of the three."""
+    with Line(hosts) as line:
+        line.ask(1, ops.GET_DATA, r.GetDataRequest(NODE, True).encode())
+        return Frames(*line.ask(2, ops.REMOVE_WATCHES, r.RemoveWatchesRequest(NODE, 2).encode()))
+
+
+def multi(*parts: tuple[ops.Op, Record]) -> bytes:
+    """The body of a multi."""
+    return pack_multi((op.opcode, record.encode()) for op, record in parts)
+
+
+def create(name: str, flags: int = 0, data: bytes = b"hi") -> r.CreateRequest:
+    """The request of one node."""
+    return r.CreateRequest(f"{ROOT}/{name}", data, ACL, flags)
+
+
+EXCHANGES = (
+    Exchange("connect", None, "A new session.", greeting(GREETING)),
+    Exchange(
+        "connect: no such session",
+        None,
+        "The session has expired, was closed, or the password is wrong: a timeout of 0.",
+        greeting(r.ConnectRequest(0, 0, 10_000, 0x1234, bytes(16), False)),
+    ),
+    Exchange("ping", ops.PING, "Keeps the session alive.", asking(ops.PING, xid=-2)),
+    Exchange("create", ops.CREATE, "A persistent node.", asking(ops.CREATE, create("new"))),
+    Exchange(
+        "create: ephemeral and sequential",
+        ops.CREATE,
+        "The reply has the name with its number; the node goes with the session.",
+        asking(ops.CREATE, create("queue-", 3, b"")),
+    ),
+    Exchange(
+        "create: refused",
+        ops.CREATE,
+        "The node exists already. A refused request has no body in its reply.",
+        asking(ops.CREATE, create("node")),
+    ),
+    Exchange(
+        "create2", ops.CREATE2, "The reply has the stat, too.", asking(ops.CREATE2, create("new2"))
+    ),
+    Exchange(
+        "create_container",
+        ops.CREATE_CONTAINER,
+        "A node that the server removes after its last child.",
+        asking(ops.CREATE_CONTAINER, create("container", 4, b"")),
+    ),
+    Exchange(
+        "create_ttl",
+        ops.CREATE_TTL,
+        "A node that the server removes when it has had no child and no write for so long. These "
+        "servers run with `extendedTypesEnabled`; others refuse it.",
+        asking(ops.CREATE_TTL, r.CreateTTLRequest(f"{ROOT}/ttl", b"", ACL, 5, 60_000)),
+    ),
+    Exchange(
+        "delete",
+        ops.DELETE,
+        "A version of -1 is any.",
+        asking(ops.DELETE, r.DeleteRequest(GONE, -1)),
+    ),
+    Exchange(
+        "exists",
+        ops.EXISTS,
+        "The stat of the node.",
+        asking(ops.EXISTS, r.ExistsRequest(NODE, False)),
+    ),
+    Exchange(
+        "exists: no such node, with a watch",
+        ops.EXISTS,
+        "The reply is a refusal, and the watch is set all the same. Another client creates it.",
+        watched(
+            ops.EXISTS,
+            r.ExistsRequest(f"{ROOT}/later", True),
+            lambda other: other.create(f"{ROOT}/later"),
+        ),
+    ),
+    Exchange(
+        "get_data: with a watch",
+        ops.GET_DATA,
+        "Then another client writes.",
+        watched(
+            ops.GET_DATA, r.GetDataRequest(NODE, True), lambda other: other.set_data(NODE, b"ho")
+        ),
+    ),
+    Exchange(
+        "set_data",
+        ops.SET_DATA,
+        "The version is the one that the node must have; -1 is any.",
+        asking(ops.SET_DATA, r.SetDataRequest(NODE, b"he", 1)),
+    ),
+    Exchange(
+        "get_acl",
+        ops.GET_ACL,
+        "The access list, and the stat.",
+        asking(ops.GET_ACL, r.GetACLRequest(NODE)),
+    ),
+    Exchange(
+        "set_acl",
+        ops.SET_ACL,
+        "The version is the `aversion` of the stat.",
+        asking(ops.SET_ACL, r.SetACLRequest(NODE, ACL, 0)),
+    ),
+    Exchange(
+        "get_children: with a watch",
+        ops.GET_CHILDREN,
+        "Names, not paths, in no order. Then another client creates a child.",
+        watched(
+            ops.GET_CHILDREN,
+            r.GetChildrenRequest(NODE, True),
+            lambda other: other.create(f"{NODE}/child"),
+        ),
+    ),
+    Exchange(
+        "get_children2",
+        ops.GET_CHILDREN2,
+        "The reply has the stat, too.",
+        asking(ops.GET_CHILDREN2, r.GetChildren2Request(NODE, False)),
+    ),
+    Exchange(
+        "sync",
+        ops.SYNC,
+        "When it is answered, this server has all that its leader had.",
+        asking(ops.SYNC, r.SyncRequest(NODE)),
+    ),
+    Exchange(
+        "multi",
+        ops.MULTI,
+        "All of it or nothing. Each operation has a header, and one more header ends the list.",
+        asking(
+            ops.MULTI,
+            multi(
+                (ops.CHECK, r.CheckVersionRequest(NODE, 2)),
+                (ops.CREATE, create("multi", 0, b"")),
+                (ops.SET_DATA, r.SetDataRequest(NODE, b"hu", 2)),
+                (ops.DELETE, r.DeleteRequest(f"{ROOT}/multi", -1)),
+            ),
+        ),
+    ),
+    Exchange(
+        "multi: refused",
+        ops.MULTI,
+        "The reply has no error, but a list of errors: 0 for what came before the refused one, its "
+        "own code, and -2 for what comes after it.",
+        asking(
+            ops.MULTI,
+            multi(
+                (ops.CREATE, create("multi2", 0, b"")),
+                (ops.CHECK, r.CheckVersionRequest(NODE, 99)),
+                (ops.DELETE, r.DeleteRequest(NODE, -1)),
+            ),
+        ),
+    ),
+    Exchange(
+        "multi_read",
+        ops.MULTI_READ,
+        "Each read has its own result or its own error.",
+        asking(
+            ops.MULTI_READ,
+            multi(
+                (ops.GET_DATA, r.GetDataRequest(NODE, False)),
+                (ops.GET_CHILDREN, r.GetChildrenRequest(NODE, False)),
+                (ops.GET_DATA, r.GetDataRequest(f"{ROOT}/none", False)),
+            ),
+        ),
+    ),
+    Exchange(
+        "check_watches",
+        ops.CHECK_WATCHES,
+        "Whether this connection has a watch there; here it has none.",
+        asking(ops.CHECK_WATCHES, r.CheckWatchesRequest(NODE, 3)),
+    ),
+    Exchange(
+        "remove_watches",
+        ops.REMOVE_WATCHES,
+        "A watch of the data was set by an earlier request of this connection.",
+        removing,
+    ),
+    Exchange(
+        "add_watch",
+        ops.ADD_WATCH,
+        "Mode 0 is persistent, 1 also recursive. Another client deletes a node below.",
+        watched(
+            ops.ADD_WATCH,
+            r.AddWatchRequest(NODE, 1),
+            lambda other: other.delete(f"{NODE}/child"),
+        ),
+    ),
+    Exchange(
+        "set_watches",
+        ops.SET_WATCHES,
+        "After a reconnect. A change after the zxid fires the watch at once.",
+        asking(ops.SET_WATCHES, r.SetWatches(0x7FFFFFFF, (NODE,), (), (NODE,)), xid=-8),
+    ),
+    Exchange(
+        "set_watches2",
+        ops.SET_WATCHES2,
+        "The same, with persistent watches.",
+        asking(
+            ops.SET_WATCHES2, r.SetWatches2(0x7FFFFFFF, (NODE,), (), (), (ROOT,), (NODE,)), xid=-8
+        ),
+    ),
+    Exchange(
+        "auth",
+        ops.AUTH,
+        "The reply says whether the server knows the scheme and takes the credential.",
+        asking(ops.AUTH, r.AuthPacket(0, "digest", b"user:password"), xid=-4),
+    ),
+    Exchange(
+        "sasl",
+        ops.SASL,
+        "A token of the mechanism, here an empty one. This server has no logins, and no token.",
+        asking(ops.SASL, r.GetSASLRequest(b"")),
+    ),
+    Exchange("who_am_i", ops.WHO_AM_I, "The users of this connection.", asking(ops.WHO_AM_I)),
+    Exchange(
+        "get_ephemerals",
+        ops.GET_EPHEMERALS,
+        "The ephemeral nodes of this session below the path: it has none.",
+        asking(ops.GET_EPHEMERALS, r.GetEphemeralsRequest(ROOT)),
+    ),
+    Exchange(
+        "get_all_children_number",
+        ops.GET_ALL_CHILDREN_NUMBER,
+        "How many nodes stand below the path.",
+        asking(ops.GET_ALL_CHILDREN_NUMBER, r.GetAllChildrenNumberRequest(NODE)),
+    ),
+    Exchange(
+        "reconfig",
+        ops.RECONFIG,
+        "This server stands alone, and refuses it.",
+        asking(ops.RECONFIG, r.ReconfigRequest(None, "9", None, -1)),
+    ),
+    Exchange(
+        "an unknown operation",
+        None,
+        "What a server does with an opcode of which it knows nothing.",
+        asking(ops.Op("unknown", 99, None, None)),
+    ),
+    Exchange(
+        "close_session", ops.CLOSE_SESSION, "Ephemeral nodes go at once.", asking(ops.CLOSE_SESSION)
+    ),
+)
+
+Release = dict[str, Frames]
+
+
+def exchanges(hosts: str) -> Release:
+    """All of them on this server, on which ``/wire`` must not exist."""
+    with Client(hosts) as client:
+        for path, data in ((ROOT, b""), (NODE, b"hi"), (GONE, b"")):
+            client.create(path, data)
+        try:
+            return {exchange.name: exchange.run(hosts) for exchange in EXCHANGES}
+        finally:
+            client.delete_tree(ROOT)
+
+
+CHANGING = {
+    *("zxid", "czxid", "mzxid", "pzxid", "ctime", "mtime", "session_id", "ephemeral_owner"),
+    *("passwd", "user", "last_zxid_seen"),
+}
+"""Fields that differ from run to run."""
+
+
+def message(data: bytes, exchange: str, part: str) -> Message:
+    """One of the frames, read."""
+    op = {each.name: each.op for each in EXCHANGES}[exchange]
+    kind = "connect" if exchange.startswith("connect") else part
+    return Message(data, "c2s" if part == "request" else "s2c", kind, op.opcode if op else 99)
+
+
+def masked(data: bytes, exchange: str, part: str) -> bytes:
+    """The frame with zeros in the place of what differs from run to run."""
+    if not data:
+        return data
+    bare = bytearray(data)
+    for row in message(data, exchange, part).rows:
+        if row.name.rpartition(".")[2] in CHANGING:
+            bare[row.at : row.at + row.size] = bytes(row.size)
+    return bytes(bare)
+
+
+def alike(one: Frames, other: Frames, exchange: str) -> bool:
+    """Whether two runs say the same, but for zxids, times and secrets."""
+    pairs = zip(Frames._fields, one, other, strict=True)
+    return all(masked(a, exchange, part) == masked(b, exchange, part) for part, a, b in pairs)
+
+
+def stored() -> dict[str, Release]:
+    """By the release, what docs/wire-exchanges.json has."""
+    found = json.loads(PATH.read_text())["releases"]
+    return {
+        release: {
+            name: Frames(*(bytes.fromhex(frames.get(part, "")) for part in Frames._fields))
+            for name, frames in found[release].items()
+        }
+        for release in found
+    }
+
+
+ABOUT = (
+    "Frames with their lengths, in hexadecimal digits, as ZooKeeper servers of these releases have "
+    "answered them. An empty reply: the server has closed the connection. wire-reference.md has "
+    "the same, explained."
+)
+
+
+def written(found: dict[str, Release]) -> str:
+    """The file."""
+    releases = {
+        release: {
+            name: {
+                part: data.hex()
+                for part, data in frames._asdict().items()
+                if data or part == "reply"
+            }
+            for name, frames in found[release].items()
+        }
+        for release in sorted(found, key=lambda name: [*map(int, name.split("."))])
+    }
+    return json.dumps({"about": ABOUT, "releases": releases}, indent=1) + "\n"
+
+
+def main() -> None:
+    """Run them on each release that is installed, and keep the others' columns."""
+    found = stored() if PATH.exists() else {}
+    for release in every_release():
+        os.environ["ZKWIRE_TEST_RELEASE"] = release
+        with find_installed().standalone(SETTINGS) as server:
+            found[release] = exchanges(server.hosts)
+        print(f"{release}: {len(found[release])} exchanges", flush=True)
+    PATH.write_text(written(found))
+
+
+if __name__ == "__main__":
+    main()

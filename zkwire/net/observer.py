@@ -1,0 +1,273 @@
+"""A client seen from outside, request by request: for metrics, spans and log lines.
+
+An observer is a user's object.  It is told of each request when that is submitted, in the thread or
+task that asks, so that what belongs to the caller (the current span) is at hand, and when it has
+ended.  It costs nothing when there is none: an observed client has a class of requests of its own.
+
+Invariant: nothing of a user's runs under the state lock.  The end of a request is noted where it
+happens and told later: by the thread that waits for it, else where callbacks are called.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache, partial
+
+from zkwire.errors import ZooKeeperError
+from zkwire.jute.record import Record
+from zkwire.net.observe import log_failure
+from zkwire.session.request import Request
+from zkwire.wire import ops
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from zkwire.errors import OperationTimeoutError
+    from zkwire.net.driver import Driver
+    from zkwire.session.waitable import Waker
+    from zkwire.wire.model import Event, State
+
+
+class RequestEnd(Record):
+    """How a request has ended, for an :class:`Observer`.
+
+    ``op`` and ``path`` are those of the request.  ``error`` is None if the server has carried it
+    out.  ``seconds`` have passed since it was submitted.  ``server`` is the (host, port) that it
+    was sent to, None if it was not sent.
+    """
+
+    op: str
+    path: str | None
+    error: Exception | None
+    seconds: float
+    server: tuple[str, int] | None
+
+    @property
+    def outcome(self) -> str:
+        """``"ok"``, or the name of the error's class, such as ``"OutcomeUnknownError"``."""
+        return "ok" if self.error is None else type(self.error).__name__
+
+    @property
+    def maybe_applied(self) -> bool:
+        """Whether the server may have carried it out although it ended with an error."""
+        return isinstance(self.error, ZooKeeperError) and self.error.maybe_applied
+
+
+class Observer:
+    """What a client tells of itself: a base class whose methods do nothing.
+
+    An instance is given to a client as ``observer=``.  Its methods must be quick, must not block
+    and must not use the client.  What they raise is logged (ERROR, logger ``zkwire``) and changes
+    nothing for the client.  They are called in different threads; under asyncio always by the
+    event loop, except for operations that other threads call.
+
+    All requests are told, those of locks and other recipes too, but for what the session asks by
+    itself (pings, authentication, watches that are set again): ``trace=`` has those.
+    """
+
+    def request_submitted(self, op: str, path: str | None) -> Any:
+        """A request is about to be submitted, by the thread or task that runs this.
+
+        What this returns is given to :meth:`request_ended`.
+        """
+
+    def request_ended(self, begun: Any, end: RequestEnd) -> None:
+        """A request has ended; ``begun`` is what :meth:`request_submitted` has returned for it.
+
+        Called once for each.  In the thread that waits for the result (or is just submitting the
+        request), before it has it; where none waits, and under asyncio, where callbacks are called.
+        A request whose caller has reached a time limit has ended with OperationTimeoutError,
+        whatever comes later, or with NotSentError if it was withdrawn.
+        """
+
+    def state_changed(self, state: State, session_id: int, server: tuple[str, int] | None) -> None:
+        """The session is in another state, with this (host, port) if one was chosen.
+
+        Called in the callback thread, or by the event loop, in the order of the states.
+        """
+
+    def watch_fired(self, event: Event) -> None:
+        """A watch has got an event; a watch of a recipe's, too.  Called as :meth:`state_changed`.
+
+        An event that several watches get is told as often.
+        """
+
+
+def attach(observer: Observer, client: Any) -> None:
+    """Have the client tell this observer of itself, before it is used."""
+    driver = client._driver
+    operations = [client, driver.operations, driver.background]
+    if hasattr(driver, "pipeline"):
+        operations.append(driver.pipeline)
+    Observation(observer, driver, operations)
+
+
+_METHODS = ("request_submitted", "request_ended", "state_changed", "watch_fired")
+
+
+def check_observer(observer: object) -> None:
+    """Raise TypeError if it lacks a method, or has one that would have to be awaited."""
+    from inspect import iscoroutinefunction
+
+    for name in _METHODS:
+        method = getattr(observer, name, None)
+        if not callable(method):
+            raise TypeError(f"observer must be an Observer: {observer!r} has no {name}()")
+        if iscoroutinefunction(method):
+            raise TypeError(f"observer.{name} is async: it is not awaited")
+
+
+class Observation:
+    """Tells one observer of one client."""
+
+    __slots__ = ("_driver", "_ended", "_here", "_observer", "now", "session")
+
+    def __init__(self, observer: Observer, driver: Driver, operations: list[Any]) -> None:
+        self._observer = observer
+        self._driver = driver
+        self.session = driver.session
+        self.now: Callable[[], float] = driver.now
+        self._here = driver.awaits  # callbacks of the session are called by the event loop
+        self._ended: deque[Any] = deque()  # requests that nothing waits for
+        self.session.observers.add(self)
+        self.session._watches.observer = self._see_event
+        for each in operations:
+            each._kind = observed(each._kind)
+            each._submit = partial(self._submit, each._submit)
+
+    def _submit(self, submit: Callable[[Any], Any], request: Any) -> Any:
+        begun = None
+        try:
+            begun = self._observer.request_submitted(request.op.name, request.path)
+        except Exception as error:
+            _failed("request_submitted", error)
+        request.watched_by(self, begun)
+        try:
+            return submit(request)
+        except Exception as error:
+            request.tell(error)
+            raise
+        finally:
+            request.caller_leaves()
+
+    def ended(self, request: Any) -> None:
+        """A request has ended that nothing waits for; by the session, so only note it down."""
+        self._ended.append(request)
+        if len(self._ended) == 1:
+            self.session.callbacks.append(self._tell_soon)
+
+    def _tell_soon(self) -> None:
+        if self._here:
+            self._tell_ended()
+        else:
+            self._driver.dispatch(self._tell_ended)
+
+    def _tell_ended(self) -> None:
+        while self._ended:
+            self._ended.popleft().tell(None)
+
+    def tell(self, begun: Any, end: RequestEnd) -> None:
+        """Tell the observer of the end of a request."""
+        try:
+            self._observer.request_ended(begun, end)
+        except Exception as error:
+            _failed("request_ended", error)
+
+    def see(self, state: State) -> list[Waker]:
+        """The session is in ``state`` now."""
+        session = self.session
+        return [self._later("state_changed", state, session.session_id, session.server)]
+
+    def _see_event(self, event: Event) -> Waker:
+        return self._later("watch_fired", event)
+
+    def _later(self, method: str, *arguments: Any) -> Waker:
+        return partial(self._driver.dispatch, partial(self._call, method, arguments))
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> None:
+        try:
+            getattr(self._observer, method)(*arguments)
+        except Exception as error:
+            _failed(method, error)
+
+
+def _failed(method: str, error: Exception) -> None:
+    log_failure(f"the observer's {method} has failed", error)
+
+
+_outcome: Any = Request.__dict__["outcome"]
+
+
+@cache
+def observed(kind: Any) -> Any:
+    """The class of requests ``kind``, whose ends are told to an observer."""
+
+    class Observed(kind):  # type: ignore[misc]
+        __slots__ = ("_begun", "_ended_at", "_observation", "_server", "_since", "_waiting")
+
+        def watched_by(self, observation: Observation, begun: Any) -> None:
+            self._observation = observation
+            self._waiting = True  # the caller, for the time of the submission
+            self._since = observation.now()
+            self._begun = [begun]  # taken out by what tells the end
+
+        def _end(self, outcome: Any) -> None:
+            """The request ends: a store that may be one of the session, under its lock."""
+            if outcome is not None:
+                observation = self._observation
+                self._ended_at = observation.now()
+                self._server = observation.session.server if self.xid else None
+            _outcome.__set__(self, outcome)
+            # What waits looks at the outcome when it no longer waits, so one of both tells.
+            if outcome is not None and not self._waiting:
+                self._observation.ended(self)
+
+        outcome = property(_outcome.__get__, _end)
+
+        def tell(self, error: Exception | None) -> None:
+            """Tell the end, unless that is done; ``error``: what its caller gets before that."""
+            try:
+                begun = self._begun.pop()
+            except IndexError:
+                return
+            observation = self._observation
+            if self.outcome is not None:
+                at, server = self._ended_at, self._server
+                error = self.error() if self.op is not ops.MULTI else _error_of(self)
+            else:
+                at = observation.now()
+                server = observation.session.server if self.xid else None
+            end = RequestEnd(self.op.name, self.path, error, at - self._since, server)
+            observation.tell(begun, end)
+
+        def caller_leaves(self) -> None:
+            """The caller waits no longer."""
+            self._waiting = False
+            if self.outcome is not None:
+                self.tell(None)
+
+        def given_up(self, error: OperationTimeoutError) -> None:
+            self.tell(error)
+
+        if not hasattr(kind, "within"):  # that would be asyncio, where nothing is told here
+
+            def result(self, timeout: float | None = None) -> Any:
+                self._waiting = True
+                try:
+                    return kind.result(self, timeout)
+                finally:
+                    self.caller_leaves()
+
+    Observed.__name__ = Observed.__qualname__ = kind.__name__
+    return Observed
+
+
+def _error_of(request: Any) -> Exception | None:
+    """The error of a multi: which of its operations was refused is found with its result."""
+    try:
+        request.value()
+    except ZooKeeperError as error:
+        return error.with_traceback(None)
+    return None
