@@ -33,7 +33,7 @@ WORKER = Path(__file__).with_name("compare_worker.py")
 WORKS = (
     "get", "create", "window 10", "window 1000", "create_1000", "free_lock", "event", "threads 8",
 )  # fmt: skip
-COUNTS = {"window": 4000, "create_1000": 2000, "threads": 2400}
+COUNTS = {"get": 1500, "create": 1500, "window": 4000, "create_1000": 2000, "threads": 2400}
 COUNT = 600
 STEPS = 200
 """Operations in a run that counts; a multiple of what a work does at once."""
