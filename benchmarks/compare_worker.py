@@ -58,8 +58,7 @@ class Side(Works):
         self.client.set_data(BASE, DATA)
         self.new = f"{BASE}/{name}/new/n"
         self.lock = zkwire.SequentialLock(self.client, f"{BASE}/{name}/lock")
-        self._counter = zkwire.Counter(self.client, f"{BASE}/{name}/counter")
-        self._queue = zkwire.Queue(self.client, f"{BASE}/{name}/queue")
+        self._path = f"{BASE}/{name}"
 
     def close(self) -> None:
         self.client.close()
@@ -103,14 +102,16 @@ class Side(Works):
             watch.wait(10.0)
 
     def counter(self, count: int) -> None:
+        counter = zkwire.Counter(self.client, f"{self._path}/counter")  # which old commits lack
         for _ in range(count):
-            self._counter.add(1)
+            counter.add(1)
 
     def queue(self, count: int) -> None:
         """One item put, and got."""
+        queue = zkwire.Queue(self.client, f"{self._path}/queue")
         for _ in range(count):
-            self._queue.put(DATA)
-            self._queue.get(10.0)
+            queue.put(DATA)
+            queue.get(10.0)
 
 
 def spent(work: Callable[[int], None], count: int) -> dict[str, float]:
