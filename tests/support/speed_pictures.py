@@ -1,7 +1,7 @@
 """docs/how-fast.md: its pictures and its table, from the figures that the benchmarks have kept.
 
 The plot shows the table in benchmarks/README.md, the other pictures show benchmarks/where.json;
-`python3 -m benchmarks --update-readme` and `python3 -m benchmarks.where --write` measure both anew.
+`python3 -m benchmarks --write` and `python3 -m benchmarks.where --write` measure both anew.
 `python3 -m tests.support.speed_pictures` writes the table of the page.
 """
 
@@ -16,26 +16,24 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import BEGIN, END, PEERS
+from benchmarks.__main__ import COMMAND, PEERS
+from benchmarks.pages import parts
 from benchmarks.where import KEPT
 from tests.support.diagrams import box, drawing, words
 from tests.unit.test_layers import ROOMS
 from zkwire.cli.picture import PER_CHARACTER, as_xml
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = ROOT / "benchmarks" / "README.md"
 PAGE = ROOT / "docs" / "how-fast.md"
 OPERATIONS = {"get": "a get", "lock": "a lock, taken and given back", "event": "an event"}
 
 # --- the plot -------------------------------------------------------------------------------------
 
 SIGNS = {
-    "zkwire": ("z", "held", "zkwire"),
+    "zkwire": ("z", "held", "zkwire for threads"),
+    "asyncio": ("a", "alive", "zkwire for asyncio"),
     "floor": ("s", "head", "a bare socket"),
     "kazoo": ("k", "doubt", "kazoo"),
-    "C client": ("C", "alive", "the C client"),
-    "Java client": ("J", "over", "the Java client"),
-    "Curator": ("R", "blind", "Curator"),
 }
 LEFT, WIDE, ROW, TOP = 310, 450, 38, 60
 ROUND = 8
@@ -43,7 +41,7 @@ ROUND = 8
 
 def rows() -> dict[str, dict[str, float]]:
     """For each workload of the table the CPU time of each client, zkwire's being one."""
-    text = TABLE.read_text().partition(BEGIN)[2].partition(END)[0]
+    text = parts(COMMAND)[1]
     lines = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("|")]
     head = [cell.strip() for cell in lines[0]]
     found: dict[str, dict[str, float]] = {}
@@ -52,10 +50,9 @@ def rows() -> dict[str, dict[str, float]]:
         others = {
             peer: 1 / float(cells[column].replace(",", ""))
             for peer, column in PEERS.items()
-            if peer in SIGNS and cells.get(column)
+            if cells.get(column)
         }
-        if others and "replay" not in cells["zkwire"]:
-            found[cells["zkwire"].replace(", real server", "")] = {"zkwire": 1.0, **others}
+        found[cells["zkwire"]] = {"zkwire": 1.0, **others}
     return found
 
 
