@@ -8,7 +8,7 @@ from benchmarks import imports
 from benchmarks.targets import TARGETS
 from benchmarks.where import pruned
 from benchmarks.workloads import all_workloads
-from tests.support.speed_pictures import OPERATIONS, by_room, kept, rows
+from tests.support.speed_pictures import OPERATIONS, by_layer, kept, rows
 
 
 def test_each_target_is_one_of_a_workload() -> None:
@@ -25,7 +25,7 @@ def test_rare_stacks_count_for_their_callers() -> None:
 
 def test_the_parts_of_an_operation_are_all_of_it() -> None:
     for name in OPERATIONS:
-        assert round(sum(by_room(name).values()), 3) == round(kept()[name]["cpu"], 3)
+        assert round(sum(by_layer(name).values()), 3) == round(kept()[name]["cpu"], 3)
 
 
 def test_the_plot_has_the_rows_of_the_table() -> None:
