@@ -90,7 +90,7 @@ class Sampling:
 
 
 def _named(frames: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Room, module and function of each frame, the outermost first; then a system call."""
+    """Layer, module and function of each frame, the outermost first; then a system call."""
     for file, _, function in reversed(frames):
         path = Path(file)
         if path.is_relative_to(ROOT / "zkwire"):

@@ -130,7 +130,7 @@ class Bare:
     def flood(self, data: bytes, expected: int) -> None:
         """Send everything, receive `expected` bytes, and never wait for one with the other due.
 
-        A server that cannot send may stop to receive, so a plain sendall could wait for ever.
+        A server that cannot send may stop to receive, so a plain sendall could wait forever.
         """
         sock, buffer = self.socket, self._buffer
         rest = memoryview(data)

@@ -191,7 +191,7 @@ async def test_hazard_E10_a_watch_closed_in_another_thread_is_closed_by_the_loop
             closing.start()
             closing.join()  # the loop stands still meanwhile
             assert watch.closed
-            assert watch_count(client) == 1, "another thread has been in the automaton"
+            assert watch_count(client) == 1, "another thread has been in the state machine"
             await asyncio.sleep(0)
             assert watch_count(client) == 0
 

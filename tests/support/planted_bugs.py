@@ -1,7 +1,7 @@
-"""Bugs that are planted into recipes and automaton: the suite must find each of them.
+"""Bugs that are planted into recipes and state machine: the suite must find each of them.
 
 Most are in `simulation_locks` and `simulation_family`, beside the scenarios that they are for.
-Here are those of the automaton, a few more of the recipes, and the list of all, each with the
+Here are those of the state machine, a few more of the recipes, and the list of all, each with the
 faults that reveal it.
 """
 
@@ -95,7 +95,7 @@ class ReleasesWhatIsLost(AsyncBlockingLock):
         pass
 
 
-# --- the automaton --------------------------------------------------------------------------------
+# --- the state machine ----------------------------------------------------------------------------
 
 _received = Liveness.received
 _close = Session.close
@@ -163,7 +163,7 @@ class Bug(NamedTuple):
 ORDER: tuple[str, ...] = ()
 """No fault is needed: the order of events does it."""
 
-AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
+STATE_MACHINE: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
     "watches are not restored": (
         Patch(WatchTable, "frames", lambda *_: iter(())), ("cut",), {"LIVE"},
     ),
@@ -187,7 +187,7 @@ AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
         Patch(Session, "close", _close_and_claim), ("close",), {"STATE"},
     ),
 }  # fmt: skip
-"""Bugs of the automaton, each for a lock of one node and for one with a queue."""
+"""Bugs of the state machine, each for a lock of one node and for one with a queue."""
 
 LOCKS: dict[type[AsyncPathLock], tuple[str, ...]] = {
     locks.SequentialNoCleaning: ("cancel",),
@@ -292,7 +292,7 @@ BUGS: dict[str, Bug] = {
             0.25,
             minutes=name in LASTING and kind is SEQUENTIAL,  # with a blocking lock it takes seconds
         )
-        for name, (patch, faults, invariants) in AUTOMATON.items()
+        for name, (patch, faults, invariants) in STATE_MACHINE.items()
         for kind in (BLOCKING, SEQUENTIAL)
     },
 }

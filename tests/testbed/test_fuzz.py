@@ -61,7 +61,7 @@ def examine(name: str, count: int = 200) -> None:
 
 @fuzzed(*(f"session_{talk}" for talk in TALKS), "restoration")
 def test_session(name: str) -> None:
-    """The automaton, with calls of every kind on their way."""
+    """The state machine, with calls of every kind on their way."""
     examine(name)
 
 

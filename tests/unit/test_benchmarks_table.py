@@ -13,7 +13,7 @@ from benchmarks.compare_worker import Works
 from benchmarks.pages import README, marks, parts, write
 from benchmarks.sides import OFFERS_NOT, SIDES, Floor
 from benchmarks.where import pruned
-from tests.support.speed_pictures import OPERATIONS, by_room, kept, rows
+from tests.support.speed_pictures import OPERATIONS, by_layer, kept, rows
 
 ROUNDS = [
     {name: {"CPU µs": cpu, "wall µs": 9.0, "voluntary switches": 1.0} for name, cpu in each.items()}
@@ -82,7 +82,7 @@ def test_rare_stacks_count_for_their_callers() -> None:
 
 def test_the_parts_of_an_operation_are_all_of_it() -> None:
     for name in OPERATIONS:
-        assert round(sum(by_room(name).values()), 3) == round(kept()[name]["cpu"], 3)
+        assert round(sum(by_layer(name).values()), 3) == round(kept()[name]["cpu"], 3)
 
 
 def test_the_plot_has_the_rows_of_the_table() -> None:

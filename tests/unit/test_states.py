@@ -94,7 +94,7 @@ def test_a_listener_is_called_by_way_of_the_shell() -> None:
     told, dispatched = list[State](), list[Callable[[], object]]()
     listener = Listener(told.append, dispatched.append)
     (waker,) = listener.see(State.CONNECTED)
-    assert dispatched == [], "not in the automaton"
+    assert dispatched == [], "not in the state machine"
     waker()
     assert told == [], "and not in who wakes"
     for function in dispatched:

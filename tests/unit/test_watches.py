@@ -45,7 +45,7 @@ class Owner:
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
         self.waits.append(timeout)
-        assert len(self.waits) < 100, "it waits for ever"
+        assert len(self.waits) < 100, "it waits forever"
         if self.meanwhile:
             self.meanwhile.pop(0)()
         return waitable.ready
@@ -119,7 +119,7 @@ def test_events_come_in_their_order(owner: Owner) -> None:
 
 
 def test_a_watch_that_is_not_set(owner: Owner) -> None:
-    """Waiting for it would be waiting for ever."""
+    """Waiting for it would be waiting forever."""
     for watch in (Watch(), armed(owner, 0)):
         assert watch.ready
         with pytest.raises(RuntimeError, match="not set"):
@@ -293,7 +293,7 @@ def test_a_callback_gets_each_event_once(owner: Owner) -> None:
     for path in ("/a", "/b"):
         watch._arm()
         watch._deliver(event(path))
-        assert event(path) not in seen, "not in the automaton"
+        assert event(path) not in seen, "not in the state machine"
         dispatched(owner, watch)
     dispatched(owner, watch)
     assert seen == [event("/a"), event("/b")]

@@ -143,7 +143,7 @@ def test_a_recursive_watch_on_the_root_hears_of_all_nodes(script: Script) -> Non
 
 @pytest.mark.parametrize("path", ["", "a", "//", "a/b"])
 def test_a_path_that_is_none_ends_the_way_up(path: str, script: Script) -> None:
-    """A server would have to be broken to send one; it must not be followed for ever."""
+    """A server would have to be broken to send one; it must not be followed forever."""
     assert list(ancestors(path))[-1] == "/"
     script.persistent("/", recursive=True)
     script.event(CREATED, path)
@@ -277,7 +277,7 @@ def test_persistent_watches_are_set_again_by_a_request_of_their_own(script: Scri
 
 
 def test_without_a_persistent_watch_the_old_request_is_used(script: Script) -> None:
-    """A server before 3.6 closes the connection when it sees the new one, for ever."""
+    """A server before 3.6 closes the connection when it sees the new one, forever."""
     script.watching("get_data", "/d")
     watch = script.persistent("/p")
     watch.close()

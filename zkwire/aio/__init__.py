@@ -1,1 +1,1 @@
-"""zkwire under asyncio: the same automaton, operations and recipes on an event loop, no thread."""
+"""zkwire under asyncio: the same core, operations and recipes on an event loop, no thread."""

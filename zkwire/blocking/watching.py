@@ -1,4 +1,4 @@
-"""Watches for ever, as threads have them from a client or a supervisor."""
+"""Watches forever, as threads have them from a client or a supervisor."""
 
 from __future__ import annotations
 

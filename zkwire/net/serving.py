@@ -1,7 +1,7 @@
 """What a driver runs without a caller: recipes that clean up behind themselves, and services.
 
 It decides when a coroutine in the background begins and what ends it.  Who takes its steps is the
-shell's matter (:class:`zkwire.net.background.BackgroundTask` asks it).
+client's matter (:class:`zkwire.net.background.BackgroundTask` asks it).
 """
 
 from __future__ import annotations

@@ -428,7 +428,7 @@ class Lost(Loss):
         """Whether the lock has been lost or released: nothing more will happen."""
         return self._over
 
-    # --- for the automaton, under the shell's state lock ---
+    # --- for the state machine, under the I/O layer's state lock ---
 
     def _lose(self, message: str) -> tuple[Waker, ...]:
         """The lock is lost; returns what to call.  The first reason counts."""

@@ -189,7 +189,7 @@ class Identity:
 class Handshake:
     """The handshake of one connection; see the module's docstring.
 
-    ``challenge`` is what the shell's SASL mechanism must answer, b"" at the beginning, None for
+    ``challenge`` is what the I/O layer's SASL mechanism must answer, b"" at the beginning, None for
     nothing.  ``greeted``: the server has accepted the session.  ``restored``: credentials and
     watches have been sent.  ``read_only``: the server has lost the ensemble.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 2181
 FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
-# How many addresses keep their place in the order; those of containers change for ever.
+# How many addresses keep their place in the order; those of containers change forever.
 MOST_RANKS = 1000
 
 # How a configuration says that clients may use any address of a server.
@@ -188,8 +188,8 @@ class ReadWriteSearch:
     that double up to a minute (Java's ``ClientCnxn.pingRwServer``).  The I/O layer asks, with the
     four-letter word ``isro``.
 
-    ``asking`` is the server that the shell must ask now, ``at`` the time in seconds at which the
-    next one is asked; both are None outside a search.
+    ``asking`` is the server that the I/O layer must ask now, ``at`` the time in seconds at which
+    the next one is asked; both are None outside a search.
     """
 
     __slots__ = ("_hosts", "_pause", "asking", "at")

@@ -243,7 +243,7 @@ class Reported(Liveness):
 class LeaseHolders:
     """All that is held in one session's name, locks for instance.
 
-    ``callbacks`` is the automaton's list of functions to call.
+    ``callbacks`` is the state machine's list of functions to call.
     """
 
     __slots__ = ("_callbacks", "holders")

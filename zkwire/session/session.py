@@ -18,10 +18,10 @@ Invariants:
 * On a new connection: connect request, authentication, watches, and when all that is answered, the
   queue.
 
-A shell does this, in a loop: connect to ``target`` while it is set; call one method for each thing
-that happens (bytes, end of stream, a deadline); drop the connection when ``broken`` is set; write
-what :meth:`Session.data_to_send` returns; call every function of :meth:`Session.take_callbacks`,
-outside its locks.
+An I/O layer does this, in a loop: connect to ``target`` while it is set; call one method for each
+thing that happens (bytes, end of stream, a deadline); drop the connection when ``broken`` is set;
+write what :meth:`Session.data_to_send` returns; call every function of
+:meth:`Session.take_callbacks`, outside its locks.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Session(SessionStatus):
         return request
 
     def take_callbacks(self) -> list[Waker]:
-        """The functions to call now, in this order, outside the shell's locks; each once."""
+        """The functions to call now, in this order, outside the I/O layer's locks; each once."""
         # The list itself stays, since others append to it.  No call in between: interrupt-safe.
         callbacks = self.callbacks[:]
         del self.callbacks[:]
@@ -224,7 +224,7 @@ class Session(SessionStatus):
             try:
                 self._watches.expect(request, request.watch)
             except RuntimeError:
-                return b""  # submit raises it again, outside the shell's critical section
+                return b""  # submit raises it again, outside the I/O layer's critical section
         self._live.last_send = now
         return self._requests.send(request, now)
 
@@ -250,7 +250,7 @@ class Session(SessionStatus):
     # --- the handshake ----------------------------------------------------------------------------
 
     def connection_made(self, now: float, peer: Address | None = None) -> None:
-        """The shell has connected to ``target``.  Harmless when the session has ended meanwhile.
+        """The I/O layer has connected to ``target``.  Does nothing if the session has ended.
 
         ``peer`` tells the servers of one name apart.
         """

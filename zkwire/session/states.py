@@ -11,7 +11,7 @@ connection or a caller may do there:
 * ``Handshake.restored``, handshake and connected: it has been sent credentials and watches.
 * ``Session.usable``, connected: False if the server closes the connection because it does not know
   an operation; nothing more is sent then (``Session.refused``).
-* ``Session.broken``, connecting to connected: why the shell must drop the connection.
+* ``Session.broken``, connecting to connected: why the I/O layer must drop the connection.
 * ``Session._closing``, all but the terminal states: ``close`` was called; new requests are refused
   and a session that the server does not know ends as closed instead of expired.
 * ``Session._all_ended``, terminal: every request, watch and lease holder knows of the end.
@@ -149,7 +149,7 @@ class Observers:
 
 
 class StateMachine:
-    """The state of one session; ``callbacks`` is the automaton's list of functions to call."""
+    """The state of one session; ``callbacks`` is the state machine's list of functions to call."""
 
     __slots__ = ("_callbacks", "_told", "change", "observers", "state")
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class SessionStatus:
     """The parts of one session; see the module's docstring.
 
-    ``timeout`` is the session timeout in seconds that is asked for.  ``sasl``: the shell has a
+    ``timeout`` is the session timeout in seconds that is asked for.  ``sasl``: the I/O layer has a
     mechanism.  ``read_only``: a server that has lost the ensemble is accepted.  ``resume``: the
     session to continue.  ``lease_margin``, in seconds: see
     :class:`zkwire.session.liveness.Reported`.
@@ -76,7 +76,7 @@ class SessionStatus:
         self.chroot = chroot
         self.hosts = hosts
         self.server: tuple[str, int] | None = None  # the last one that was chosen
-        self.broken: str | None = None  # why the shell must drop the connection
+        self.broken: str | None = None  # why the I/O layer must drop the connection
         self.act_at: float = 0.0  # when the attempt to connect, or the pause before it, ends
         self.last_failure: str = "none was tried"
         self.failures: dict[str, str] = {}  # by server, since the last usable connection
@@ -153,7 +153,7 @@ class SessionStatus:
 
     @property
     def target(self) -> tuple[str, int] | None:
-        """The server that the shell must connect to now."""
+        """The server that the I/O layer must connect to now."""
         return self.server if self.state is State.CONNECTING else None
 
     @property
@@ -168,12 +168,12 @@ class SessionStatus:
 
     @property
     def challenge(self) -> bytes | None:
-        """What the shell's SASL mechanism must answer now; b"" at the beginning."""
+        """What the I/O layer's SASL mechanism must answer now; b"" at the beginning."""
         return self._handshake.challenge
 
     @property
     def asking(self) -> tuple[str, int] | None:
-        """The server that the shell must ask ``isro`` now."""
+        """The server that the I/O layer must ask ``isro`` now."""
         return self._read_write_search.asking
 
     @property

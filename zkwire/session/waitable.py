@@ -35,9 +35,9 @@ class Bound:
 class Waitable(Bound):
     """Something that becomes ready.
 
-    ``_wakers`` are functions that the shell calls once, soon after ``ready`` has turned true,
-    outside all locks.  Adding one, and turning ready, happens under the shell's state lock.  Most
-    waitables have one waker at most, a tuple; for thousands of them a dict is faster.
+    ``_wakers`` are functions that the I/O layer calls once, soon after ``ready`` has turned true,
+    outside all locks.  Adding one, and turning ready, happens under the I/O layer's state lock.
+    Most waitables have one waker at most, a tuple; for thousands of them a dict is faster.
     """
 
     __slots__ = ("_wakers",)
@@ -139,7 +139,7 @@ class Awaited:
 
 
 class Alarm(Waitable):
-    """Ready from the moment ``at`` on, in seconds on the shell's clock, once it has rung."""
+    """Ready from the moment ``at`` on, in seconds on the I/O layer's clock, once it has rung."""
 
     __slots__ = ("_rung", "at")
 

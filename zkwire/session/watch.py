@@ -197,7 +197,7 @@ class Watch(Waitable):
         if self._owner is not None:
             self._owner.close_watch(self)
 
-    # --- for the automaton, under the shell's state lock ---
+    # --- for the state machine, under the I/O layer's state lock ---
 
     def _arm(self, *, lasting: bool = False) -> None:
         """A request that may set the watch is submitted."""

@@ -283,8 +283,8 @@ def _repeated(request: Request, body: bytes) -> Request:
 class WatchManager:
     """Decides when a watch enters and leaves the table, and what the server must be told of it.
 
-    ``callbacks`` is the automaton's list of functions to call.  ``requests`` are what the server
-    must be told, ``table`` the watches that are set.
+    ``callbacks`` is the state machine's list of functions to call.  ``requests`` are what the
+    server must be told, ``table`` the watches that are set.
     """
 
     __slots__ = (

@@ -1,6 +1,6 @@
-"""Hazards of the client itself, where the tests of the automaton do not provoke them: rows A and E.
+"""Hazards of the client that the tests of the state machine do not provoke: rows A and E.
 
-Rows that are not here have a ``test_known_<row>_...`` in the tests of the automaton.
+Rows that are not here have a ``test_known_<row>_...`` in the tests of the state machine.
 """
 
 from __future__ import annotations

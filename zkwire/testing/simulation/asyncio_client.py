@@ -1,4 +1,4 @@
-"""A client of a simulation as its users see it: an AsyncClient whose shell is the simulation.
+"""A client of a simulation as its users see it: an AsyncClient whose I/O layer is the simulation.
 
 Coroutines of a simulation can use it as any other, locks and services included, but for what needs
 asyncio itself (tasks, ``asyncio.timeout``, ``cancel_on_loss``).

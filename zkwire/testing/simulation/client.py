@@ -1,7 +1,7 @@
-"""One client of a simulation: its process, its shell, its connection and its tasks.
+"""One client of a simulation: its process, its I/O layer, its connection and its tasks.
 
-It decides what a shell decides: when the automaton is called and what is on its way.  When anything
-of this happens is the business of :mod:`zkwire.testing.simulation.simulation`.
+It decides what an I/O layer decides: when the state machine is called and what is on its way.  When
+anything of this happens is the business of :mod:`zkwire.testing.simulation.simulation`.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Client:
         """Let others do something, as ``asyncio.sleep(0)``."""
         await Suspend(self.sim.now)
 
-    # --- the shell --------------------------------------------------------------------------------
+    # --- the I/O layer ----------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Put what the session wants to send on its way."""
@@ -229,13 +229,13 @@ class Client:
             link.up.append(frames)
 
     def call_due(self) -> None:
-        """Call what the automaton wants called."""
+        """Call what the state machine wants called."""
         while callbacks := self.session.take_callbacks():
             for function in callbacks:
                 function()
 
     def conclude(self) -> None:
-        """Do what is due, as a shell does after each thing that has happened."""
+        """Do what is due, as an I/O layer does after each thing that has happened."""
         session, now = self.session, self.sim.now
         for _ in range(_MANY):
             if self.link is not None and (session.broken or session.ended):
@@ -264,7 +264,7 @@ class Client:
 
 
 class Shell(ServingDriver):
-    """What a recipe needs of a shell.  Everything leaves at the end of a step."""
+    """What a recipe needs of an I/O layer.  Everything leaves at the end of a step."""
 
     now: Callable[[], float]
 

@@ -1,10 +1,10 @@
 """Fingerprints of the states of a simulation: equal states have equal ones, however reached.
 
 A state has everything that can still have an effect: the server's tree, sessions and watches; of
-each client its automaton, its tasks (the position and the variables of each, or how it has ended)
-and its locks; the frames under way; the comparison keys of checks; and all times, as seconds from
-now.  Two objects are equal if everything that can be reached from them is equal and is shared in
-the same way.  Whatever may have an effect counts, so at worst equal states count as different.
+each client its state machine, its tasks (the position and the variables of each, or how it has
+ended) and its locks; the frames under way; the comparison keys of checks; and all times, as seconds
+from now.  Two objects are equal if everything that can be reached from them is equal and is shared
+in the same way.  Whatever may have an effect counts, so at worst equal states count as different.
 
 A state does not have: figures for reports, names of connections, and the times at which nodes were
 created and written, which no recipe reads.  Numbers from a server (zxids, sequence numbers) and

@@ -11,11 +11,11 @@
 
     explore(two_contenders, seeds=range(1000))          # zkwire.testing.simulation.runs
 
-A client is the real automaton with the real operations, on the real ``Runtime`` for recipes; the
-server is the embedded one's `Processor`.  Between them are two queues of frames for each client.
-There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps` lists the
-steps that are possible now, :meth:`Simulation.faults` the faults, and a schedule chooses one.  The
-same choices give the same run.
+A client is the real state machine with the real operations, on the real ``Runtime`` for recipes;
+the server is the embedded one's `Processor`.  Between them are two queues of frames for each
+client.  There is no socket, no thread, no event loop and no real time: :meth:`Simulation.steps`
+lists the steps that are possible now, :meth:`Simulation.faults` the faults, and a schedule chooses
+one.  The same choices give the same run.
 
 The steps are: a task runs to its next await (``run``); frames reach the server (``up``: those of
 one write, ``up1``: one) or the client (``down``: all, ``down1``: one); a client sees the end of its
