@@ -319,7 +319,9 @@ class LeaderFollower(CallingDriver):
                     if data and not connection.closed_because:
                         now = self.now()
                         session.receive_data(data, now)
-                        if connection.deadlines_at <= now and (session.in_flight or connection.full):
+                        if connection.deadlines_at <= now and (
+                            session.in_flight or connection.full
+                        ):
                             # In a flood the I/O thread may not get the mutex in time for its pings.
                             connection.deadlines_at = now + DEADLINES_EVERY
                             session.on_deadline(now)
