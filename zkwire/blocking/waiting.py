@@ -99,8 +99,9 @@ class MutexDriver(ServingDriver):
             )
 
     def renew_mutex(self) -> None:
-        """Have a state lock of the present kind, which no thread holds."""
+        """Have locks of the present kind, which no thread holds."""
         self.mutex = threading.RLock()
+        self.fetching = threading.RLock()
         self.owned: Callable[[], bool] = self.mutex._is_owned
 
     @property
