@@ -33,7 +33,7 @@ WORKER = Path(__file__).with_name("compare_worker.py")
 WORKS = (
     "get", "create", "window 10", "window 1000", "create_1000", "free_lock", "event", "threads 8",
 )  # fmt: skip
-COUNTS = {"window": 4000, "create_1000": 2000, "threads": 2400}
+COUNTS = {"get": 1500, "create": 1500, "window": 4000, "create_1000": 2000, "threads": 2400}
 COUNT = 600
 STEPS = 200
 """Operations in a run that counts; a multiple of what a work does at once."""
@@ -46,10 +46,10 @@ def count_of(work: str, least: int) -> int:
 
 
 class Worker:
-    """The process of one side."""
+    """The process of one side, with the zkwire of this tree."""
 
-    def __init__(self, tree: Path, hosts: str, name: str, mode: str = "time") -> None:
-        command = [sys.executable, str(WORKER), hosts, name, mode]
+    def __init__(self, words: Sequence[str], tree: Path = ROOT, mode: str = "time") -> None:
+        command = [sys.executable, *words, mode]
         self._log: Path | None = None
         if mode == "system calls":
             self._log = Path(tempfile.mkstemp(prefix="zkwire-strace-")[1])
@@ -60,7 +60,7 @@ class Worker:
         )  # fmt: skip
         (loaded,) = self._said().values()
         if Path(str(loaded)).parent != tree:
-            raise RuntimeError(f"the side {name} runs {loaded} and not {tree}")
+            raise RuntimeError(f"a side runs {loaded} and not {tree}")
 
     def _said(self) -> dict[str, float]:
         assert self._process.stdout is not None
@@ -114,9 +114,9 @@ def tree_of(name: str) -> Iterator[Path]:
 def sides(trees: Sequence[Path], hosts: str, mode: str) -> Iterator[list[Worker]]:
     """The process of A and that of B."""
     with ExitStack() as stack:
-        workers = []
+        workers: list[Worker] = []
         for tree, name in zip(trees, "ab", strict=True):
-            workers.append(Worker(tree, hosts, name, mode))
+            workers.append(Worker([str(WORKER), hosts, name], tree, mode))
             stack.callback(workers[-1].close)
         yield workers
 
@@ -180,7 +180,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--no-counts", action="store_true", help="time alone")
     parser.add_argument("--no-time", action="store_true", help="counts alone")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """One side of `benchmarks.compare`: does work with the zkwire of the tree that PYTHONPATH names.
 
 Speaks lines of JSON: ``{"work": NAME, "count": N}`` is answered with what that took of the whole
-process, as is ``{"work": NAME, "count": N, "steps": true}``, with the steps of Python by thread.
+process, or, if that is asked for on the command line, with the steps of Python by thread.
 Uses only names of zkwire that every commit has.
 """
 
@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -21,18 +22,46 @@ import zkwire
 
 SESSION_SECONDS = 600.0  # an idle side does not ping
 BASE = "/compare"
+DATA = b"x" * 100
 
 
-class Side:
-    """A client and the work that it can do."""
+class Works:
+    """What a side can be asked for by name: ``get``, ``window 10``, ``threads 8``, ..."""
+
+    def get(self, count: int) -> None:
+        raise NotImplementedError
+
+    def threads(self, count: int, width: int) -> None:
+        workers = [threading.Thread(target=self.get, args=(count // width,)) for _ in range(width)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    def work(self, name: str) -> Callable[[int], None]:
+        """The method for a work; its width is its second argument."""
+        kind, _, width = name.partition(" ")
+        method: Callable[..., None] = getattr(self, kind)
+        return partial(method, width=int(width)) if width else method
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class Side(Works):
+    """zkwire's client for threads."""
 
     def __init__(self, hosts: str, name: str) -> None:
         self.client = zkwire.Client(hosts, session_timeout=SESSION_SECONDS)
         self.client.connect(10.0)
         self.client.ensure_path(f"{BASE}/{name}/new")
-        self.client.set_data(BASE, b"x" * 100)
+        self.client.set_data(BASE, DATA)
         self.new = f"{BASE}/{name}/new/n"
         self.lock = zkwire.SequentialLock(self.client, f"{BASE}/{name}/lock")
+        self._path = f"{BASE}/{name}"
+
+    def close(self) -> None:
+        self.client.close()
 
     def get(self, count: int) -> None:
         for _ in range(count):
@@ -47,7 +76,7 @@ class Side:
         for reply in [self.client.pipeline.delete(f"{self.new}{n}") for n in range(count)]:
             reply.result()
 
-    def get_window(self, count: int, width: int) -> None:
+    def window(self, count: int, width: int) -> None:
         for _ in range(count // width):
             for reply in [self.client.pipeline.get_data(BASE) for _ in range(width)]:
                 reply.result()
@@ -69,25 +98,20 @@ class Side:
         for _ in range(count):
             watch = zkwire.Watch()
             self.client.get_data(BASE, watch=watch)
-            self.client.set_data(BASE, b"x" * 100)
+            self.client.set_data(BASE, DATA)
             watch.wait(10.0)
 
-    def threads(self, count: int, width: int) -> None:
-        workers = [threading.Thread(target=self.get, args=(count // width,)) for _ in range(width)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+    def counter(self, count: int) -> None:
+        counter = zkwire.Counter(self.client, f"{self._path}/counter")  # which old commits lack
+        for _ in range(count):
+            counter.add(1)
 
-    def work(self, name: str) -> Callable[[int], None]:
-        """``get``, ``window 10``, ``threads 8``, ..."""
-        kind, _, width = name.partition(" ")
-        if kind == "window":
-            return lambda count: self.get_window(count, int(width))
-        if kind == "threads":
-            return lambda count: self.threads(count, int(width))
-        found: Callable[[int], None] = getattr(self, kind)
-        return found
+    def queue(self, count: int) -> None:
+        """One item put, and got."""
+        queue = zkwire.Queue(self.client, f"{self._path}/queue")
+        for _ in range(count):
+            queue.put(DATA)
+            queue.get(10.0)
 
 
 def spent(work: Callable[[int], None], count: int) -> dict[str, float]:
@@ -135,20 +159,24 @@ class Steps:
         return {name: number / count for name, number in sorted(self.found.items())}
 
 
-def main() -> None:
-    hosts, name, traced = sys.argv[1:4]
-    steps = Steps()
-    if traced == "steps":
-        threading.settrace(steps.trace)
-        sys.settrace(steps.trace)
-    side = Side(hosts, name)
+def serve(side: Works, measure: Callable[[Callable[[int], None], int], dict[str, float]]) -> None:
+    """Do what the lines of the input ask for, until they end."""
     print(json.dumps({"from": zkwire.__path__[0]}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        work = side.work(asked["work"])
-        measure = steps.counted if traced == "steps" else spent
-        print(json.dumps(measure(work, asked["count"])), flush=True)
-    side.client.close()
+        print(json.dumps(measure(side.work(asked["work"]), asked["count"])), flush=True)
+    side.close()
+
+
+def main() -> None:
+    hosts, name, mode = sys.argv[1:4]
+    measure = spent
+    if mode == "steps":
+        steps = Steps()
+        measure = steps.counted
+        threading.settrace(steps.trace)
+        sys.settrace(steps.trace)
+    serve(Side(hosts, name), measure)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,33 @@
 """Locks of zkwire, of kazoo and of a warm Curator, on one real server, in turn.
 
-    CURATOR_HOME=FOLDER:FOLDER python3 -m benchmarks.contenders [--rounds N] [--update-readme]
+    CURATOR_HOME=FOLDER:FOLDER python3 -m benchmarks.contenders [--rounds N] [--quick] [--write]
 
 A free lock, a lock that two contend for, and a queue of contenders, each of which has its place
 before the first one releases, and holds for no time.  The contenders of a queue are threads on ten
-clients.  The bare socket sends the requests of a free lock.
+clients.  Curator's process is warm; without its jars it is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
+import statistics
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks import floor_locks
-from benchmarks.costs import Cost, arguments, median
-from benchmarks.figures import this_machine, write_between
-from benchmarks.jobs import Job
-from benchmarks.measure import cpu_of
-from benchmarks.processes import LineProcess
-from benchmarks.programs import NATIVE
-from benchmarks.servers import real_server, set_up, version_of
+from benchmarks.pages import preface, table, write
+from benchmarks.servers import real_server, version_of
 from benchmarks.wire import Address, Bare, request
 from tests.interop.curator.process import NoCuratorError, find_curator
 from zkwire import Client, SequentialLock
 
+COMMAND = "benchmarks.contenders --write"
+PROGRAM = Path(__file__).with_name("native") / "CuratorLocks.java"
 CLIENTS = 10
 SESSION_SECONDS = 1800
 FREE = 300
@@ -36,10 +36,22 @@ QUEUES = (10, 100, 1000)
 WARM_SECONDS = 8.0
 STACK_BYTES = 1 << 18
 
-BEGIN = "<!-- written by `python3 -m benchmarks.contenders --update-readme` -->\n"
-END = "<!-- end of the contenders -->\n"
-
 _numbers = itertools.count()
+
+
+class Cost(NamedTuple):
+    """Microseconds for one operation; or how many times another one's."""
+
+    wall: float
+    cpu: float
+
+    def __truediv__(self, other: Cost) -> Cost:
+        return Cost(self.wall / other.wall, self.cpu / other.cpu)
+
+
+def middle(costs: Iterable[Cost]) -> Cost:
+    """The medians of both, each by itself."""
+    return Cost(*map(statistics.median, zip(*costs, strict=True)))
 
 
 class Threads:
@@ -126,43 +138,44 @@ class Curator:
 
     def __init__(self, address: Address) -> None:
         classes = find_curator()[-3:-1]
-        source = str(NATIVE / "CuratorLocks.java")
-        hosts = f"{address[0]}:{address[1]}"
-        self._process = LineProcess(["java", "-Xmx512m", *classes, source, hosts])
-        self._process.read()
+        self._process = subprocess.Popen(
+            ["java", "-Xmx512m", *classes, str(PROGRAM), f"{address[0]}:{address[1]}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, bufsize=1,
+        )  # fmt: skip
+        self._said()
         warm = time.monotonic() + WARM_SECONDS
         while time.monotonic() < warm:
             self.run("free", _path(), FREE)
             self.run("pair", _path(), PAIR)
 
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"Curator has ended with status {self._process.wait()}")
+        return line
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+
     def close(self) -> None:
-        self._process.end()
+        self._process.kill()
+        self._process.communicate()
 
     def run(self, job: str, path: str, count: int) -> Cost:
-        self._process.write(f"{job} {path} {count}")
-        self._process.read()
+        self._say(f"{job} {path} {count}")
+        self._said()
         cpu = cpu_of(self._process.pid)
-        self._process.write("")
-        wall = int(self._process.read())
+        self._say("")
+        wall = int(self._said())
         return Cost(wall / 1e3 / count, (cpu_of(self._process.pid) - cpu) / 1e3 / count)
 
 
-class Floor:
-    """The requests of a free lock on a bare socket."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        set_up(address, (), ())
-
-    def close(self) -> None:
-        pass
-
-    def run(self, job: str, path: str, count: int) -> Cost | None:
-        """The floor has no contenders; its path is its own."""
-        if job != "free":
-            return None
-        found = floor_locks.free_lock(self._address, Job("real", "lock", count))
-        return Cost(1e6 * found.seconds / count, 1e6 * found.cpu_seconds / count)
+def cpu_of(pid: int) -> int:
+    """Nanoseconds of CPU time of another process: clock_getcpuclockid(3) of Linux."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def _path() -> str:
@@ -171,7 +184,6 @@ def _path() -> str:
 
 Round = dict[tuple[str, str], Cost]
 SIDES: dict[str, Callable[[Address], Any]] = {
-    "floor": Floor,
     "zkwire": Zkwire,
     "kazoo": Kazoo,
     "Curator": Curator,
@@ -183,68 +195,67 @@ JOBS: dict[str, tuple[str, int]] = {
 }
 
 
-def measure(rounds: int, jobs: Sequence[str], names: Sequence[str]) -> tuple[str, list[Round]]:
-    """The server's version, and what each job has cost each side, round by round."""
+def measure(
+    address: Address, rounds: int, jobs: Sequence[str], names: Iterable[str]
+) -> list[Round]:
+    """What each job has cost each side, round by round."""
     found: list[Round] = []
-    with real_server() as address, ExitStack() as stack:
+    with ExitStack() as stack:
         sides = {name: SIDES[name](address) for name in names}
         for side in sides.values():
             stack.callback(side.close)
         for number in range(rounds):
-            found.append({})
             # In turns: what the first has left to the server is a burden on the second.
             order = list(sides.items())[:: -1 if number % 2 else 1]
-            for job, (name, side) in itertools.product(jobs, order):
-                if (cost := side.run(JOBS[job][0], _path(), JOBS[job][1])) is not None:
-                    found[-1][job, name] = cost
-        return version_of(address), found
-
-
-def table(rounds: int, jobs: Sequence[str], names: Sequence[str]) -> str:
-    """Microseconds of each side, and how many times as much the others need."""
-    version, found = measure(rounds, jobs, names)
-    machine = "; ".join(f"{what} {value}" for what, value in this_machine().items())
-    others = [name for name in names if name != "zkwire"]
-    heads = [
-        *(f"{name}: wall | CPU" for name in names),
-        *(f"{n} / zkwire: wall | CPU" for n in others),
-    ]
-    lines = [
-        f"{machine}; ZooKeeper {version}.",
-        f"Medians of {rounds} rounds, microseconds for one acquisition and its release; ratios "
-        "within each round.",
-        "",
-        "| job | " + " | ".join(heads) + " |",
-        "| --- |" + " ---: |" * 2 * len(heads),
-    ]
-    for job in jobs:
-        own = [median(each[job, name] for each in found if (job, name) in each) for name in names]
-        cells = [*(f"{value:,.0f}" for cost in own for value in cost)]
-        for other in others:
-            times = median(
-                each[job, other] / each[job, "zkwire"] for each in found if (job, other) in each
+            found.append(
+                {
+                    (job, name): side.run(JOBS[job][0], _path(), JOBS[job][1])
+                    for job, (name, side) in itertools.product(jobs, order)
+                }
             )
+    return found
+
+
+def rows(found: Sequence[Round], jobs: Sequence[str], names: Sequence[str]) -> list[list[str]]:
+    """Microseconds of each side, and how many times as much the others need."""
+    lines: list[list[str]] = []
+    for job in jobs:
+        own = [middle(each[job, name] for each in found) for name in names]
+        cells = [f"{value:,.0f}" for cost in own for value in cost]
+        for other in names[1:]:
+            times = middle(each[job, other] / each[job, "zkwire"] for each in found)
             cells += [f"{value:.2f}" for value in times]
-        lines.append(f"| {' | '.join([job, *cells])} |".replace("nan", ""))
-    return "\n".join(lines)
+        lines.append([job, *cells])
+    return lines
 
 
 def main() -> None:
     """See the module's docstring."""
-    asked = arguments(__doc__, JOBS).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one round, no long queue")
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
     threading.stack_size(STACK_BYTES)  # a thousand threads
     names = list(SIDES)
     try:
         find_curator()
     except NoCuratorError as error:
-        if asked.update_readme:
+        if asked.write:
             raise
         names.remove("Curator")
         print(f"Not measured: Curator: {error}.")
-    text = table(asked.rounds, asked.only or list(JOBS), names)
+    jobs, rounds = (list(JOBS)[:-1], 1) if asked.quick else (list(JOBS), asked.rounds)
+    with real_server() as address:
+        found = measure(address, rounds, jobs, names)
+        about = preface(version_of(address), f"Medians of {rounds} rounds, microseconds for one "
+                        "acquisition and its release; ratios within each round.")  # fmt: skip
+    heads = [f"{name}: {what}" for name in names for what in ("wall", "CPU")]
+    heads += [f"{name} / zkwire: {what}" for name in names[1:] for what in ("wall", "CPU")]
+    text = f"{about}\n\n{table(['job', *heads], rows(found, jobs, names))}"
     print(text)
-    if asked.update_readme:
-        write_between(BEGIN, END, text)
+    if asked.write:
+        write(COMMAND, text)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.figures import this_machine
-from benchmarks.processes import ROOT
-from benchmarks.servers import real_server, set_up, version_of
+from benchmarks.pages import ROOT, this_machine
+from benchmarks.servers import real_server, version_of
 from benchmarks.wire import Address, Bare, request
 from zkwire import Client, SequentialLock, Watch
 
+PATH = "/where/node"
 KEPT = Path(__file__).with_name("where.json")
 TICK_SECONDS = 0.001
 LEAST_SHARE = 0.005
@@ -90,7 +90,7 @@ class Sampling:
 
 
 def _named(frames: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Room, module and function of each frame, the outermost first; then a system call."""
+    """Layer, module and function of each frame, the outermost first; then a system call."""
     for file, _, function in reversed(frames):
         path = Path(file)
         if path.is_relative_to(ROOT / "zkwire"):
@@ -118,12 +118,12 @@ def pruned(stacks: Stacks) -> dict[str, int]:
 
 def gets(client: Client, address: Address, sampling: Sampling, seconds: float) -> int:
     """Gets, one at a time."""
-    return _repeated(lambda: client.get_data("/bench/d100/00"), sampling, seconds)
+    return _repeated(lambda: client.get_data(PATH), sampling, seconds)
 
 
 def cycles(client: Client, address: Address, sampling: Sampling, seconds: float) -> int:
     """A free lock, taken and given back."""
-    lock = SequentialLock(client, "/bench/locks/where")
+    lock = SequentialLock(client, "/where/lock")
 
     def cycle() -> None:
         lock.acquire()
@@ -154,7 +154,7 @@ def events(client: Client, address: Address, sampling: Sampling, seconds: float)
     count = 0
     while sampling.cpu < seconds:
         watches = [Watch() for _ in range(EVENTS)]
-        paths = [f"/bench/new/where-{count}-{n}" for n in range(EVENTS)]
+        paths = [f"/where/{count}-{n}" for n in range(EVENTS)]
         bare = Bare(address)
         bare.do_all([request("create", path) for path in paths])
         bare.close()
@@ -200,7 +200,9 @@ def watched(seconds: float) -> dict[str, Any]:
     """All of it: for each operation its microseconds and where they are."""
     found: dict[str, Any] = {}
     with real_server() as address:
-        set_up(address, [100], [])
+        bare = Bare(address)
+        bare.do_all([request("create", "/where"), request("create", PATH, b"x" * 100)])
+        bare.close()
         found["machine"] = {**this_machine(), "ZooKeeper": version_of(address)}
         for name, work in WATCHED.items():
             with Client(f"{address[0]}:{address[1]}") as client:

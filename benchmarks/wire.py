@@ -1,4 +1,4 @@
-"""Frames as bytes, and a bare socket to send them on: the floor's tools, and the set-up's.
+"""Frames as bytes, and a bare socket to send them on: the floor's tools, and those of setting up.
 
 Independent of zkwire, which is what is measured.  Must not retry, decode or check more than it is
 asked to.
@@ -20,7 +20,7 @@ OPCODES = {"create": 1, "delete": 2, "exists": 3, "get": 4, "set": 5, "children"
 MULTI = 14
 CLOSE = struct.pack(">iii", 8, 0, -11)
 OPEN_ACL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
-PERSISTENT, EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL = range(4)
+PERSISTENT, EPHEMERAL_SEQUENTIAL = 0, 3
 
 Address = tuple[str, int]
 
@@ -130,7 +130,7 @@ class Bare:
     def flood(self, data: bytes, expected: int) -> None:
         """Send everything, receive `expected` bytes, and never wait for one with the other due.
 
-        A server that cannot send may stop to receive, so a plain sendall could wait for ever.
+        A server that cannot send may stop to receive, so a plain sendall could wait forever.
         """
         sock, buffer = self.socket, self._buffer
         rest = memoryview(data)

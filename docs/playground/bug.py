@@ -159,5 +159,5 @@ class Replay(Play):
         except ViolationError as error:
             words, passed = str(error).partition(": ")[2], False
             if error.invariant == "LIVE":
-                words = "nothing goes on any more: the clients would wait for ever"
+                words = "nothing goes on any more: the clients would wait forever"
         self.tell(Event(self.elapsed, "expect", words, passed=passed))

@@ -29,7 +29,7 @@ def add_child(play: Play, name: str = "b") -> None:
     play.observer.create(f"{play.path}/{name}")
 
 
-# --- watches for ever -----------------------------------------------------------------------------
+# --- watches forever -----------------------------------------------------------------------------
 
 
 def watch(play: Play, verb: str) -> object:

@@ -1,4 +1,4 @@
-"""Watching for ever on an ensemble of three: ``python3 -m tests.interop.following [--seed N]``.
+"""Watching forever on an ensemble of three: ``python3 -m tests.interop.following [--seed N]``.
 
 One client writes a node, version after version.  Another one watches it with ``watch_data`` through
 a proxy before each server, in threads and then under asyncio.  Its connection is cut at random

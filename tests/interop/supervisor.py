@@ -1,7 +1,7 @@
 """Sessions that are killed under supervisors: ``python3 -m tests.interop.supervisor``.
 
 ``[--kills N] [--seed N] [--real]``.  Two supervisors, first of threads and then of asyncio, run 20
-services: nodes that are kept, watches for ever, candidacies for the same elections.  The session of
+services: nodes that are kept, watches forever, candidacies for the same elections.  The session of
 one of them is ended, at a random moment, sometimes when it has just begun.  After each kill
 everything has to be back; the figures are the seconds from the kill.
 Exit code 1 if anything was wrong.

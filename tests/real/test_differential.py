@@ -43,7 +43,7 @@ def alone(backend: Backend) -> AbstractContextManager[ZooKeeperServer]:
     """A server that nobody else uses: no other transactions may come in between.
 
     It runs without an ensemble's request processors: 3.8.0's CommitProcessor sometimes, once in
-    some ten thousand batches, waits for ever with a committed request in its hands.
+    some ten thousand batches, waits forever with a committed request in its hands.
     """
     return backend.standalone(Settings(java_flags=("-Dznode.container.checkIntervalMs=3600000",)))
 

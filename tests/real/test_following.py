@@ -1,4 +1,4 @@
-"""A node's states for ever, as both clients show them: which come, and what each end leaves."""
+"""A node's states forever, as both clients show them: which come, and what each end leaves."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ def test_other_nodes_of_a_session_are_waited_for(stage: Stage, fresh_path: str) 
 def test_the_first_client_is_pushed_out_and_may_come_back(stage: Stage, fresh_path: str) -> None:
     first = stage.client()
     first.create(fresh_path, ephemeral=True)
-    stage.proxy.refuse()  # else the two would push each other out for ever
+    stage.proxy.refuse()  # else the two would push each other out forever
     with Client(stage.hosts, resume=first.credentials) as second:
         assert first.wait_for_state(State.DISCONNECTED, timeout=PATIENCE) is State.DISCONNECTED
         assert owner(second, fresh_path) == first.session_id

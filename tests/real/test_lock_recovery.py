@@ -58,7 +58,7 @@ each_cut = pytest.mark.parametrize("cut", CUTS)
 
 
 class Scene(Stage):
-    """A stage with a script: which requests are cut, which are held, and what came of it."""
+    """A stage with a script: which requests are cut, which are held, and how each has ended."""
 
     def __init__(self, server: ZooKeeperServer) -> None:
         super().__init__(server)

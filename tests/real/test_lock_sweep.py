@@ -3,7 +3,7 @@
 A life cycle is run once without a fault, and then once for each request that it has sent and each
 fault that can happen to it or to its answer; and for each pair of cuts, at a request and at the one
 that comes after it, or at the greeting of the next connection. Whatever happens: the result is
-right, nobody else holds at the same time, the fence rises, no call waits for ever, the session
+right, nobody else holds at the same time, the fence rises, no call waits forever, the session
 lives, no node stays behind, and somebody new gets the lock soon. All of it is for zkwire's own
 server; a real one has one life cycle of each kind, the longest.
 """

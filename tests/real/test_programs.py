@@ -90,7 +90,7 @@ def _knows(run: Run, client: Client, name: str, n: int) -> bool:
             return run.terms[-1] in [
                 stat.czxid for stat in owners if stat and stat.ephemeral_owner == session
             ]
-        case "configuration for ever":
+        case "configuration forever":
             return run.seen[-1:] == [b"%d" % n]
         case "registration":
             with suppress(NoNodeError):

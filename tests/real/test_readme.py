@@ -42,12 +42,12 @@ def test_block_runs(
 
 
 @pytest.mark.parametrize("work", ["get, one at a time", "free lock, acquire and release"])
-def test_a_get_and_a_lock_take_a_quarter_of_kazoos_time(work: str) -> None:
+def test_a_get_and_a_lock_take_a_seventh_to_a_third_of_kazoos_time(work: str) -> None:
     table = (ROOT / "benchmarks" / "README.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.split("|")] for line in table]
     column = next(row.index(COLUMN) for row in rows if COLUMN in row)
-    (figure,) = [row[column] for row in rows if row[1:2] == [f"{work}, real server"]]
-    assert 0.2 < float(figure) < 0.3
+    (figure,) = [row[column] for row in rows if row[1:2] == [work]]
+    assert 0.14 < float(figure) < 0.35
 
 
 def test_each_error_of_the_table_exists() -> None:

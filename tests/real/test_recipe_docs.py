@@ -1,7 +1,8 @@
-"""The code in the pages about recipes runs as it stands, and prints what it says."""
+"""Code of the pages that is followed by ``<!-- prints: ... -->`` prints that."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,20 +12,11 @@ from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PRINTED = {
-    "counter": ["1\n-9\nTrue\n7 True\n"],
-    "barriers": ["False\nTrue\n", "worker 0 is inside /step\n"],
-    "locks": ["True\nTrue\n", "True\nTrue\n"],
-    "once-per": ["cleaning up\nFalse\n"],
-}
+BLOCK = re.compile(r"```python\n((?:(?!```).)*)```\n<!-- prints: (.*?) -->", re.DOTALL)
 BLOCKS = [
-    (block, printed)
-    for page, expected in PRINTED.items()
-    for block, printed in zip(
-        re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL),
-        expected,
-        strict=True,
-    )
+    pytest.param(block, json.loads(printed), id=page.stem)
+    for page in sorted(DOCS.glob("*.md"))
+    for block, printed in BLOCK.findall(page.read_text())
 ]
 
 

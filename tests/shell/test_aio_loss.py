@@ -1,8 +1,8 @@
 """What the asyncio client says when a connection breaks, and what it makes of a broken server.
 
 The fake server writes down what it received and what it executed, so each verdict is compared with
-the truth. What the state machine decides is tested elsewhere; this is about the shell around it:
-what it sends and when, what it holds back, and that a loop with nothing to do rests.
+the truth. What the state machine decides is tested elsewhere; this is about the I/O layer around
+it: what it sends and when, what it holds back, and that a loop with nothing to do rests.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from zkwire.testing import Server
 
 
 class Terms:
-    """A coroutine function that leads for ever, and its fences."""
+    """A coroutine function that leads forever, and its fences."""
 
     def __init__(self) -> None:
         self.fences: list[int] = []

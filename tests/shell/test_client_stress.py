@@ -113,7 +113,7 @@ def check_order(frames: list[Frame]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
 def test_stress(threads: int, seed: int) -> None:
-    """Every thread gets its own answers, and none of them waits for ever."""
+    """Every thread gets its own answers, and none of them waits forever."""
     with FakeServer(echo) as server, FaultProxy(server.hosts) as proxy:
         with Client(proxy.hosts, session_timeout=20) as client:
             stress = Stress(client, seed)

@@ -1,4 +1,4 @@
-"""docs/core.md is true: its shell runs, its tables name what there is."""
+"""docs/core.md is true: its I/O layer runs, its tables name what there is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHELL, USE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 MOST_LINES = 60
 TIMEOUT = 1.0
 
-# Members of a Session that the page does not promise: for the shells of this package.
+# Members of a Session that the page does not promise: for the I/O layers of this package.
 NOT_PROMISED = {
     "act_at", "callbacks", "chroot", "connection", "control_frames", "dead_at", "hold", "hosts",
     "in_flight", "last_zxid", "lease_holders", "peer", "push", "queue", "refused", "resumed",
@@ -45,7 +45,7 @@ def names(cell: str) -> list[str]:
     return re.findall(r"`(\w+)", cell)
 
 
-# --- the shell ------------------------------------------------------------------------------------
+# --- the I/O layer --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def proxy(server: Server) -> Iterator[FaultProxy]:
 def shell(proxy: FaultProxy) -> Iterator[Any]:
     made: dict[str, Any] = {}
     exec(SHELL, made)
-    shell = made["Shell"](proxy.hosts, timeout=TIMEOUT)
+    shell = made["Driver"](proxy.hosts, timeout=TIMEOUT)
     yield shell
     shell.close()
     assert shell.sock is None

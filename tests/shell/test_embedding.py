@@ -87,12 +87,12 @@ def test_the_core_works_without_the_parts_that_use_sockets(folder: Path, server:
     for part in ("aio", "blocking", "net"):
         shutil.rmtree(copy / part)
     core = (ROOT / "docs" / "core.md").read_text()
-    shell, use = re.findall(r"```python\n(.*?)```", core, re.DOTALL)
-    assert run(folder, shell + use, server) == "b'1'\nEventType.NODE_DATA_CHANGED\n"
+    io_layer, use = re.findall(r"```python\n(.*?)```", core, re.DOTALL)
+    assert run(folder, io_layer + use, server) == "b'1'\nEventType.NODE_DATA_CHANGED\n"
 
 
 def test_every_folder_of_the_package_is_in_the_table() -> None:
-    table = PAGE.partition("## What can be left out")[2].partition("A name whose")[0]
+    table = PAGE.partition("## What can be left out")[2].partition("\n\nA name")[0]
     named = set(re.findall(r"`(\w+)/?(?:\.py)?`", table))
     core = {"jute", "wire", "session", "operations", "recipes", "errors", "__init__", "py"}
     found = {path.stem for path in (ROOT / "zkwire").iterdir() if not path.name.startswith("__py")}

@@ -44,7 +44,7 @@ EXPLANATIONS = ("index", "tutorial", "sessions", "watches", "fences", "design", 
 
 
 class EndError(Exception):
-    """Raised by what a program for ever prints, to end it."""
+    """Raised by what a program forever prints, to end it."""
 
 
 def print_and_end(*what: object) -> None:

@@ -387,6 +387,28 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
     assert len(received) == 1, "only the answer to a ping has woken it"
 
 
+def test_a_thread_that_submits_does_not_wait_for_a_receive(client: Client) -> None:
+    link = client._driver.current_connection
+    assert link is not None
+    recv, begun, go_on = link._recv, threading.Event(), threading.Event()
+
+    def receive(most: int, flags: int) -> bytes:
+        begun.set()
+        assert go_on.wait(2 * PATIENCE)
+        return recv(most, flags)
+
+    client.create("/a")
+    link._recv = receive  # type: ignore[assignment]
+    reader = Running(lambda: client.get_data("/a"))
+    try:
+        assert begun.wait(PATIENCE)
+        reply = Running(lambda: client.pipeline.exists("/a")).result()
+    finally:
+        go_on.set()
+    assert reader.result().data == b""
+    assert reply.result(PATIENCE) is not None
+
+
 # --- interrupts -----------------------------------------------------------------------------------
 
 

@@ -1,9 +1,8 @@
-"""A guard against slowness: what zkwire executes beside plain code and beside kazoo, in one run.
+"""A guard against slowness: what zkwire executes beside kazoo, and how often it enters the kernel.
 
 Time says little on a machine that others use, and how two clients compare depends on the machine.
-So the instructions of Python are counted, of all threads, on a server that answers at once: the
-counts of two runs differ by a few per cent, whatever else goes on.  Of what this does not see, one
-thing is counted besides: how often a lone call enters the kernel.  The rest is for the benchmarks.
+So the instructions of Python are counted, of all threads of a client: the counts of two runs differ
+by a few per cent, whatever else goes on.  `tests/shell/test_calls.py` holds zkwire's own counts.
 """
 
 from __future__ import annotations
@@ -13,23 +12,18 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from statistics import median
-from types import FrameType
 from typing import Any
 
 import pytest
 
-from benchmarks.servers import replay_server
-from benchmarks.wire import Address
-from benchmarks.worker import kind_of
+from benchmarks.compare_worker import Steps, Works
+from benchmarks.sides import SIDES
+from zkwire.testing import Server
 
-# Instructions of zkwire in proportion to another's: seen with Python 3.11 to 3.13, and bounds that
-# a client does not keep that executes twice as much.
-ONE_TO_CODEC = 12.0  # seen: 6.9 to 7.6
-MANY_TO_CODEC = 7.5  # seen: 4.2 to 4.8
-ONE_TO_KAZOO = 0.36  # seen: 0.20 to 0.22
-MANY_TO_KAZOO = 0.25  # seen: 0.14 to 0.15
+# Instructions of zkwire in proportion to kazoo's: seen with Python 3.11, and bounds that a client
+# does not keep that executes twice as much.
+TO_KAZOO = {"get": 0.36, "window 1000": 0.25}
 
 KERNEL = (
     *("select", "poll", "epoll", "send", "recv", "write", "read", "acquire", "wait", "sleep"),
@@ -37,94 +31,50 @@ KERNEL = (
 )
 """Of what the calls into C are called that may block or wake another thread."""
 
-ONE, MANY = 50, 1000
+COUNTS = {"get": 50, "window 1000": 1000}
 ATTEMPTS = 5
 
 
-class Instructions:
-    """Counts what is executed in threads that begin, and calls that are made, while it traces."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def called(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any]:
-        """The trace function: of a frame, only its instructions are wanted."""
-        frame.f_trace_lines = False
-        frame.f_trace_opcodes = True
-        return self.executed
-
-    def executed(self, _frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
-        self.count += event == "opcode"
-        return self.executed
-
-    @contextmanager
-    def in_new_threads(self) -> Iterator[None]:
-        before = threading.gettrace()
-        threading.settrace(self.called)
-        try:
-            yield
-        finally:
-            threading.settrace(before)
-
-    def of(self, work: Callable[[], object]) -> int:
-        """How many instructions this takes, those of the traced threads included."""
-        before, start = sys.gettrace(), self.count
-        sys.settrace(self.called)
-        try:
-            work()
-        finally:
-            sys.settrace(before)
-        return self.count - start
-
-
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[Address]:
-    """The server that costs nothing."""
-    with replay_server(tmp_path) as (address, _):
-        yield address
+def hosts() -> Iterator[str]:
+    """The server for tests, whose thread is there before any that is traced."""
+    with Server() as server:
+        yield server.hosts
 
 
-def per_get(name: str, address: Address, how: str) -> float:
-    """Instructions per get: the median of some attempts."""
-    instructions = Instructions()
-    paths = [(f"/bench/d100/{number % 100:02d}",) for number in range(MANY)]
-    with instructions.in_new_threads(), closing(kind_of(name)(address)) as candidate:
-        get = candidate.one("get")
-
-        def one_at_a_time() -> None:
-            for each in paths[:ONE]:
-                get(*each)
-
-        def pipelined() -> None:
-            candidate.many("get", paths)
-
-        work, gets = (one_at_a_time, ONE) if how == "one" else (pipelined, MANY)
-        work()
-        return median(instructions.of(work) for _ in range(ATTEMPTS)) / gets
+@contextmanager
+def traced(side: str, hosts: str) -> Iterator[tuple[Works, Steps]]:
+    """A client whose threads are counted."""
+    steps, before, of_threads = Steps(), sys.gettrace(), threading.gettrace()
+    threading.settrace(steps.trace)
+    sys.settrace(steps.trace)
+    try:
+        with closing(SIDES[side](hosts)) as made:
+            yield made, steps
+    finally:
+        sys.settrace(before)
+        threading.settrace(of_threads)
 
 
-@pytest.mark.parametrize(
-    ("how", "other", "bound"),
-    [
-        pytest.param("one", "codec", ONE_TO_CODEC, id="one at a time, to plain code"),
-        pytest.param("many", "codec", MANY_TO_CODEC, id="pipelined, to plain code"),
-        pytest.param("one", "kazoo", ONE_TO_KAZOO, id="one at a time, to kazoo"),
-        pytest.param("many", "kazoo", MANY_TO_KAZOO, id="pipelined, to kazoo"),
-    ],
-)
-def test_a_get_executes_no_more_than_it_did(
-    address: Address, how: str, other: str, bound: float
-) -> None:
-    ours, theirs = (per_get(name, address, how) for name in ("zkwire", other))
-    print(f"zkwire {ours:.0f}, {other} {theirs:.0f}: {ours / theirs:.3f}, bound {bound}")
-    assert ours / theirs < bound
+def per_get(side: str, hosts: str, work: str) -> float:
+    """Instructions per get, of all threads: the median of some attempts."""
+    with traced(side, hosts) as (made, steps):
+        runs = [steps.counted(made.work(work), COUNTS[work]) for _ in range(ATTEMPTS + 1)][1:]
+    return median(sum(n for name, n in run.items() if "instructions" in name) for run in runs)
+
+
+@pytest.mark.parametrize("work", TO_KAZOO)
+def test_a_get_executes_no_more_beside_kazoos_than_it_did(hosts: str, work: str) -> None:
+    ours, theirs = (per_get(side, hosts, work) for side in ("zkwire", "kazoo"))
+    print(f"zkwire {ours:.0f}, kazoo {theirs:.0f}: {ours / theirs:.3f}, bound {TO_KAZOO[work]}")
+    assert ours / theirs < TO_KAZOO[work]
 
 
 def kernel_calls(work: Callable[[], object]) -> Counter[str]:
     """The calls of this thread that may block or wake somebody, by name."""
     calls: Counter[str] = Counter()
 
-    def profile(_frame: FrameType, event: str, called: Any) -> None:
+    def profile(_frame: object, event: str, called: Any) -> None:
         if event == "c_call" and any(each in called.__qualname__ for each in KERNEL):
             calls[called.__name__] += 1
 
@@ -137,17 +87,12 @@ def kernel_calls(work: Callable[[], object]) -> Counter[str]:
     return calls
 
 
-def test_a_lone_get_is_one_send_one_wait_and_one_receive(address: Address) -> None:
+def test_a_lone_get_is_one_send_one_wait_and_one_receive(hosts: str) -> None:
     """No thread is woken, no lock is slept on.
 
     At a moment when the background thread reads for once, a call does sleep on a lock.
     """
-    with closing(kind_of("zkwire")(address)) as candidate:
-        get = candidate.one("get")
-
-        def one_at_a_time() -> None:
-            for _ in range(ONE):
-                get("/bench/d100/00")
-
-        attempts = [kernel_calls(one_at_a_time) for _ in range(ATTEMPTS)]
-    assert {"extend": 2 * ONE, "poll": ONE} in attempts, attempts
+    gets = COUNTS["get"]
+    with closing(SIDES["zkwire"](hosts)) as made:
+        attempts = [kernel_calls(lambda: made.work("get")(gets)) for _ in range(ATTEMPTS)]
+    assert {"extend": 2 * gets, "poll": gets} in attempts, attempts

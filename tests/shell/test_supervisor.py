@@ -675,7 +675,7 @@ def test_one_that_was_not_used_leaves_nothing() -> None:
 
 
 def test_one_that_nobody_closes_goes_on(server: Server) -> None:
-    """As a thread does: what was asked of it is to be true for ever."""
+    """As a thread does: what was asked of it is to be true forever."""
     terms = Terms()
     supervisor = Supervisor(server.hosts)
     supervisor.lead("/election", terms)

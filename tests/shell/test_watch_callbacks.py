@@ -1,4 +1,4 @@
-"""Callbacks of watches for ever: their first call, the event, how they end, which are refused."""
+"""Callbacks of watches forever: their first call, the event, how they end, which are refused."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.planted.bugs import Bug
 
 BUGS = load()
-ROOMS = {bug.room: bug for bug in BUGS}
+LAYERS = {bug.layer: bug for bug in BUGS}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_a_planted_bug_is_found(laboratory: Laboratory, bug: Bug) -> None:
     print(*result.failed)
 
 
-@pytest.mark.parametrize("bug", ROOMS.values(), ids=ROOMS)
+@pytest.mark.parametrize("bug", LAYERS.values(), ids=LAYERS)
 def test_without_a_bug_nothing_is_found(laboratory: Laboratory, bug: Bug) -> None:
     result = laboratory.run(bug._replace(becomes=bug.text), bug.tests())
     assert not result.errors
@@ -42,7 +42,7 @@ def test_without_a_bug_nothing_is_found(laboratory: Laboratory, bug: Bug) -> Non
 
 def test_a_text_that_is_not_there_is_an_error_with_the_bugs_name() -> None:
     with pytest.raises(StaleBugError, match=r"^jute: .*\nzkwire/jute/.* has this text 0 times"):
-        ROOMS["jute"]._replace(text="no such text").planted()
+        LAYERS["jute"]._replace(text="no such text").planted()
 
 
 def test_there_are_enough_and_each_has_a_rule_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Watching for ever in the simulated world: no fault, in no order, makes it miss the last state.
+"""Watching forever in the simulated world: no fault, in no order, makes it miss the last state.
 
 Planted bugs show that what is checked can fail.
 """

@@ -69,7 +69,7 @@ class RunningCommand:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._running.result()  # a command that a test lets run for ever is an error
+            self._running.result()  # a command that a test lets run forever is an error
         finally:
             sys.stdout = self._former
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "design.md"
-_TABLE = re.compile("(?<=<!-- begin: rooms -->\n).*?(?=<!-- end: rooms -->)", re.DOTALL)
+_TABLE = re.compile("(?<=<!-- begin: layers -->\n).*?(?=<!-- end: layers -->)", re.DOTALL)
 
 
 def first_sentence(file: Path) -> str:
@@ -20,25 +20,25 @@ def first_sentence(file: Path) -> str:
     return " ".join(text.split("\n\n")[0].split()).replace("``", "`")
 
 
-def table(rooms: list[str]) -> str:
-    """A line for each room: its name, its files, what its docstring says first."""
+def table(layers: list[str]) -> str:
+    """A line for each layer: its name, its files, what its docstring says first."""
     lines = ["| package | what it is |\n| --- | --- |\n"]
-    for room in rooms:
-        folder = ROOT / "zkwire" / room
+    for layer in layers:
+        folder = ROOT / "zkwire" / layer
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-        if room == "zkwire":
+        if layer == "zkwire":
             file = ROOT / "zkwire" / "__init__.py"
-        name = f"{room}/" if folder.is_dir() else file.name
+        name = f"{layer}/" if folder.is_dir() else file.name
         lines.append(f"| `{name}` | {first_sentence(file)} |\n")
     return "".join(lines)
 
 
-def written(rooms: list[str]) -> str:
+def written(layers: list[str]) -> str:
     """The document with the table as it is now."""
-    return _TABLE.sub(lambda _: table(rooms), PATH.read_text())
+    return _TABLE.sub(lambda _: table(layers), PATH.read_text())
 
 
 if __name__ == "__main__":
-    from tests.unit.test_layers import ROOMS
+    from tests.unit.test_layers import LAYERS
 
-    PATH.write_text(written(ROOMS))
+    PATH.write_text(written(LAYERS))

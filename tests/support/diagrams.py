@@ -1,4 +1,4 @@
-"""Diagrams that are no run: the states of a client, the rooms of the package, and a plot.
+"""Diagrams that are no run: the states of a client, the layers of the package, and a plot.
 
 What they show is read from the tables and the imports; where it stands is decided here.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import log
 
-from tests.unit.test_layers import PACKAGE, ROOMS, Package, arrows_of, room
+from tests.unit.test_layers import LAYERS, PACKAGE, Package, arrows_of, layer
 from zkwire.cli.picture import STYLE, as_xml
 from zkwire.session.states import TRANSITIONS
 from zkwire.wire.model import State
@@ -106,26 +106,26 @@ def states() -> str:
     return drawing("The states of a client", about, (930, 375), lines)
 
 
-# --- the rooms of the package ---------------------------------------------------------------------
+# --- the layers of the package --------------------------------------------------------------------
 
 CELL, SIDE, HEAD = 38, 110, 100
 
 
-def rooms() -> str:
-    """For each room which rooms it imports."""
+def layers() -> str:
+    """For each layer which layers it imports."""
     pairs = {
-        (room(module), room(other))
+        (layer(module), layer(other))
         for module, others in arrows_of(Package(PACKAGE)).items()
         for other in others
-        if room(other) != room(module)
+        if layer(other) != layer(module)
     }
-    used = [name for name in ROOMS if any(there == name for _, there in pairs)]
+    used = [name for name in LAYERS if any(there == name for _, there in pairs)]
     lines = [words(SIDE - 8, HEAD - 10, "modules of", "end", "dim")]
     for column, name in enumerate(used):
         x = SIDE + column * CELL + CELL / 2
         turn = f'transform="translate({x + 4:g} {HEAD - 8}) rotate(-90)"'
         lines.append(f'<text class="ink" {turn}>{name}</text>')
-    for row, name in enumerate(ROOMS):
+    for row, name in enumerate(LAYERS):
         y = HEAD + row * CELL
         lines.append(words(SIDE - 8, y + 23, name, "end"))
         for column, other in enumerate(used):
@@ -135,10 +135,10 @@ def rooms() -> str:
             if imports:
                 circle = f'cx="{x + CELL / 2:g}" cy="{y + CELL / 2:g}" r="4"'
                 lines.append(f'<circle class="tip" {circle}/>')
-    lines.append(words(SIDE, HEAD + len(ROOMS) * CELL + 20, "import", "start", "dim"))
-    title = "The rooms of the package, and which rooms each imports"
-    about = "; ".join(f"{a}: {', '.join(b for c, b in sorted(pairs) if c == a)}" for a in ROOMS)
-    size = (SIDE + len(used) * CELL + 20, HEAD + len(ROOMS) * CELL + 36)
+    lines.append(words(SIDE, HEAD + len(LAYERS) * CELL + 20, "import", "start", "dim"))
+    title = "The packages of zkwire, and which packages each imports"
+    about = "; ".join(f"{a}: {', '.join(b for c, b in sorted(pairs) if c == a)}" for a in LAYERS)
+    size = (SIDE + len(used) * CELL + 20, HEAD + len(LAYERS) * CELL + 36)
     return drawing(title, about, size, lines)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of watching for ever share: what a server watches, and which states were seen."""
+"""What the tests of watching forever share: what a server watches, and which states were seen."""
 
 from __future__ import annotations
 

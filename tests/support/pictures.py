@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.atlas.document import picture as atlas
-from tests.support.diagrams import plot, rooms, states
+from tests.support.diagrams import layers, plot, states
 from tests.support.lesson_page import drawn as lesson_drawn
 from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
 from zkwire import AsyncSequentialLock, State, Watch
@@ -137,7 +137,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "holder-with-fence": lambda: lesson_drawn("paused-holder"),
     "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-fence"),
     "states": states,
-    "rooms": rooms,
+    "layers": layers,
     "speed-plot": speed_plot,
     "atlas": atlas,
     **{f"speed-{name}": partial(flame, name) for name in OPERATIONS},

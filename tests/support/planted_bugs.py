@@ -163,7 +163,7 @@ class Bug(NamedTuple):
 ORDER: tuple[str, ...] = ()
 """No fault is needed: the order of events does it."""
 
-AUTOMATON: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
+STATE_MACHINE: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
     "watches are not restored": (
         Patch(WatchTable, "frames", lambda *_: iter(())), ("cut",), {"LIVE"},
     ),
@@ -292,7 +292,7 @@ BUGS: dict[str, Bug] = {
             0.25,
             minutes=name in LASTING and kind is SEQUENTIAL,  # with a blocking lock it takes seconds
         )
-        for name, (patch, faults, invariants) in AUTOMATON.items()
+        for name, (patch, faults, invariants) in STATE_MACHINE.items()
         for kind in (BLOCKING, SEQUENTIAL)
     },
 }

@@ -32,7 +32,7 @@ election.run(work)
 """,
     ),
     Program(
-        "configuration for ever",
+        "configuration forever",
         """
 with Supervisor(HOSTS) as supervisor:
     supervisor.watch_data("/app/config", configure)

@@ -298,11 +298,11 @@ class Script:
         """There is one thread."""
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
-        assert timeout == 0, "a test would wait for ever"
+        assert timeout == 0, "a test would wait forever"
         return waitable.ready
 
     async def ready(self, waitable: Waitable) -> None:
-        assert waitable.ready, "a test would wait for ever"
+        assert waitable.ready, "a test would wait forever"
 
     def close_watch(self, watch: Watch) -> None:
         self.session.forget_watch(watch)

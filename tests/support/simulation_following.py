@@ -1,4 +1,4 @@
-"""A world for the simulation: a node that one client writes and another one watches for ever.
+"""A world for the simulation: a node that one client writes and another one watches forever.
 
 The planted bugs are subclasses of the follower, beside what reveals each.
 """

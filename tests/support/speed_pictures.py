@@ -1,7 +1,7 @@
 """docs/how-fast.md: its pictures and its table, from the figures that the benchmarks have kept.
 
 The plot shows the table in benchmarks/README.md, the other pictures show benchmarks/where.json;
-`python3 -m benchmarks --update-readme` and `python3 -m benchmarks.where --write` measure both anew.
+`python3 -m benchmarks --write` and `python3 -m benchmarks.where --write` measure both anew.
 `python3 -m tests.support.speed_pictures` writes the table of the page.
 """
 
@@ -16,26 +16,24 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import BEGIN, END, PEERS
+from benchmarks.__main__ import COMMAND, PEERS
+from benchmarks.pages import parts
 from benchmarks.where import KEPT
 from tests.support.diagrams import box, drawing, words
-from tests.unit.test_layers import ROOMS
+from tests.unit.test_layers import LAYERS
 from zkwire.cli.picture import PER_CHARACTER, as_xml
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = ROOT / "benchmarks" / "README.md"
 PAGE = ROOT / "docs" / "how-fast.md"
 OPERATIONS = {"get": "a get", "lock": "a lock, taken and given back", "event": "an event"}
 
 # --- the plot -------------------------------------------------------------------------------------
 
 SIGNS = {
-    "zkwire": ("z", "held", "zkwire"),
+    "zkwire": ("z", "held", "zkwire for threads"),
+    "asyncio": ("a", "alive", "zkwire for asyncio"),
     "floor": ("s", "head", "a bare socket"),
     "kazoo": ("k", "doubt", "kazoo"),
-    "C client": ("C", "alive", "the C client"),
-    "Java client": ("J", "over", "the Java client"),
-    "Curator": ("R", "blind", "Curator"),
 }
 LEFT, WIDE, ROW, TOP = 310, 450, 38, 60
 ROUND = 8
@@ -43,7 +41,7 @@ ROUND = 8
 
 def rows() -> dict[str, dict[str, float]]:
     """For each workload of the table the CPU time of each client, zkwire's being one."""
-    text = TABLE.read_text().partition(BEGIN)[2].partition(END)[0]
+    text = parts(COMMAND)[1]
     lines = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("|")]
     head = [cell.strip() for cell in lines[0]]
     found: dict[str, dict[str, float]] = {}
@@ -52,10 +50,9 @@ def rows() -> dict[str, dict[str, float]]:
         others = {
             peer: 1 / float(cells[column].replace(",", ""))
             for peer, column in PEERS.items()
-            if peer in SIGNS and cells.get(column)
+            if cells.get(column)
         }
-        if others and "replay" not in cells["zkwire"]:
-            found[cells["zkwire"].replace(", real server", "")] = {"zkwire": 1.0, **others}
+        found[cells["zkwire"]] = {"zkwire": 1.0, **others}
     return found
 
 
@@ -174,37 +171,39 @@ def flame(name: str) -> str:
     height = 16 + root.depth * DEEP
     used, at = {KINDS[name] for name in _rooms_of(root) if name in KINDS}, float(EDGE)
     for kind in [each for each in dict.fromkeys(KINDS.values()) if each in used]:
-        text = ", ".join(room for room, other in KINDS.items() if other == kind)
+        text = ", ".join(layer for layer, other in KINDS.items() if other == kind)
         text = text.replace("kernel", "a system call").replace(", errors", "")
         lines += [box(at, height + 14, 14, 14, kind), words(at + 20, height + 25, text, "start")]
         at += 44 + len(text) * PER_CHARACTER
-    about = "; ".join(f"{room} {value:.1f} µs" for room, value in by_room(name).items())
+    about = "; ".join(f"{layer} {value:.1f} µs" for layer, value in by_layer(name).items())
     title = f"Where the CPU time of {OPERATIONS[name]} goes"
     return drawing(title, about, (FLAME + 2 * EDGE, height + 44), lines)
 
 
 def _rooms_of(part: Part) -> Iterator[str]:
-    yield _room(part)
+    yield _layer(part)
     for below in part.parts.values():
         yield from _rooms_of(below)
 
 
-def _room(part: Part) -> str:
+def _layer(part: Part) -> str:
     return part.name.partition(".")[0].partition(":")[0]
 
 
 def _bars(part: Part, x: float, y: int, scale: float, each: float) -> Iterator[str]:
     width = round(part.all * scale, 1)
-    kind = KINDS.get(room := _room(part), "lane")
+    kind = KINDS.get(layer := _layer(part), "lane")
     told = f"{part.name}: {part.all * each:.1f} µs, {part.own * each:.1f} of them itself"
-    if part.functions and room != "kernel":
+    if part.functions and layer != "kernel":
         told += f" ({', '.join(name for name, _ in part.functions.most_common(6))})"
     yield f"<g><title>{as_xml(told)}</title>"
     yield box(round(x, 1), y, width, DEEP - 2, kind)
     room_for = int((width - 6) / PER_CHARACTER)
     short = part.name.rpartition(".")[2].rpartition(":")[2]
     full = (
-        short if room == "kernel" else ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
+        short
+        if layer == "kernel"
+        else ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
     )
     if label := next((text for text in (full, part.name, short) if len(text) <= room_for), ""):
         yield words(round(x + 4, 1), y + 14, label, "start")
@@ -217,32 +216,34 @@ def _bars(part: Part, x: float, y: int, scale: float, each: float) -> Iterator[s
 # --- the table of the page ------------------------------------------------------------------------
 
 
-def by_room(name: str) -> dict[str, float]:
-    """Microseconds in the code of each room itself, and in each kind of system call."""
+def by_layer(name: str) -> dict[str, float]:
+    """Microseconds in the code of each layer itself, and in each kind of system call."""
     seen = kept()[name]
     found: Counter[str] = Counter()
     for stack, count in seen["stacks"].items():
         module, _, function = stack.rpartition(";")[2].partition(":")
-        room = f"system call: {function}" if module == "kernel" else module.partition(".")[0]
-        found[room or PROGRAM] += count
-    order = [*ROOMS, PROGRAM, *sorted(room for room in found if room.startswith("system"))]
+        layer = f"system call: {function}" if module == "kernel" else module.partition(".")[0]
+        found[layer or PROGRAM] += count
+    order = [*LAYERS, PROGRAM, *sorted(layer for layer in found if layer.startswith("system"))]
     each = seen["cpu"] / seen["samples"]
-    return {room: found[room] * each for room in order if found[room]}
+    return {layer: found[layer] * each for layer in order if found[layer]}
 
 
-_PART = re.compile(r"(?<=<!-- begin: rooms -->\n).*?(?=<!-- end: rooms -->)", re.DOTALL)
+_PART = re.compile(r"(?<=<!-- begin: layers -->\n).*?(?=<!-- end: layers -->)", re.DOTALL)
 
 
 def table() -> str:
-    """A line for each room, and all together."""
-    rooms = {name: by_room(name) for name in OPERATIONS}
-    names = list(dict.fromkeys(room for found in rooms.values() for room in found))
-    names.sort(key=lambda room: [*ROOMS, PROGRAM].index(room) if room in ROOMS else 99)
+    """A line for each layer, and all together."""
+    layers = {name: by_layer(name) for name in OPERATIONS}
+    names = list(dict.fromkeys(layer for found in layers.values() for layer in found))
+    names.sort(key=lambda layer: [*LAYERS, PROGRAM].index(layer) if layer in LAYERS else 99)
     lines = ["| microseconds | " + " | ".join(OPERATIONS.values()) + " |"]
     lines.append("| --- |" + " ---: |" * len(OPERATIONS))
-    for room in names:
-        cells = [f"{rooms[name][room]:.1f}" if room in rooms[name] else "" for name in OPERATIONS]
-        shown = f"`{room}`" if room in ROOMS else room
+    for layer in names:
+        cells = [
+            f"{layers[name][layer]:.1f}" if layer in layers[name] else "" for name in OPERATIONS
+        ]
+        shown = f"`{layer}`" if layer in LAYERS else layer
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     seen = kept()
     for what, words_ in (

@@ -1,1 +1,1 @@
-"""What needs no socket: values, jute, state machine, recipes step by step, documents, layers."""
+"""What needs no socket: values, jute, the core, recipes step by step, documents, the layers."""

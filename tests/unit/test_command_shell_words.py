@@ -1,4 +1,4 @@
-"""The shell without a server: its words, zkCli's names, secrets, and what a tabulator offers."""
+"""The shell without a server: its words, zkCli's names, secrets, and what the Tab key offers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_line_is_split_into_commands(line: str, commands: list[list[str]]) -> 
 
 @pytest.mark.parametrize("line", ["get 'a", 'get "a', "get a\\", "ls; get 'a; b"])
 def test_a_quote_has_an_end(line: str) -> None:
-    with pytest.raises(ValueError, match="there is no end to what"):
+    with pytest.raises(ValueError, match="the line ends inside what"):
         commands_of(line)
 
 
@@ -143,7 +143,7 @@ def test_a_secret_is_in_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "me:" not in said.err + said.out
 
 
-def test_a_tabulator_offers_commands_and_flags() -> None:
+def test_the_tab_key_offers_commands_and_flags() -> None:
     shell = interpreter_of()
     assert completions(shell, "getA") == ["getAcl ", "getAllChildrenNumber "]
     assert completions(shell, "help pw") == ["pwd "]

@@ -49,25 +49,9 @@ VALUES = {
 }
 FUNCTIONS = {"digest_auth", "digest_id"}
 OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
-FAMILY = {"Election", "Lease", "MultiLock", "ReadWriteLock", "ReentrantLock", "Semaphore"}
-SERVICES = {
-    *("Cache",),
-    *("Queue",),
-    *("Barrier", "DoubleBarrier"),
-    *("Counter",),
-    *("OncePer",),
-    *("ChildrenWatch", "DataWatch"),
-    *("Supervisor",),
-    *("Group", "PersistentNode"),
-    *("Partitioner", "Share"),
-}
-TWINS = {
-    "Client",
-    "Transaction",
-    *LOCKS,
-    *FAMILY,
-    *SERVICES,
-}  # for threads, and with Async for asyncio
+# For threads, and with Async for asyncio: recipes are exported by tools/generate.py, and all names
+# are in the snapshot of test_public_api.
+TWINS = {name for name in zkwire.__all__ if f"Async{name}" in zkwire.__all__}
 PUBLIC = (
     ERRORS
     | TWINS

@@ -1,4 +1,4 @@
-"""No file is long, examples in docstrings are code, and the map shows the rooms as they are."""
+"""No file is long, examples in docstrings are code, and the map shows the layers as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tests.support import contributing
-from tests.unit.test_layers import ROOMS
+from tests.unit.test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "zkwire"
@@ -37,6 +37,6 @@ def test_an_example_in_a_docstring_is_indented() -> None:
     assert found == []
 
 
-def test_the_map_shows_the_rooms_as_they_are() -> None:
+def test_the_map_shows_the_layers_as_they_are() -> None:
     """Else: python3 -m tests.support.contributing."""
-    assert contributing.written(ROOMS) == contributing.PATH.read_text()
+    assert contributing.written(LAYERS) == contributing.PATH.read_text()

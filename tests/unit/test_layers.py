@@ -18,15 +18,15 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "zkwire"
 
-# The rooms from the bottom to the top: a module imports from its own room and from those before.
-ROOMS = [
+# The layers from the bottom to the top: a module imports from its own layer and from those before.
+LAYERS = [
     *("errors", "jute", "wire", "session", "operations", "recipes"),  # the core: no I/O
     *("net", "blocking", "aio", "trio", "zkwire"),
     *("testing", "kazoo", "cli", "__main__"),
 ]
 # Within recipes: what all share, each above those that it may know, then the recipes.
 RECIPES = ["runtime", "_recipe", "_node", "_lock", "_service"]
-CORE = ROOMS[: ROOMS.index("net")]
+CORE = LAYERS[: LAYERS.index("net")]
 NOT_EACH_OTHER = ({"blocking", "aio"}, {"blocking", "trio"})
 MAY_USE_TESTING = {"testing", "cli", "kazoo"}
 
@@ -37,7 +37,7 @@ IMPURE = {
     *("time", "random", "secrets", "uuid"),
 }
 
-# What a recipe may know of the state machine: it runs in any shell, and in simulation.
+# What a recipe may know of the state machine: it runs in any client, and in simulation.
 RECIPES_MAY_USE = {"session.waitable", "session.liveness"}
 
 # Too expensive to load for everybody who imports zkwire.
@@ -167,7 +167,7 @@ class Package:
         return module or self.name, imported.name
 
 
-def room(module: str) -> str:
+def layer(module: str) -> str:
     return module.partition(".")[0]
 
 
@@ -189,13 +189,13 @@ def check_own(package: Package, module: str, imported: Import) -> Iterator[str]:
     known = names_in(package.trees[other])
     if name not in {None, "*"} and name not in known and "__getattr__" not in known:
         yield f"imports {name} from {other}, which does not define it"
-    here, there = room(module), room(other)
-    if here not in ROOMS or there not in ROOMS:
+    here, there = layer(module), layer(other)
+    if here not in LAYERS or there not in LAYERS:
         return
-    if ROOMS.index(there) > ROOMS.index(here):
+    if LAYERS.index(there) > LAYERS.index(here):
         yield f"imports {other}, which stands above it"
     elif here != there and {here, there} in NOT_EACH_OTHER:
-        yield f"imports {other}; the shells do not know each other"
+        yield f"imports {other}; the clients do not know each other"
     elif there == "testing" and here not in MAY_USE_TESTING:
         yield f"imports {other}; testing is for tests"
     elif here == there == "recipes" and rank(other) > rank(module):
@@ -209,11 +209,11 @@ def check_foreign(package: Package, module: str, imported: Import) -> Iterator[s
     top = imported.module.partition(".")[0]
     if top == package.name or imported.typing_only:
         return
-    if top in IMPURE and room(module) in CORE:
-        yield f"imports {top}: only the shells may touch the world outside"
-    if top in EXPENSIVE and not imported.in_function and room(module) not in LATE:
+    if top in IMPURE and layer(module) in CORE:
+        yield f"imports {top}: only net and clients do I/O"
+    if top in EXPENSIVE and not imported.in_function and layer(module) not in LATE:
         yield f"loads {top}, which is expensive, when it is imported"
-    if top not in sys.stdlib_module_names and room(module) not in LATE:
+    if top not in sys.stdlib_module_names and layer(module) not in LATE:
         yield f"imports {top}, which does not come with Python"
 
 
@@ -252,8 +252,8 @@ def violations(root: Path) -> list[str]:
     """All that is against the rules, as ``module:line: what``."""
     package, found = Package(root), list[tuple[str, int, str]]()
     for module, tree in package.trees.items():
-        if room(module) not in ROOMS:
-            found.append((module, 1, "has no place in ROOMS"))
+        if layer(module) not in LAYERS:
+            found.append((module, 1, "has no place in LAYERS"))
         for imported in package.imports(module):
             for check in (check_own, check_foreign):
                 found += [(module, imported.line, w) for w in check(package, module, imported)]
@@ -278,19 +278,19 @@ def test_the_package_keeps_its_rules() -> None:
 
 def test_the_rooms_are_those_that_there_are() -> None:
     package = Package(PACKAGE)
-    assert {room(module) for module in package.trees} == set(ROOMS)
+    assert {layer(module) for module in package.trees} == set(LAYERS)
     assert [m for m in MAY_READ_WALL_CLOCK if not list(wall_clock_uses(package.trees[m]))] == []
     assert set(package.trees) >= RECIPES_MAY_USE
 
 
-def test_few_arrows_lead_from_room_to_room() -> None:
+def test_few_arrows_lead_from_room_to_layer() -> None:
     """What a new one costs is that its two ends can no longer be read apart."""
     arrows = arrows_of(Package(PACKAGE))
     between = {
-        (room(module), room(other))
+        (layer(module), layer(other))
         for module, others in arrows.items()
         for other in others
-        if room(module) != room(other)
+        if layer(module) != layer(other)
     }
     assert len(between) <= 66, sorted(between)
 
@@ -382,7 +382,7 @@ itself | wire.ops:1: is in a circle: wire.ops
     import zkwire.wire.ops
 circle | session.session:1: is in a circle: session.session, session.waitable | session/waitable.py
     import zkwire.session.session
-one shell in the other | aio.client:1: imports blocking.client; the shells do not know each other
+one shell in the other | aio.client:1: imports blocking.client; the clients do not know each other
     import zkwire.blocking.client
 missing | wire.paths:1: imports missing, which does not exist
     import zkwire.missing
@@ -395,7 +395,7 @@ a missing name, typing | net.dial:3: imports Missing from session.session, which
       from zkwire.session.session import Missing
 a missing name | session.session:1: imports missing from wire.ops, which does not define it
     from zkwire.wire.ops import missing
-a new room | newcomer:1: has no place in ROOMS
+a new layer | newcomer:1: has no place in LAYERS
 a recipe that knows the client | recipes._lock:1: imports blocking.client, which stands above it
     from zkwire.blocking.client import Client
 a recipe above | recipes._lock:1: imports recipes.cache, which stands above it
@@ -408,15 +408,15 @@ testing, from the top | __main__:1: imports testing.proxy; testing is for tests
     from zkwire.testing import proxy
 the command, from testing | testing.server:1: imports cli.main, which stands above it
     import zkwire.cli.main
-a socket | session.session:1: imports socket: only the shells may touch the world outside
+a socket | session.session:1: imports socket: only net and clients do I/O
     import socket
-a clock, in a method | session.session:3: imports time: only the shells may touch the world outside
+a clock, in a method | session.session:3: imports time: only net and clients do I/O
     class Session:
       def f(self):
         from time import monotonic
-a submodule | wire.paths:1: imports os: only the shells may touch the world outside
+a submodule | wire.paths:1: imports os: only net and clients do I/O
     import os.path as p
-chance in a recipe | recipes._lock:1: imports random: only the shells may touch the world outside
+chance in a recipe | recipes._lock:1: imports random: only net and clients do I/O
     import random
 expensive | blocking.client:1: loads dataclasses, which is expensive, when it is imported
     import dataclasses

@@ -72,29 +72,6 @@ def test_a_lost_connection_leaves_an_authentication_to_the_next(script: Script) 
     assert script.state.usable
 
 
-@pytest.mark.parametrize("state", [State.NOT_STARTED, State.DISCONNECTED, State.CONNECTING])
-def test_an_authentication_without_a_connection_goes_out_with_the_next(state: State) -> None:
-    script = script_in(state)
-    call = script.call("add_auth", "digest", b"u:p")
-    assert [sent.name for sent in script.reach()] == ["connect"]
-    script.welcome()
-    assert _secrets(script.restore()) == [b"u:p"]
-    assert call.value() is None
-
-
-def test_an_authentication_during_the_restoration_goes_out_at_once(script: Script) -> None:
-    script.watching("get_data", "/a")
-    script.greet_again()
-    script.flush()
-    call = script.call("add_auth", "digest", b"u:p")
-    assert _secrets(script.flush()) == [b"u:p"]
-    script.feed(reply_frame(ops.SET_WATCHES_XID))
-    assert not script.state.usable
-    script.feed(ACCEPTED)
-    assert script.state.usable
-    assert call.ready
-
-
 @pytest.mark.parametrize("connected", [False, True])
 def test_an_authentication_waits_for_a_connection_no_longer_than_a_session_timeout(
     connected: bool,
@@ -117,26 +94,6 @@ def test_an_authentication_waits_for_a_connection_no_longer_than_a_session_timeo
     assert _secrets(script.sent) == [b"u:p"]
 
 
-def test_the_deadline_of_an_authentication_is_kept() -> None:
-    script = script_in(State.DISCONNECTED)
-    script.session.act_at = script.now + 100 * TIMEOUT
-    script.call("add_auth", "digest", b"u:p")
-    assert script.session.next_deadline() == script.now + TIMEOUT
-
-
-def test_the_same_credential_is_remembered_once(script: Script) -> None:
-    script.session.add_auth("digest", b"u:p")
-    calls = [script.call("add_auth", "digest", b"u:p") for _ in range(2)]
-    script.call("add_auth", "ip", b"u:p")
-    for secret in _secrets(script.flush()):
-        assert secret == b"u:p"
-        script.feed(ACCEPTED)
-    assert all(call.ready for call in calls)
-    script.reconnect()
-    sent = [one.read(AuthPacket) for one in script.sent if one.name == "auth"]
-    assert sent == [AuthPacket(0, "digest", b"u:p"), AuthPacket(0, "ip", b"u:p")]
-
-
 def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script) -> None:
     other = script.call("create", "/a")
     call = script.send("add_auth", "odd", b"hunter2")
@@ -148,22 +105,6 @@ def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script)
         assert "hunter2" not in str(one.error())
     with pytest.raises(AuthFailedError, match="'odd'"):
         script.call("exists", "/a")
-
-
-def test_the_credential_that_is_rejected_is_the_one_that_was_sent_first(script: Script) -> None:
-    script.call("add_auth", "good", b"1")
-    script.send("add_auth", "bad", b"2")
-    script.feed(ACCEPTED + REJECTED)
-    assert "'bad'" in str(script.session.ending())
-
-
-def test_an_answer_that_nobody_asked_for_ends_no_call(script: Script) -> None:
-    script.feed(ACCEPTED)
-    call = script.call("add_auth", "digest", b"u:p")
-    assert not call.ready
-    script.flush()
-    script.feed(ACCEPTED)
-    assert call.value() is None
 
 
 def test_an_authentication_cannot_be_given_up() -> None:
@@ -303,17 +244,6 @@ def test_a_failure_that_comes_too_late_is_nobodys(state: State) -> None:
     assert script.state is state
 
 
-@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\x05abc", b"\xff\xff\xff\xfe"])
-def test_garbage_in_an_exchange_costs_one_connection(body: bytes) -> None:
-    script = _with_sasl()
-    script.welcome()
-    script.session.sasl_token(b"token")
-    (sent,) = script.flush()
-    script.feed(reply_frame(sent.xid, 0, 0, body))
-    assert script.drop_if_broken()
-    assert script.state is State.DISCONNECTED
-
-
 @pytest.mark.parametrize("asked", [False, True])
 def test_an_answer_that_is_not_expected_costs_one_connection(asked: bool) -> None:
     script = _with_sasl()
@@ -380,14 +310,6 @@ def test_the_search_goes_round() -> None:
         asked.append(script.session.asking[1])
         script.session.answered(b"", script.now)
     assert asked == [2, 3, 1, 2]
-
-
-@pytest.mark.parametrize("answer", [b"", b"ro", b"null", b"imok", b"xrw"])
-def test_only_a_read_write_server_is_moved_to(answer: bytes) -> None:
-    script = _read_only()
-    script.advance(FIRST_SEARCH_PAUSE)
-    script.session.answered(answer, script.now)
-    assert script.session.broken is None
 
 
 def test_moving_to_a_read_write_server() -> None:

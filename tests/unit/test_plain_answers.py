@@ -120,16 +120,6 @@ def test_the_loop_does_what_the_general_way_does(
     assert seen[0] == seen[1]
 
 
-def test_many_answers_in_one_piece_wake_in_their_order() -> None:
-    script = Script()
-    script.connect()
-    made = submitted(script, ["get_data", "delete"] * 50)
-    script.feed(b"".join(script.reply_to(call) for call in made))
-    assert script.wake() == [call.path for call in made]
-    assert not script.session.unanswered
-    assert script.session.last_zxid == script.zxid
-
-
 def test_alone_and_pushed_a_call_leaves_as_when_submitted() -> None:
     frames: list[bytes] = []
     for way in ("submit", "push", "alone"):

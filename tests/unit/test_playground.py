@@ -136,7 +136,7 @@ MENDED = {
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("bug-retry", "nothing goes on any more: the clients would wait for ever"),
+        ("bug-retry", "nothing goes on any more: the clients would wait forever"),
         ("bug-herd", "C and A hold the lock at the same time"),
         ("bug-fence", "A has written over what a later holder wrote"),
     ],

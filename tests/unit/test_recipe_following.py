@@ -1,4 +1,4 @@
-"""Watching for ever, step by step, with answers that the test has written down."""
+"""Watching forever, step by step, with answers that the test has written down."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.scripted import (
-    ANSWERS,
     NO_NODE,
     TIMEOUT,
     Script,
@@ -24,11 +23,9 @@ from zkwire.errors import (
     NotSentError,
     OutcomeUnknownError,
     ServerError,
-    SessionExpiredError,
     SessionMovedError,
     error_for,
 )
-from zkwire.jute.records import SyncResponse
 from zkwire.session.request import SEND_BATCH, Request
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
@@ -53,18 +50,6 @@ def test_a_close_byte_by_byte(script: Script) -> None:
         script.answer(script.call("sync"))
     script.session.close(script.now)
     assert script.session.data_to_send(script.now) == CLOSE_4
-
-
-def test_requests_go_out_in_the_order_of_the_calls() -> None:
-    script = script_in(State.DISCONNECTED)
-    operations = ["exists", "delete", "get_data", "sync", "get_children"]
-    for verb in operations[:3]:
-        script.call(verb, "/a")
-    script.connect()
-    for verb in operations[3:]:
-        script.call(verb, "/a")
-    script.flush()
-    assert [sent.name for sent in script.sent[1:]] == operations
 
 
 def test_known_A18_xids_rise_from_one_over_all_connections(script: Script) -> None:
@@ -129,21 +114,6 @@ def test_queued_and_idle_count_what_is_not_sent_and_not_answered(script: Script)
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_the_record_of_the_reply(script: Script) -> None:
-    data, names, created, deleted = (
-        script.call("get_data", "/a"),
-        script.call("get_children", "/a"),
-        script.call("create", "/a"),
-        script.call("delete", "/a"),
-    )
-    for call in (data, names, created, deleted):
-        script.answer(call)
-    assert data.value() == (b"data", ANSWERS[ops.GET_DATA].stat)  # type: ignore[union-attr]
-    assert names.value() == ["one", "two"]
-    assert created.value() == "/created"
-    assert deleted.value() is None
-
-
 def test_a_call_that_has_not_ended_has_no_value(script: Script) -> None:
     call = script.send("exists", "/a")
     assert not call.ready
@@ -158,13 +128,6 @@ def test_no_node_is_an_answer_to_exists_alone(script: Script) -> None:
     script.answer(data, error=NO_NODE)
     assert exists.value() is None
     assert failure(data) is SERVER_ERRORS[NO_NODE]
-
-
-def test_a_body_behind_a_refusal_is_not_looked_at(script: Script) -> None:
-    call = script.call("get_data", "/a")
-    script.answer(call, SyncResponse("/whatever"), error=-5)
-    assert failure(call) is SERVER_ERRORS[-5]
-    assert script.session.broken is None
 
 
 ENDING = {-112, -115, -118, -124}
@@ -195,14 +158,6 @@ def test_known_A13_the_codes_about_the_session_end_their_call_as_well(code: int)
     assert failure(call) is type(error_for(code, None, None))
 
 
-def test_an_expiry_in_a_reply_ends_the_session(script: Script) -> None:
-    head, other = script.call("create", "/a"), script.call("create", "/b")
-    script.flush()
-    script.answer(head, error=-112)
-    assert script.state is State.EXPIRED
-    assert (failure(head), failure(other)) == (SessionExpiredError, SessionExpiredError)
-
-
 @pytest.mark.parametrize("code", [-115, -124])
 def test_missing_credentials_in_a_reply_end_the_session(code: int, script: Script) -> None:
     head, other = script.call("create", "/a"), script.call("create", "/b")
@@ -225,16 +180,6 @@ def test_known_A34_a_moved_session_costs_the_connection(script: Script) -> None:
     assert usable_again(script)
 
 
-def test_an_answer_is_the_same_however_its_bytes_arrive() -> None:
-    whole, pieces = script_in(State.CONNECTED), script_in(State.CONNECTED)
-    values = []
-    for script, sizes in ((whole, []), (pieces, [1] * 10_000)):
-        calls = [script.call("get_data", "/a"), script.call("get_children", "/b")]
-        script.feed(b"".join(map(script.reply_to, calls)), sizes)
-        values.append([call.value() for call in calls])
-    assert values[0] == values[1]
-
-
 # --- wakers ---------------------------------------------------------------------------------------
 
 
@@ -251,15 +196,6 @@ def test_wakers_come_out_once_and_in_the_order_of_the_wire(script: Script) -> No
     assert script.wake() == []
     script.session.closed()
     assert script.wake() == []
-
-
-def test_lost_calls_are_woken_in_their_order(script: Script) -> None:
-    for number in range(5):
-        script.log_when_ready(script.call("exists", "/a"), str(number))
-        if number == 2:
-            script.flush()
-    script.lose()
-    assert script.wake() == ["0", "1", "2", "3", "4"]
 
 
 # --- a broken connection --------------------------------------------------------------------------
@@ -296,13 +232,6 @@ def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before(scrip
         assert _lost_at(written, before) == expected, written
 
 
-def test_the_ends_of_the_calls_are_the_ends_of_their_frames(script: Script) -> None:
-    script.session.add_auth("digest", b"u:p")
-    calls = _batch(script)
-    script.flush()
-    assert [end for _, end in script.ends()][2:] == [call.end for call in calls]
-
-
 @settings(PROPERTY)
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.data())
 def test_of_a_broken_batch_a_prefix_is_unknown_and_the_rest_not_sent(
@@ -336,14 +265,6 @@ def test_a_call_that_was_not_handed_out_was_not_sent(script: Script) -> None:
     assert (failure(sent), failure(queued)) == (OutcomeUnknownError, NotSentError)
 
 
-def test_an_answered_call_is_not_lost(script: Script) -> None:
-    answered, lost = script.call("create", "/a"), script.call("create", "/b")
-    script.answer(answered)
-    script.lose()
-    assert failure(answered) is None
-    assert failure(lost) is OutcomeUnknownError
-
-
 def test_only_a_change_may_have_been_applied(script: Script) -> None:
     calls = _batch(script)
     script.flush()
@@ -367,35 +288,7 @@ def test_known_B3_nothing_is_sent_twice(script: Script) -> None:
     assert [sent.name for sent in script.sent] == ["connect"]
 
 
-def test_positions_count_anew_on_each_connection(script: Script) -> None:
-    script.send("set_data", "/a", bytes(10_000))
-    script.reconnect()
-    call = script.send("create", "/b")
-    assert call.end == script.written
-    script.lose()
-    assert failure(call) is OutcomeUnknownError
-
-
 # --- calls without a connection -------------------------------------------------------------------
-
-
-def test_calls_survive_failed_attempts() -> None:
-    script = script_in(State.DISCONNECTED)
-    calls = _batch(script)
-    script.now = script.session.act_at
-    script.session.on_deadline(script.now)
-    script.lose(why="refused")
-    script.dial()
-    script.lose(why="cut before the welcome")
-    script.session.add_auth("digest", b"u:p")
-    script.greet()
-    script.flush()
-    script.lose(why="cut behind the welcome")
-    assert not any(call.ready for call in calls)
-    script.connect()
-    for call in calls:
-        script.answer(call)
-    assert {failure(call) for call in calls} == {None}
 
 
 @pytest.mark.parametrize(
@@ -456,45 +349,7 @@ def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own(script: Scri
     assert not call.ready
 
 
-def test_a_call_that_waited_for_a_connection_is_sent_in_spite_of_a_late_welcome() -> None:
-    script = script_in(State.DISCONNECTED)
-    call = script.call("create", "/a")
-    script.reach()
-    script.jump(TIMEOUT - 0.001)
-    script.welcome()
-    assert script.names() == ["create"]
-    script.jump(TIMEOUT / 2)
-    script.session.on_deadline(script.now)
-    assert not call.ready
-
-
 # --- given up -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("state", [State.CONNECTED, State.DISCONNECTED, State.HANDSHAKE])
-def test_a_call_given_up_before_it_was_sent_never_is(state: State) -> None:
-    script = script_in(state)
-    kept, given_up = script.call("create", "/kept"), script.call("create", "/given up")
-    assert script.session.withdraw(given_up)
-    assert failure(given_up) is NotSentError
-    assert not maybe_applied(given_up)
-    if state is State.DISCONNECTED:
-        script.reach()
-    if state is not State.CONNECTED:
-        script.welcome()
-    assert script.names() == ["create"]
-    script.answer(kept)
-    assert failure(kept) is None
-
-
-def test_a_call_given_up_after_it_was_sent_keeps_its_place(script: Script) -> None:
-    given_up, next_one = script.call("create", "/1"), script.call("create", "/2")
-    script.flush()
-    assert not script.session.withdraw(given_up)
-    assert not given_up.ready
-    script.answer(given_up)
-    script.answer(next_one)
-    assert failure(next_one) is None
 
 
 def test_an_ended_call_cannot_be_given_up(script: Script) -> None:

@@ -20,9 +20,9 @@ from tests.support.scripted import (
     types,
     welcome_frame,
 )
-from zkwire.errors import AuthFailedError, SessionExpiredError
+from zkwire.errors import SessionExpiredError
 from zkwire.jute.frames import frame
-from zkwire.jute.records import AuthPacket, ReplyHeader
+from zkwire.jute.records import ReplyHeader
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
@@ -190,18 +190,6 @@ def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) 
     assert script.session.session_id == SESSION_ID
 
 
-def test_the_password_of_the_last_welcome_is_used(script: Script) -> None:
-    script.reconnect(passwd=b"another password")
-    script.lose()
-    assert script.reach()[0].connect_request().passwd == b"another password"
-
-
-def test_a_session_without_a_password_goes_on() -> None:
-    script = Script()
-    script.connect(passwd=None)
-    script.reconnect()
-
-
 def test_the_timeout_is_asked_for_and_granted_anew_on_each_connection() -> None:
     script = Script(timeout=9.0)
     script.connect(timeout=6.0)
@@ -210,17 +198,6 @@ def test_the_timeout_is_asked_for_and_granted_anew_on_each_connection() -> None:
     assert script.reach()[0].connect_request().time_out == 9000
     script.welcome(timeout=12.0)
     assert script.session.timeout == 12.0
-
-
-def test_nothing_is_sent_behind_the_connect_request_before_its_answer(script: Script) -> None:
-    script.session.add_auth("digest", b"u:p")
-    script.watching("get_data", "/a")
-    script.lose()
-    script.call("create", "/a")
-    script.dial()
-    script.session.add_auth("digest", b"v:p")
-    script.session.close(script.now)
-    assert script.names() == ["connect"]
 
 
 # --- what comes before the first request ----------------------------------------------------------
@@ -257,21 +234,6 @@ def test_known_A40_the_queue_follows_when_all_before_it_is_answered(script: Scri
     assert script.names() == ["create"]
 
 
-def test_credentials_go_out_in_the_order_in_which_they_were_added() -> None:
-    script = Script()
-    for secret in [b"not started", b"connecting", b"handshake"]:
-        script.session.add_auth("digest", secret)
-        if secret == b"not started":
-            script.session.start(script.now)
-        elif secret == b"connecting":
-            script.dial()
-    script.flush()
-    script.welcome()
-    secrets = [sent.read(AuthPacket).auth for sent in script.restore()]
-    assert secrets == [b"not started", b"connecting", b"handshake"]
-    assert script.state is State.CONNECTED
-
-
 def test_credentials_added_while_others_are_sent_are_waited_for_as_well() -> None:
     script = Script()
     script.session.add_auth("digest", b"u:p")
@@ -285,15 +247,6 @@ def test_credentials_added_while_others_are_sent_are_waited_for_as_well() -> Non
     assert states == [State.HANDSHAKE, State.CONNECTED]
 
 
-def test_credentials_added_on_a_usable_connection_overtake_the_queue(script: Script) -> None:
-    call = script.call("get_data", "/a")
-    script.session.add_auth("digest", b"u:p")
-    assert script.names() == ["auth", "get_data"]
-    script.feed(reply_frame(ops.AUTH_XID))
-    script.answer(call)
-    assert failure(call) is None
-
-
 def test_the_answer_to_credentials_may_overtake_replies(script: Script) -> None:
     calls = [script.call("create", f"/{number}") for number in range(5)]
     script.session.add_auth("digest", b"u:p")
@@ -303,14 +256,6 @@ def test_the_answer_to_credentials_may_overtake_replies(script: Script) -> None:
     for call in calls[1:]:
         script.answer(call)
     assert {failure(call) for call in calls} == {None}
-
-
-def test_credentials_added_while_disconnected_go_out_with_the_next_connection() -> None:
-    script = script_in(State.DISCONNECTED)
-    script.session.add_auth("digest", b"u:p")
-    assert not script.session.has_output
-    script.greet()
-    assert script.names() == ["auth"]
 
 
 def test_known_A17_credentials_cut_short_leave_nothing_behind() -> None:
@@ -334,20 +279,6 @@ def test_a_required_authentication_that_was_not_given_is_named(script: Script) -
     script.answer(first, error=-124)
     for call in (first, second):
         assert "requires an authentication that this client has not given" in str(call.error())
-
-
-@pytest.mark.parametrize("code", [-115, -124, -6, -5])
-@pytest.mark.parametrize("state", [State.HANDSHAKE, State.CONNECTED, State.CONNECTED_READ_ONLY])
-def test_rejected_credentials_end_the_session(state: State, code: int) -> None:
-    script = script_in(state)
-    script.session.add_auth("digest", b"u:p")
-    if state is State.HANDSHAKE:
-        script.welcome()
-    script.flush()
-    call = script.call("create", "/a")
-    script.feed(reply_frame(ops.AUTH_XID, 0, code))
-    assert script.state is State.AUTH_FAILED
-    assert failure(call) is AuthFailedError
 
 
 def test_known_A3_answers_to_set_watches_never_meet_the_queue(script: Script) -> None:
@@ -408,17 +339,6 @@ def test_known_A5_watches_survive_cuts_around_their_restoration(script: Script) 
     assert types(watch) == [EventType.NODE_DATA_CHANGED]
 
 
-def test_a_watch_that_fired_during_its_restoration_is_not_set_again(script: Script) -> None:
-    script.watching("get_data", "/fired")
-    script.watching("get_data", "/waiting")
-    script.lose()
-    script.greet()
-    script.flush()
-    script.event(EventType.NODE_DELETED, "/fired")
-    script.reconnect()
-    assert _set_again(script.sent) == {"/waiting"}
-
-
 @pytest.mark.parametrize("verb", ["get_data", "exists", "get_children", "get_children_with_stat"])
 def test_known_A1_every_watch_survives_the_connection(verb: str, script: Script) -> None:
     watch = script.watching(verb, "/a")
@@ -435,19 +355,6 @@ def test_known_A2_a_watch_fires_once_however_often_it_was_set_again(script: Scri
         assert [sent.name for sent in script.sent] == ["connect", "set_watches"]
     script.event(EventType.NODE_DATA_CHANGED, "/a")
     assert types(watch) == [EventType.NODE_DATA_CHANGED]
-
-
-def test_watches_go_into_the_list_of_their_kind(script: Script) -> None:
-    script.watching("get_data", "/data")
-    script.watching("exists", "/present")
-    script.watching_missing("/missing")
-    script.watching("get_children", "/children")
-    script.watching("get_children_with_stat", "/children with stat")
-    script.reconnect()
-    request = script.sent[1].set_watches()
-    assert request.data_watches == ("/data", "/present")
-    assert request.exist_watches == ("/missing",)
-    assert request.child_watches == ("/children", "/children with stat")
 
 
 def _many(script: Script, count: int, length: int) -> list[Watch]:
@@ -570,20 +477,6 @@ def test_known_A7_an_event_does_not_hide_what_the_next_one_would_have_told(scrip
 # --- one server after the other -------------------------------------------------------------------
 
 
-def test_a_failed_attempt_leads_to_the_next_server() -> None:
-    script = Script(servers=3)
-    seen = []
-    script.session.start(script.now)
-    for _ in range(4):
-        seen.append(script.session.target)
-        script.lose(why="refused")
-        assert script.state is State.DISCONNECTED
-        assert script.session.target is None
-        script.now = script.session.act_at
-        script.session.on_deadline(script.now)
-    assert seen == [("server", 1), ("server", 2), ("server", 3), ("server", 1)]
-
-
 def test_failures_say_which_server_and_why() -> None:
     script = Script(servers=2)
     for why in ("refused", "reset", "no route"):
@@ -593,17 +486,6 @@ def test_failures_say_which_server_and_why() -> None:
     assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
     script.connect()
     assert script.session.failures == {}
-
-
-def test_a_loss_without_a_connection_is_harmless() -> None:
-    for state in (State.NOT_STARTED, State.DISCONNECTED):
-        script = script_in(state)
-        call = script.call("create", "/a")
-        due = script.session.act_at
-        script.lose()
-        assert script.state is state
-        assert not call.ready
-        assert script.session.act_at == due
 
 
 def test_each_connection_starts_its_frames_afresh(script: Script) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.scripted import (
     ANSWERS,
-    GONE,
     Script,
     armed,
     event_frame,
@@ -25,7 +24,6 @@ from tests.support.scripted import (
 )
 from zkwire.errors import (
     GarbledError,
-    NotSentError,
     OutcomeUnknownError,
     ProtocolError,
     ReplyTooLargeError,
@@ -78,24 +76,6 @@ def test_known_A11_a_reply_that_comes_twice_costs_one_connection(verb: str, scri
     assert usable_again(script)
 
 
-def test_a_reply_that_nobody_asked_for_costs_one_connection(script: Script) -> None:
-    script.feed(reply_frame(1))
-    assert script.session.broken is not None
-    assert usable_again(script)
-
-
-def test_a_reply_before_the_session_is_restored_costs_one_connection(script: Script) -> None:
-    script.watching("get_data", "/a")
-    script.lose()
-    call = script.call("create", "/a")
-    script.greet()
-    script.feed(reply_frame(1))
-    assert script.session.broken is not None
-    assert not call.ready
-    assert usable_again(script)
-    assert script.sent[-2].name == "create"
-
-
 LENGTHS = {
     "-1": struct.pack(">i", -1),
     "the least": struct.pack(">i", -(2**31)),
@@ -116,41 +96,6 @@ def test_known_A12_a_bad_frame_length_costs_one_connection(length: str, script: 
     script.lose()
     assert call.ready
     assert usable_again(script)
-
-
-@pytest.mark.parametrize("state", [State.NOT_STARTED, State.CONNECTING, State.DISCONNECTED])
-@pytest.mark.parametrize("data", [b"\xff" * 8, GONE, welcome_frame(), reply_frame(1, 1, -112)])
-def test_bytes_without_a_connection_mean_nothing(state: State, data: bytes) -> None:
-    script = script_in(state)
-    call = script.call("create", "/a")
-    script.feed(data)
-    assert script.state is state
-    assert script.session.broken is None
-    assert not call.ready
-
-
-def test_replies_before_the_garbage_count(script: Script) -> None:
-    answered, lost = script.call("create", "/a"), script.call("create", "/b")
-    script.feed(script.reply_to(answered) + b"\xff\xff\xff\xff" + script.reply_to(lost))
-    script.lose()
-    assert failure(answered) is None
-    assert failure(lost) is GarbledError
-
-
-def test_a_garbled_call_that_was_not_sent_is_just_that(script: Script) -> None:
-    sent = script.send("create", "/a")
-    queued = script.call("create", "/b")
-    script.feed(b"\xff\xff\xff\xff")
-    script.lose()
-    assert (failure(sent), failure(queued)) == (GarbledError, NotSentError)
-
-
-def test_garbage_is_forgotten_with_its_connection(script: Script) -> None:
-    script.feed(b"\xff\xff\xff\xff")
-    script.reconnect()
-    call = script.send("create", "/a")
-    script.lose()
-    assert failure(call) is OutcomeUnknownError
 
 
 @pytest.mark.parametrize(
@@ -205,23 +150,6 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
     assert failure(big) is ReplyTooLargeError
     assert issubclass(failure(behind) or Exception, OutcomeUnknownError)
     assert script.wake() == ["big"]
-    assert usable_again(script)
-
-
-def test_a_reply_over_the_limit_to_a_change_may_have_been_applied() -> None:
-    script = Script(receive_limit=100)
-    script.connect()
-    call = script.send("create", "/a")
-    script.feed(struct.pack(">i", 101))
-    assert failure(call) is ReplyTooLargeError
-    assert maybe_applied(call)
-
-
-def test_a_frame_over_the_limit_that_nobody_waits_for_costs_one_connection() -> None:
-    script = Script(receive_limit=100)
-    script.connect()
-    script.feed(struct.pack(">i", 101))
-    assert script.session.broken is not None
     assert usable_again(script)
 
 

@@ -1,7 +1,7 @@
 """An interrupt wherever Python looks for one, while the state machine handles what ends something.
 
 What an interrupted thread has done to a connection cannot be known, so the shell ends it; nobody
-must wait for ever for what was lost on the way.
+must wait forever for what was lost on the way.
 """
 
 from __future__ import annotations

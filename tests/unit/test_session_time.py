@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from itertools import pairwise
 
 import pytest
@@ -25,9 +24,9 @@ from tests.support.scripted import (
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.control_frames import PING
-from zkwire.session.hosts import FIRST_PAUSE, LONGEST_PAUSE
+from zkwire.session.hosts import FIRST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
-from zkwire.session.outcomes import CLOSED, RESET, UNGREETED
+from zkwire.session.outcomes import CLOSED, UNGREETED
 from zkwire.wire import ops
 from zkwire.wire.model import State
 
@@ -45,24 +44,6 @@ def test_a_ping_byte_by_byte(script: Script) -> None:
     script.session.on_deadline(script.now)
     assert script.session.data_to_send(script.now) == PING
     assert bytes.fromhex("00000008fffffffe0000000b") == PING
-
-
-@pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
-def test_a_ping_goes_out_after_a_third_of_the_timeout_without_a_frame(state: State) -> None:
-    script = script_in(state)
-    script.advance(THIRD - SMALL)
-    assert script.sent[1:] == []
-    script.advance(SMALL)
-    assert [(sent.name, sent.at) for sent in script.sent[1:]] == [("ping", START + THIRD)]
-
-
-def test_any_request_puts_the_ping_off(script: Script) -> None:
-    script.advance(THIRD / 2)
-    script.send("exists", "/a")
-    script.advance(THIRD - SMALL)
-    assert [sent.name for sent in script.sent[1:]] == ["exists"]
-    script.advance(SMALL)
-    assert [sent.name for sent in script.sent[1:]] == ["exists", "ping"]
 
 
 def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
@@ -99,31 +80,6 @@ def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, b
         script.pong()
     assert script.state is State.CONNECTED
     assert _longest_gap(script) <= THIRD + SMALL
-
-
-def test_a_shorter_grant_means_earlier_pings() -> None:
-    script = Script()
-    script.connect(timeout=3.0)
-    script.advance(1.0)
-    assert [sent.name for sent in script.sent[1:]] == ["ping"]
-
-
-def test_a_pong_that_nobody_asked_for_is_harmless(script: Script) -> None:
-    lease = script.session.lease_deadline
-    script.advance(1.0)
-    script.feed(PONG * 3)
-    assert script.session.broken is None
-    assert script.session.lease_deadline == lease
-
-
-def test_no_ping_goes_out_before_the_session_is_restored() -> None:
-    script = Script(timeout=90.0)
-    script.session.add_auth("digest", b"u:p")
-    script.greet(timeout=3.0)
-    assert script.names() == ["auth"]
-    script.advance(1.2)
-    assert script.state is State.HANDSHAKE
-    assert [sent.name for sent in script.sent] == ["connect", "auth"]
 
 
 # --- a dead connection ----------------------------------------------------------------------------
@@ -215,17 +171,6 @@ def test_an_answer_ends_the_doubt_about_a_session_taken_back() -> None:
     script.pong()
     script.advance(THIRD - SMALL)
     assert [sent.name for sent in script.sent] == ["connect", "ping"]
-    assert script.state is State.CONNECTED
-
-
-@pytest.mark.parametrize(("servers", "why"), [(1, "nothing arrived for 6.0 s"), (2, RESET)])
-def test_only_a_connection_that_this_server_had_closed_is_in_doubt(servers: int, why: str) -> None:
-    script = Script(servers=servers)
-    script.connect()
-    script.lose(why=why)
-    script.connect()
-    script.advance(SETTLED)
-    assert [sent.name for sent in script.sent] == ["connect"]
     assert script.state is State.CONNECTED
 
 
@@ -348,23 +293,6 @@ def test_what_answers_nothing_does_not_lengthen_the_lease(script: Script) -> Non
     assert script.session.lease_deadline == START + TIMEOUT
 
 
-def test_a_reconnect_lengthens_the_lease_with_its_welcome(script: Script) -> None:
-    script.lose()
-    script.jump(3.0)
-    script.reach()
-    made_at = script.now
-    script.jump(1.0)
-    assert script.session.lease_deadline == START + TIMEOUT
-    script.welcome()
-    assert script.session.lease_deadline == made_at + TIMEOUT
-
-
-@pytest.mark.parametrize("granted", [3.0, 30.0])
-def test_the_lease_is_as_long_as_was_granted_last(granted: float, script: Script) -> None:
-    script.reconnect(timeout=granted)
-    assert script.session.lease_deadline == script.now + granted
-
-
 # --- who relies on it -----------------------------------------------------------------------------
 
 
@@ -422,23 +350,6 @@ def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: S
     assert script.session.lease_deadline == sent[-1] + TIMEOUT > script.now
 
 
-def test_a_hold_lasts_as_long_as_pings_are_answered(script: Script) -> None:
-    claim = _holding(script)
-    for _ in range(20):
-        script.advance(THIRD)
-        script.pong()
-    assert not claim.lost
-
-
-def test_a_hold_survives_a_reconnect_within_the_lease(script: Script) -> None:
-    claim = _holding(script)
-    script.lose()
-    script.jump(TIMEOUT / 2)
-    script.connect()
-    script.advance(TIMEOUT / 2 + SMALL)
-    assert not claim.lost
-
-
 def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -> None:
     call = script.send("exists", "/a")
     claim = _holding(script)
@@ -487,18 +398,6 @@ def test_a_hold_that_begins_behind_the_lease_is_lost_at_once(script: Script) -> 
     assert claim.lost
 
 
-def test_the_lease_is_a_deadline_only_for_a_hold() -> None:
-    script = script_in(State.DISCONNECTED)
-    script.session.start(script.now)
-    script.jump(TIMEOUT - SMALL)
-    claim = Claim()
-    before = script.session.next_deadline()
-    script.session.hold(claim)
-    assert script.session.next_deadline() == min(before or 0.0, START + TIMEOUT)
-    script.session.unhold(claim)
-    assert script.session.next_deadline() == before
-
-
 def test_a_hold_given_back_is_told_so_once_and_nothing_more(script: Script) -> None:
     claim = _holding(script)
     script.session.unhold(claim)
@@ -521,22 +420,6 @@ def test_all_holds_are_lost_in_the_order_in_which_they_began(script: Script) -> 
 # --- looking for a server -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("servers", [1, 2, 5])
-@pytest.mark.parametrize("step", ["connecting", "handshake"])
-def test_every_server_can_be_tried_within_one_session_timeout(step: str, servers: int) -> None:
-    script = Script(servers=servers)
-    script.session.start(script.now)
-    if step == "handshake":
-        script.reach()
-    patience = TIMEOUT / (servers + 1)
-    script.jump(patience - SMALL)
-    script.session.on_deadline(script.now)
-    assert script.session.broken is None
-    script.jump(SMALL)
-    script.session.on_deadline(script.now)
-    assert script.session.broken is not None
-
-
 def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
     script = Script()
     script.reach()
@@ -548,29 +431,6 @@ def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
     assert script.session.broken is not None
 
 
-def test_a_server_that_has_greeted_may_take_its_time_over_the_restoration() -> None:
-    """As long as for any answer: with several servers an attempt may be too short for it."""
-    script = Script(servers=4)
-    script.session.add_auth("digest", b"u:p")
-    script.greet()
-    script.flush()
-    script.jump(TIMEOUT / 2)
-    script.session.on_deadline(script.now)
-    assert script.session.broken is None
-    assert script.session.next_deadline() == START + TIMEOUT * 2 / 3
-    script.jump(TIMEOUT / 6)
-    script.session.on_deadline(script.now)
-    assert script.session.broken is not None
-
-
-def test_the_patience_for_an_attempt_follows_the_grant() -> None:
-    script = Script(timeout=9.0)
-    script.connect(timeout=3.0)
-    script.lose()
-    script.session.on_deadline(script.now)
-    assert script.session.act_at == script.now + 1.5
-
-
 def _pauses(script: Script, attempts: int) -> list[float]:
     pauses = []
     for _ in range(attempts):
@@ -580,14 +440,6 @@ def _pauses(script: Script, attempts: int) -> list[float]:
         script.session.on_deadline(script.now)
         assert script.state is State.CONNECTING
     return pauses
-
-
-def test_pauses_double_from_round_to_round_up_to_a_second() -> None:
-    script = Script(servers=2)
-    script.session.start(script.now)
-    expected = [0.0] * 2 + [pause for pause in (0.05, 0.1, 0.2, 0.4, 0.8, 1, 1) for _ in range(2)]
-    assert _pauses(script, 16) == pytest.approx(expected)
-    assert (FIRST_PAUSE, LONGEST_PAUSE) == (0.05, 1.0)
 
 
 @pytest.mark.parametrize("of_use", ["it has lasted", "an answer"])
@@ -614,16 +466,6 @@ def test_connections_that_break_one_after_the_other_are_made_more_and_more_slowl
         script.lose()
         pauses.append(script.session.act_at - script.now)
     assert pauses == pytest.approx([0, 0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1])
-
-
-def test_a_welcome_alone_does_not_start_the_pauses_anew() -> None:
-    script = Script()
-    script.session.add_auth("digest", b"u:p")
-    script.session.start(script.now)
-    before = _pauses(script, 4)[-1]
-    script.greet()
-    script.lose()
-    assert script.session.act_at - script.now > before
 
 
 def test_nothing_is_tried_before_the_pause_is_over() -> None:
@@ -688,35 +530,3 @@ def test_a_deadline_that_is_not_due_changes_nothing(state: State) -> None:
     assert not claim.lost or state is State.NOT_STARTED
     assert script.session.broken is None
     assert call is None or not call.ready
-
-
-@pytest.mark.parametrize("servers", [1, 3])
-def test_deadlines_move_on_when_nobody_answers(servers: int) -> None:
-    script = Script(servers=servers)
-    script.connect()
-    claim = _holding(script)
-    watching = script.call("exists", "/a")
-    script.lose()
-    waiting = script.call("create", "/a")
-    script.advance(20 * TIMEOUT)  # fails if there is no progress
-    assert claim.lost
-    assert (failure(watching), failure(waiting)) == (NotSentError, NotSentError)
-
-
-def test_a_dead_connection_is_given_up_after_a_pause_even_if_its_bytes_wait(script: Script) -> None:
-    script.jump(TIMEOUT)
-    script.session.on_deadline(script.now)
-    assert script.session.broken is not None
-    assert not script.session.has_output
-
-
-def test_a_reply_over_many_pieces_is_one_contact(script: Script) -> None:
-    call = script.call("exists", "/a")
-    reply = script.reply_to(call)
-    script.jump(1.0)
-    script.feed(reply[:10])
-    assert script.session.lease_deadline == START + TIMEOUT
-    script.jump(1.0)
-    script.feed(reply[10:])
-    assert script.session.lease_deadline == START + TIMEOUT  # it was sent at the start
-    assert struct.unpack_from(">i", reply) == (len(reply) - 4,)

@@ -19,20 +19,15 @@ from tests.support.scripted import (
     script_in,
     types,
 )
-from zkwire.errors import ClientClosedError, NotSentError, OutcomeUnknownError
+from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import (
-    CreateResponse,
     ExistsRequest,
     GetChildren2Request,
     GetDataRequest,
     RemoveWatchesRequest,
 )
-from zkwire.session.request import Request
-from zkwire.session.trace import TraceFrame, Tracer
 from zkwire.session.waitable import Watch
-from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
-from zkwire.wire.ops import WatchKind
 
 CREATED = EventType.NODE_CREATED
 DELETED = EventType.NODE_DELETED
@@ -81,25 +76,6 @@ def test_known_A42_every_event_fires_the_watches_it_concerns(kind: str, event: i
     assert script.session.broken is None
 
 
-@pytest.mark.parametrize("kind", FIRES)
-def test_a_watch_fires_once(kind: str, script: Script) -> None:
-    watch = _watching(script, kind)
-    for _ in range(3):
-        script.event(DELETED, "/a")
-    assert types(watch) == [DELETED]
-    assert _restored_lists(script) == []
-
-
-def test_a_watch_can_be_set_again_by_the_next_read(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    for _ in range(3):
-        script.event(CHANGED, "/a")
-        script.answer(script.call("get_data", "/a", watch=watch))
-    assert armed(watch) is False
-    assert types(watch) == [CHANGED] * 3
-    assert armed(watch)
-
-
 def test_an_event_for_nobody_is_harmless(script: Script) -> None:
     script.event(CHANGED, "/nobody")
     script.event(CHANGED, "")
@@ -115,26 +91,6 @@ def test_the_end_of_a_node_fires_a_watch_once_though_it_is_set_twice(script: Scr
         watch.wait(0)
 
 
-def test_the_end_of_a_node_calls_a_callback_once_though_it_is_set_twice(script: Script) -> None:
-    told = list[Event]()
-    script.answer(script.call("get_data", "/a", watch=told.append))
-    callback = told.append
-    script.answer(script.call("get_children", "/a", watch=callback))
-    script.event(DELETED, "/a")
-    script.wake()
-    assert [event.type for event in told] == [DELETED]
-
-
-def test_a_watch_set_twice_by_different_kinds_hears_of_both(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.answer(script.call("get_children", "/a", watch=watch))
-    script.event(CHILDREN, "/a")
-    assert types(watch) == [CHILDREN]
-    assert armed(watch)
-    script.event(CHANGED, "/a")
-    assert types(watch) == [CHANGED]
-
-
 def test_the_same_watch_set_twice_is_one(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     for _ in range(3):
@@ -144,22 +100,6 @@ def test_the_same_watch_set_twice_is_one(script: Script) -> None:
     assert types(watch) == [CHANGED]
     with pytest.raises(RuntimeError):
         watch.wait(0)
-
-
-def test_the_same_callback_set_twice_is_called_once(script: Script) -> None:
-    told = list[Event]()
-    callback = told.append
-    for _ in range(3):
-        script.answer(script.call("get_data", "/a", watch=callback))
-    script.event(CHANGED, "/a")
-    script.wake()
-    assert len(told) == 1
-
-
-def test_all_watchers_of_a_node_hear_of_its_change(script: Script) -> None:
-    watches = [_watching(script, kind) for kind in FIRES for _ in range(2)]
-    script.event(DELETED, "/a")
-    assert [types(watch) for watch in watches] == [[DELETED]] * len(watches)
 
 
 # --- what sets what -------------------------------------------------------------------------------
@@ -198,32 +138,6 @@ def test_a_read_that_is_lost_sets_no_watch(script: Script, watch: Watch) -> None
     assert script.wake() == ["not set"]
 
 
-def test_a_read_that_is_never_sent_sets_no_watch() -> None:
-    script, watch = script_in(State.DISCONNECTED), Watch()
-    call = script.call("get_data", "/a", watch=watch)
-    assert armed(watch)
-    script.advance(TIMEOUT)
-    assert failure(call) is NotSentError
-    assert not armed(watch)
-
-
-def test_a_read_given_up_before_it_was_sent_sets_no_watch(script: Script, watch: Watch) -> None:
-    call = script.call("get_data", "/a", watch=watch)
-    assert armed(watch)
-    script.session.withdraw(call)
-    assert not armed(watch)
-    assert _restored_lists(script) == []
-
-
-def test_a_read_given_up_after_it_was_sent_still_sets_its_watch() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.send("get_data", "/a", watch=watch)
-    script.session.withdraw(call)
-    script.answer(call)
-    script.event(CHANGED, "/a")
-    assert types(watch) == [CHANGED]
-
-
 def test_an_unreadable_reply_sets_no_watch_and_leaves_no_trace(
     script: Script, watch: Watch
 ) -> None:
@@ -234,25 +148,10 @@ def test_an_unreadable_reply_sets_no_watch_and_leaves_no_trace(
     _is_the_last_to_leave(script, script.watching("get_data", "/a"))
 
 
-@pytest.mark.parametrize("sent", [True, False])
-def test_a_loss_leaves_no_trace_of_a_read(sent: bool, script: Script) -> None:
-    script.call("get_data", "/a", watch=Watch())
-    if sent:
-        script.flush()
-    script.reconnect()
-    _is_the_last_to_leave(script, script.watching("get_data", "/a"))
-
-
 def _is_the_last_to_leave(script: Script, watch: Watch) -> None:
     script.flush()
     script.session.forget_watch(watch)
     assert script.names() == ["remove_watches"]
-
-
-def _leaves_in_silence(script: Script, watch: Watch) -> None:
-    script.flush()
-    script.session.forget_watch(watch)
-    assert script.names() == []
 
 
 # --- the order of the wire ------------------------------------------------------------------------
@@ -268,13 +167,6 @@ def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change(scrip
     script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))
     assert script.wake() == ["event", "reply"]
     assert fired_before == [True]
-
-
-def test_a_watch_is_set_before_the_frame_behind_its_reply_is_looked_at() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("get_data", "/a", watch=watch)
-    script.feed(script.reply_to(call) + event_frame(CHANGED, "/a"))
-    assert types(watch) == [CHANGED]
 
 
 def test_an_event_before_the_reply_is_not_for_the_watch_that_the_reply_sets() -> None:
@@ -295,14 +187,6 @@ def test_an_early_watch_is_set_before_its_read_is_answered(script: Script, watch
     assert types(watch) == [DELETED]
     script.answer(call, error=NO_NODE)
     assert types(watch) == []
-
-
-def test_an_early_watch_stays_set_when_its_read_is_answered(script: Script, watch: Watch) -> None:
-    script.answer(script.guard("/a", watch))
-    assert armed(watch)
-    assert _restored_lists(script) == [(), (), ("/a",)]
-    script.event(DELETED, "/a")
-    assert types(watch) == [DELETED]
 
 
 def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
@@ -389,15 +273,6 @@ def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
     assert types(watch) == [DELETED]
 
 
-def test_an_early_watch_of_a_read_that_waits_for_a_connection_is_set_with_it() -> None:
-    script, watch = script_in(State.DISCONNECTED), Watch()
-    call = script.guard("/a", watch)
-    script.connect()
-    assert [sent.name for sent in script.sent] == ["connect", "set_watches", "get_children2"]
-    script.answer(call)
-    assert armed(watch)
-
-
 def test_an_early_watch_outlives_a_read_that_waited_in_vain() -> None:
     script, watch = script_in(State.DISCONNECTED), Watch()
     call = script.guard("/a", watch)
@@ -406,14 +281,6 @@ def test_an_early_watch_outlives_a_read_that_waited_in_vain() -> None:
     assert armed(watch)
     script.connect()
     assert script.sent[1].set_watches().child_watches == ("/a",)
-
-
-def test_an_early_watch_taken_back_before_its_answer_is_not_set_again() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.guard("/a", watch)
-    _leaves_in_silence(script, watch)
-    script.answer(call)
-    assert _restored_lists(script) == []
 
 
 # --- watches taken back ---------------------------------------------------------------------------
@@ -459,99 +326,11 @@ def test_known_A43_data_and_children_are_left_separately(script: Script) -> None
     assert types(staying) == [CHILDREN]
 
 
-def test_a_watch_in_many_places_leaves_them_all(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.answer(script.call("get_children", "/a", watch=watch))
-    script.answer(script.call("get_data", "/b", watch=watch))
-    watch.close()
-    assert set(_removal(script.flush())) == {
-        RemoveWatchesRequest("/a", DATA_TYPE),
-        RemoveWatchesRequest("/a", CHILD_TYPE),
-        RemoveWatchesRequest("/b", DATA_TYPE),
-    }
-
-
-@pytest.mark.parametrize("sent", [True, False])
-def test_a_watch_that_a_read_under_way_will_set_stays_on_the_server(sent: bool) -> None:
-    script, coming = script_in(State.CONNECTED), Watch()
-    leaving = script.watching("get_data", "/a")
-    call = script.call("exists", "/a", watch=coming)
-    if sent:
-        script.flush()
-    script.session.forget_watch(leaving)
-    assert "remove_watches" not in script.names()
-    script.answer(call)
-    script.event(CHANGED, "/a")
-    assert types(coming) == [CHANGED]
-
-
-def test_a_read_of_children_under_way_does_not_keep_a_watch_for_data(script: Script) -> None:
-    leaving = script.watching("get_data", "/a")
-    script.call("get_children", "/a", watch=Watch())
-    _is_the_last_to_leave(script, leaving)
-
-
-@pytest.mark.parametrize("code", [0, NO_NODE])
-def test_a_read_that_has_been_answered_is_no_longer_expected(code: int, script: Script) -> None:
-    leaving, coming = script.watching("get_data", "/a"), Watch()
-    script.answer(script.call("get_data", "/a", watch=coming), error=code)
-    if code == 0:
-        _leaves_in_silence(script, coming)
-    _is_the_last_to_leave(script, leaving)
-
-
-@pytest.mark.parametrize("state", [State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED])
-def test_a_watch_taken_back_without_a_connection_is_not_set_again(state: State) -> None:
-    script = script_in(State.CONNECTED)
-    leaving = script.watching("get_data", "/leaving")
-    script.watching("get_data", "/staying")
-    script.lose()
-    if state is State.CONNECTING:
-        script.session.on_deadline(script.now)
-    elif state is State.HANDSHAKE:
-        script.dial()
-    assert script.state is state
-    script.session.forget_watch(leaving)
-    assert script.session.queued == 0
-    if state is not State.HANDSHAKE:
-        script.dial()
-    script.flush()
-    script.welcome()
-    assert script.restore()[-1].set_watches().data_watches == ("/staying",)
-    assert script.names() == []
-
-
 def test_a_watch_taken_back_while_the_session_closes_needs_no_call(script: Script) -> None:
     watch = script.watching("get_data", "/a")
     script.session.close(script.now)
     script.session.forget_watch(watch)
     assert script.names() == ["close_session"]
-
-
-def test_a_watch_taken_back_hears_nothing_more(script: Script) -> None:
-    told: list[Event] = []
-    watch = Watch(told.append)
-    script.answer(script.call("get_data", "/a", watch=watch))
-    watch.close()
-    script.event(CHANGED, "/a")
-    script.wake()
-    assert told == []
-
-
-def test_a_waiter_for_a_watch_that_is_taken_back_is_woken(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.log_when_ready(watch, "closed")
-    watch.close()
-    assert script.wake() == ["closed"]
-    with pytest.raises(ClientClosedError):
-        watch.wait(0)
-
-
-def test_a_watch_can_be_taken_back_twice(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    watch.close()
-    watch.close()
-    assert script.names() == ["remove_watches"]
 
 
 @pytest.mark.parametrize("sent", [True, False])
@@ -566,17 +345,6 @@ def test_a_watch_taken_back_before_its_read_is_answered_hears_nothing(sent: bool
     script.event(CHANGED, "/a")
     script.wake()
     assert told == []
-
-
-@pytest.mark.parametrize("code", [0, NO_NODE])
-def test_a_watch_taken_back_before_its_read_is_answered_leaves_the_server(code: int) -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.send("exists", "/a", watch=watch)
-    watch.close()
-    assert script.names() == []
-    script.answer(call, error=code)
-    assert _removal(script.flush()) == [RemoveWatchesRequest("/a", DATA_TYPE)]
-    assert _restored_lists(script) == []
 
 
 def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone() -> None:
@@ -609,26 +377,6 @@ def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script
     assert _removal(script.flush()) == [RemoveWatchesRequest("/b", DATA_TYPE)]
 
 
-# --- a lost connection ----------------------------------------------------------------------------
-
-
-def test_a_lost_connection_is_no_event(script: Script) -> None:
-    told = list[Event]()
-    watch = script.watching("get_data", "/a")
-    script.answer(script.call("get_data", "/b", watch=told.append))
-    script.reconnect()
-    script.wake()
-    assert told == []
-    assert armed(watch)
-
-
-def test_events_that_came_before_the_loss_are_not_lost(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.event(CHANGED, "/a")
-    script.lose()
-    assert types(watch) == [CHANGED]
-
-
 # --- chroot ---------------------------------------------------------------------------------------
 
 
@@ -647,47 +395,12 @@ def test_requests_name_the_whole_path() -> None:
     assert second.read(GetDataRequest).path == "/app"
 
 
-def test_created_paths_are_the_callers() -> None:
-    script = _below()
-    call = script.call("create", "/a-", sequential=True)
-    script.answer(call, CreateResponse("/app/a-0000000001"))
-    assert call.value() == "/a-0000000001"
-
-
-@pytest.mark.parametrize(("path", "of_the_caller"), [("/app/a", "/a"), ("/app", "/")])
-def test_events_name_the_callers_path(path: str, of_the_caller: str) -> None:
-    script = _below()
-    watch = script.watching("get_data", of_the_caller)
-    script.event(CHANGED, path)
-    assert events(watch) == [Event(CHANGED, of_the_caller, State.CONNECTED)]
-
-
-def test_an_early_watch_that_fires_names_the_callers_path() -> None:
-    script, watch = _below(), Watch()
-    watch._owner = script
-    body = ops.GET_CHILDREN2.request.pack("/app/a", True)  # type: ignore[union-attr]
-    call = Request(ops.GET_CHILDREN2, "/a", body, None, watch, "/app/a", WatchKind.CHILD, 1)
-    script.answer(script.submit(call), error=NO_NODE)
-    assert events(watch) == [Event(DELETED, "/a", State.CONNECTED)]
-
-
 def test_an_event_outside_the_chroot_concerns_nobody_below_it() -> None:
     script = _below()
     watch = script.watching("get_data", "/a")
     for path in ["/a", "/ap", "/application/a", "/app/app/a"]:
         script.event(CHANGED, path)
     assert armed(watch)
-
-
-def test_watches_are_set_again_and_removed_under_their_whole_path() -> None:
-    script = _below()
-    watch = script.watching("get_data", "/a")
-    assert _restored_lists(script) == [("/app/a",), (), ()]
-    traced: list[TraceFrame] = []
-    script.session.trace = Tracer(traced.append)
-    script.session.forget_watch(watch)
-    assert _removal(script.flush()) == [RemoveWatchesRequest("/app/a", DATA_TYPE)]
-    assert [frame.path for frame in traced] == ["/a"], "what is shown is the caller's path"
 
 
 def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script: Script) -> None:
@@ -706,16 +419,3 @@ def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script:
     assert script.sent[-2].read(RemoveWatchesRequest).path == "/a"
     assert armed(kept)
     assert not again.ready
-
-
-def test_what_was_closed_while_it_was_restored_is_forgotten_with_the_connection() -> None:
-    script = script_in(State.CONNECTED)
-    watch = script.watching("get_data", "/a")
-    script.lose()
-    script.greet()
-    script.flush()
-    script.close_watch(watch)
-    script.lose()
-    script.connect()
-    assert script.names() == []
-    assert [sent.name for sent in script.sent] == ["connect"]

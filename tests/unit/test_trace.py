@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.operation_samples import SAMPLES
-from tests.support.scripted import ANSWERS, GONE, NO_NODE, START, Script, reply_frame, script_in
+from tests.support.scripted import ANSWERS, START, Script, reply_frame
 from zkwire.jute.records import ACL, SetSASLResponse
 from zkwire.operations.multi import Create
 from zkwire.session.trace import TraceFrame
 from zkwire.wire import ops
-from zkwire.wire.model import Credentials, Perms, State, digest_id
+from zkwire.wire.model import Credentials, Perms, digest_id
 
 SECRET = b"hunter2"
 
@@ -32,16 +30,6 @@ def test_a_handshake() -> None:
     assert {frame.zxid for frame in frames} == {None}
 
 
-@pytest.mark.parametrize("answer", [GONE, reply_frame(0, 0, -119)])
-def test_a_handshake_that_fails_is_shown_too(answer: bytes) -> None:
-    script = script_in(State.HANDSHAKE)
-    frames = script.traced()
-    script.feed(answer)
-    assert [(*_told(frame), frame.size) for frame in frames] == [
-        (False, "connect", 0, None, len(answer) - 4)
-    ]
-
-
 def test_a_request_and_its_reply(script: Script) -> None:
     frames = script.traced()
     call = script.call("get_data", "/some/path")
@@ -55,24 +43,6 @@ def test_a_request_and_its_reply(script: Script) -> None:
     assert second == TraceFrame(
         START + 0.75, False, 1, "get_data", "/some/path", len(reply) - 4, 0x777, 0, START + 0.5
     )
-
-
-def test_a_refusal_shows_its_code(script: Script) -> None:
-    call = script.send("delete", "/a")
-    frames = script.traced()
-    script.answer(call, error=NO_NODE)
-    assert [(frame.op, frame.error) for frame in frames] == [("delete", NO_NODE)]
-
-
-def test_replies_in_one_piece_belong_to_their_own_requests(script: Script) -> None:
-    calls = [script.call("exists", "/a"), script.call("delete", "/b"), script.call("sync")]
-    frames = script.traced()
-    script.flush()
-    script.feed(b"".join(script.reply_to(call) for call in calls))
-    expected = [("exists", "/a"), ("delete", "/b"), ("sync", "/")]
-    assert [(frame.op, frame.path) for frame in frames if frame.sent] == expected
-    assert [(frame.op, frame.path) for frame in frames if not frame.sent] == expected
-    assert [frame.xid for frame in frames] == [1, 2, 3] * 2
 
 
 def test_every_frame_is_there_with_its_size() -> None:
@@ -91,26 +61,6 @@ def test_every_frame_is_there_with_its_size() -> None:
     assert [frame.xid for frame in sent] == [one.xid for one in script.sent]
     assert sum(frame.size + 4 for frame in sent) == script.written
     assert len(frames) == len(sent) * 2 + 1, "each is answered, and there was one event"
-
-
-def test_frames_out_of_band_have_names_of_their_own(script: Script) -> None:
-    script.watching("get_data", "/a")
-    script.session.add_auth("digest", SECRET)
-    script.flush()
-    script.lose()
-    frames = script.traced()
-    script.connect()
-    script.advance(3.0)
-    script.pong()
-    script.event(3, "/a", zxid=0x55)
-    assert [_told(frame)[:3] for frame in frames if frame.sent] == [
-        (True, "connect", 0), (True, "auth", -4), (True, "set_watches", -8), (True, "ping", -2),
-    ]  # fmt: skip
-    received = [frame for frame in frames if not frame.sent]
-    assert [(frame.op, frame.xid) for frame in received] == [
-        ("connect", 0), ("auth", -4), ("set_watches", -8), ("ping", -2), ("notification", -1),
-    ]  # fmt: skip
-    assert received[-1].zxid == 0x55
 
 
 def test_what_the_session_asks_for_on_its_own_account_is_shown(script: Script) -> None:
@@ -174,8 +124,3 @@ def test_nothing_secret_is_in_any_frame() -> None:
     assert "hunter2" not in repr(frames)
     assert SECRET.hex() not in repr(frames)
     assert ops.AUTH.name in {frame.op for frame in frames}
-
-
-def test_nobody_is_asked_where_there_is_no_tracer(script: Script) -> None:
-    assert script.session.trace is None
-    script.answer(script.call("exists", "/a"))

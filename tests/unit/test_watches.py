@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -44,7 +45,7 @@ class Owner:
 
     def wait(self, waitable: Waitable, timeout: float | None) -> bool:
         self.waits.append(timeout)
-        assert len(self.waits) < 100, "it waits for ever"
+        assert len(self.waits) < 100, "it waits forever"
         if self.meanwhile:
             self.meanwhile.pop(0)()
         return waitable.ready
@@ -118,7 +119,7 @@ def test_events_come_in_their_order(owner: Owner) -> None:
 
 
 def test_a_watch_that_is_not_set(owner: Owner) -> None:
-    """Waiting for it would be waiting for ever."""
+    """Waiting for it would be waiting forever."""
     for watch in (Watch(), armed(owner, 0)):
         assert watch.ready
         with pytest.raises(RuntimeError, match="not set"):
@@ -129,12 +130,6 @@ def test_a_watch_that_is_not_set(owner: Owner) -> None:
     with pytest.raises(RuntimeError, match="not set"):
         watch.wait()
     assert owner.waits == []
-
-
-def test_a_read_that_fails_while_somebody_waits(owner: Owner, watch: Watch) -> None:
-    owner.meanwhile.append(watch._disarm)
-    with pytest.raises(RuntimeError, match="not set"):
-        watch.wait()
 
 
 def test_to_disarm_once_too_often_is_harmless(owner: Owner, watch: Watch) -> None:
@@ -165,25 +160,6 @@ def test_closing(owner: Owner, watch: Watch) -> None:
     never_set.close()
     with pytest.raises(ClientClosedError):
         never_set.wait()
-
-
-def test_iteration(owner: Owner) -> None:
-    watch = armed(owner, 2)
-    owner.meanwhile += [lambda: watch._deliver(event("/a")), lambda: watch._deliver(event("/b"))]
-    assert list(watch) == [event("/a"), event("/b")]
-    assert owner.waits == [None, None]
-    assert list(watch) == []
-
-
-def test_iteration_over_a_watch_that_is_set_again(owner: Owner, watch: Watch) -> None:
-    watch._deliver(event("/0"))
-    seen = []
-    for found in watch:
-        seen.append(found.path)
-        if len(seen) < 3:
-            watch._arm()
-            watch._deliver(event(f"/{len(seen)}"))
-    assert seen == ["/0", "/1", "/2"]
 
 
 def test_iteration_ends_with_close_and_raises_at_the_end_of_the_session(owner: Owner) -> None:
@@ -528,21 +504,6 @@ def test_setting_again() -> None:
     assert list(table.batches()) == [batch], "they stay in the table"
 
 
-def test_what_has_fired_is_not_set_again() -> None:
-    table, watch, other = WatchTable(), Watch(), Watch()
-    table.add(DATA, "/a", watch)
-    table.add(CHILD, "/a", watch)
-    fire(table, DELETED, "/a")
-    assert list(table.batches()) == []
-    table.add(EXIST, "/b", watch)
-    table.add(CHILD, "/b", other)
-    table.add(RECURSIVE, "/b", other)
-    table.discard(EXIST, "/b", watch)
-    table.discard(CHILD, "/b", other)
-    table.discard(RECURSIVE, "/b", other)
-    assert list(table.batches()) == []
-
-
 @settings(derandomize=True, deadline=None, max_examples=examples(40))
 @given(
     st.sets(
@@ -624,18 +585,6 @@ def test_an_event_that_another_thread_is_delivering_has_come(
         watch.take()
 
 
-def test_a_read_that_fails_behind_its_answer_keeps_its_watch(owner: Owner) -> None:
-    """An interrupt right behind the answer leaves the read to the loss of the connection."""
-    watching, watch = WatchManager("", []), Watch()
-    watch._owner = owner
-    call = Request(ops.GET_DATA, "/a", b"\1", None, watch, "/a", DATA)
-    watching.expect(call, watch)
-    watching.answered(call, watch, 0, None, 1)
-    watching.fail(call, watch, 1)
-    assert not watch.ready
-    assert watching.table.has(DATA, "/a")
-
-
 def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
     """Two of them, so that the first answer leaves one under way."""
     watching, cover = WatchManager("", []), Watch()
@@ -653,13 +602,31 @@ def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() 
         assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number
 
 
-@pytest.mark.parametrize("names", [3, 300_000])
-def test_a_recursive_watch_sees_what_is_below_however_deep(names: int) -> None:
-    """A path with so many names costs no more than to read it: a server could send one."""
-    table, watches = WatchTable(), {path: Watch() for path in ("/", "/a", "/a/a", "/b", "/ab")}
-    for path, watch in watches.items():
-        table.add(RECURSIVE, path, watch)
-    found, _ = table.concerned(CHANGED, "/a" * names)
-    assert [told[0] for told in found] == [watches[path] for path in ("/a/a", "/a", "/")]
-    found, _ = table.concerned(CHANGED, "/a/a")
-    assert [told[0] for told in found] == [watches[path] for path in ("/a/a", "/a", "/")]
+# --- memory ---------------------------------------------------------------------------------------
+
+MANY = 1000
+OBJECT = 200  # bytes; seen: 120, and 1,096 where each has a deque and a set from the start
+SET = 1000  # with its place in the table; seen: 680, and 1,440
+
+
+def bytes_each(make: Callable[[], object]) -> float:
+    """What is still there for each of many when they have been made."""
+    tracemalloc.start()
+    try:
+        before, made = tracemalloc.get_traced_memory()[0], make()
+        size = tracemalloc.get_traced_memory()[0] - before
+        del made
+        return size / MANY
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_watch_that_waits_is_small() -> None:
+    paths = [f"/a{n}" for n in range(MANY)]
+    table = WatchTable()
+
+    def some_set() -> list[Watch]:
+        return [table.add(WatchKind.DATA, path, Watch()) for path in paths]
+
+    assert bytes_each(lambda: [Watch() for _ in paths]) <= OBJECT
+    assert bytes_each(some_set) <= SET

@@ -1,10 +1,13 @@
-"""Persistent watches: what they hear, how they share a path, how they are given back."""
+"""Persistent watches: what they hear, how they share a path, how they end; guards of locks."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.scripted import (
+    NO_AUTH,
+    NO_NODE,
+    STAT,
     Script,
     Sent,
     armed,
@@ -14,19 +17,19 @@ from tests.support.scripted import (
     script_in,
     types,
 )
-from zkwire.errors import UnimplementedError
+from zkwire.errors import NoWatcherError, UnimplementedError
 from zkwire.jute import records as r
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
-from zkwire.session.watch_table import BATCH_BYTES, WatchTable, ancestors
-from zkwire.wire.model import Event, EventType, State
+from zkwire.session.watch_table import BATCH_BYTES, WatchTable
+from zkwire.wire.model import Event, EventType, State, WatchType
 from zkwire.wire.ops import WatchKind
 from zkwire.wire.paths import CONFIG_NODE
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
-REREAD = EventType.REREAD
-PERSISTENT_GONE = EventType.PERSISTENT_WATCH_REMOVED
+REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
+DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED
 ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
 DATA_TYPE, CHILD_TYPE, ANY = 2, 1, 3  # of a remove_watches request
 
@@ -93,14 +96,6 @@ def test_a_refused_add_sets_nothing(script: Script, watch: Watch) -> None:
     assert _asks_for_a_watch(read), "nothing is expected any more"
 
 
-def test_a_lost_add_sets_nothing(script: Script, watch: Watch) -> None:
-    script.send("add_watch", "/a", watch)
-    script.reconnect()
-    assert not armed(watch)
-    assert [sent.name for sent in script.sent] == ["connect"]
-    script.call("add_watch", "/a", Watch(), recursive=True)  # no mix any more
-
-
 def test_an_added_watch_closed_before_its_reply_leaves_the_server() -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.send("add_watch", "/a", watch)
@@ -112,16 +107,6 @@ def test_an_added_watch_closed_before_its_reply_leaves_the_server() -> None:
 
 
 # --- what they hear -------------------------------------------------------------------------------
-
-
-def test_a_persistent_watch_hears_of_everything_about_its_node(script: Script) -> None:
-    watch = script.persistent("/a")
-    for event in ALL_CHANGES * 2:
-        script.event(event, "/a")
-        script.event(event, "/a/b")
-        script.event(event, "/")
-    assert events(watch) == [Event(event, "/a", State.CONNECTED) for event in ALL_CHANGES * 2]
-    assert armed(watch)
 
 
 def test_a_recursive_watch_hears_of_all_nodes_below(script: Script) -> None:
@@ -141,15 +126,6 @@ def test_a_recursive_watch_on_the_root_hears_of_all_nodes(script: Script) -> Non
     assert [event.path for event in events(watch)] == ["/", "/a", "/a/b/c"]
 
 
-@pytest.mark.parametrize("path", ["", "a", "//", "a/b"])
-def test_a_path_that_is_none_ends_the_way_up(path: str, script: Script) -> None:
-    """A server would have to be broken to send one; it must not be followed for ever."""
-    assert list(ancestors(path))[-1] == "/"
-    script.persistent("/", recursive=True)
-    script.event(CREATED, path)
-    assert script.session.broken is None
-
-
 @pytest.mark.parametrize("event", [*EventType, 0, 8, 99, -(2**31)])
 def test_unknown_events_concern_no_persistent_watch(event: int, script: Script) -> None:
     watch, recursive = script.persistent("/a"), script.persistent("/", recursive=True)
@@ -157,43 +133,6 @@ def test_unknown_events_concern_no_persistent_watch(event: int, script: Script) 
     assert (types(watch) != []) == (event in ALL_CHANGES)
     assert (types(recursive) != []) == (event in {CREATED, CHANGED, DELETED})
     assert script.session.broken is None
-
-
-def test_one_event_frame_reaches_every_kind_of_watch_once(script: Script) -> None:
-    """A server sends one for all that a connection has on a path."""
-    data, child = script.watching("get_data", "/a"), script.watching("get_children", "/a")
-    missing = script.watching_missing("/a")
-    persistent, above = script.persistent("/a"), script.persistent("/", recursive=True)
-    watches = [data, child, missing, persistent, above]
-    script.event(DELETED, "/a")
-    assert [types(watch) for watch in watches] == [[DELETED]] * 5
-    script.event(CREATED, "/a")
-    assert [types(watch) for watch in watches] == [[], [], [], [CREATED], [CREATED]]
-
-
-def test_a_watch_that_is_set_in_several_ways_hears_of_a_change_once() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    script.answer(script.call("add_watch", "/", watch, recursive=True))
-    script.answer(script.call("add_watch", "/a", watch))
-    script.answer(script.call("get_data", "/a", watch=watch))
-    script.event(CHANGED, "/a")
-    assert types(watch) == [CHANGED]
-    assert armed(watch), "what is persistent goes on"
-    script.event(CHANGED, "/a")
-    assert types(watch) == [CHANGED]
-
-
-def test_a_persistent_watch_that_fires_spends_nothing_of_a_read() -> None:
-    """One object may be both; what a read has set elsewhere is still set."""
-    script, watch = script_in(State.CONNECTED), Watch()
-    script.answer(script.call("add_watch", "/a", watch))
-    script.answer(script.call("get_data", "/b", watch=watch))
-    script.event(CHANGED, "/a")
-    script.call("remove_watches", "/a")
-    assert types(watch) == [CHANGED, PERSISTENT_GONE]
-    assert armed(watch)
-    script.event(CHANGED, "/b")
-    assert types(watch) == [CHANGED]
 
 
 @pytest.mark.parametrize(("sent", "seen"), [(0x123, 0x123), (1, 1), (-1, None), (0, None)])
@@ -206,14 +145,6 @@ def test_the_zxid_of_a_change_where_the_server_tells_it(sent: int, seen: int | N
         assert [event.zxid for event in events(one)] == [seen]
 
 
-def test_the_zxid_of_an_event_is_not_the_last_one_seen(script: Script) -> None:
-    """Only a reply's is: what is behind an event may not have been seen."""
-    script.persistent("/a")
-    before = script.session.last_zxid
-    script.event(CHANGED, "/a", zxid=before + 1000)
-    assert script.session.last_zxid == before
-
-
 # --- chroot ---------------------------------------------------------------------------------------
 
 
@@ -221,24 +152,6 @@ def _below(chroot: str = "/app") -> Script:
     script = Script(chroot=chroot)
     script.connect()
     return script
-
-
-def test_persistent_watches_below_a_chroot() -> None:
-    script, watch, tree = _below(), Watch(), Watch()
-    call = script.call("add_watch", "/a", watch)
-    whole = script.call("add_watch", "/", tree, recursive=True)
-    first, second = script.flush()
-    assert first.read(r.AddWatchRequest).path == "/app/a"
-    assert second.read(r.AddWatchRequest).path == "/app"
-    script.answer(call)
-    script.answer(whole)
-    for path in ["/app/a", "/app", "/a", "/application", "/"]:
-        script.event(CHANGED, path)
-    assert [event.path for event in events(watch)] == ["/a"]
-    assert [event.path for event in events(tree)] == ["/a", "/"]
-    script.reconnect()
-    assert script.sent[1].set_watches2()[4:] == (("/app/a",), ("/app",))
-    assert [(event.type, event.path) for event in events(watch)] == [(REREAD, "/a")]
 
 
 def test_the_configuration_stands_outside_of_every_chroot() -> None:
@@ -274,15 +187,6 @@ def test_persistent_watches_are_set_again_by_a_request_of_their_own(script: Scri
     lists = (("/d",), ("/e",), ("/c",), ("/p",), ("/r",))
     assert script.sent[1].set_watches2() == r.SetWatches2(zxid, *lists)
     assert script.sent[1].xid == -8
-
-
-def test_without_a_persistent_watch_the_old_request_is_used(script: Script) -> None:
-    """A server before 3.6 closes the connection when it sees the new one, for ever."""
-    script.watching("get_data", "/d")
-    watch = script.persistent("/p")
-    watch.close()
-    script.reconnect()
-    assert script.sent[1].set_watches().data_watches == ("/d",)
 
 
 def test_of_many_pieces_only_those_with_persistent_watches_need_the_new_request() -> None:
@@ -338,21 +242,6 @@ def test_a_reconnect_tells_persistent_watches_to_read_again(script: Script) -> N
     assert armed(one)
 
 
-def test_a_first_connection_hides_nothing() -> None:
-    script, watch = Script(), Watch()
-    call = script.call("add_watch", "/a", watch)
-    script.connect()
-    script.answer(call)
-    assert types(watch) == []
-
-
-def test_a_watch_on_two_paths_is_told_of_both(script: Script, watch: Watch) -> None:
-    script.answer(script.call("add_watch", "/a", watch))
-    script.answer(script.call("add_watch", "/b", watch, recursive=True))
-    script.reconnect()
-    assert [(event.type, event.path) for event in events(watch)] == [(REREAD, "/a"), (REREAD, "/b")]
-
-
 def test_to_read_again_is_said_before_the_session_is_usable(script: Script) -> None:
     """Who waits for the state and then reads must not be told to read again afterwards."""
     watch = script.persistent("/a")
@@ -361,27 +250,6 @@ def test_to_read_again_is_said_before_the_session_is_usable(script: Script) -> N
     script.log_when_ready(watch, "read again")
     script.connect()
     assert script.wake() == ["read again", "usable"]
-
-
-def test_what_the_server_catches_up_with_comes_before_to_read_again(script: Script) -> None:
-    watch = script.persistent("/a")
-    script.greet_again()
-    script.flush()
-    script.event(CHANGED, "/a")
-    assert types(watch) == [CHANGED]
-    script.feed(reply_frame(-8))
-    script.event(CHANGED, "/a")
-    assert types(watch) == [REREAD, CHANGED]
-
-
-def test_a_connection_that_is_not_finished_tells_nobody_to_read_again(script: Script) -> None:
-    watch = script.persistent("/a")
-    script.greet_again()
-    script.flush()
-    script.lose()
-    assert types(watch) == []
-    script.connect()
-    assert types(watch) == [REREAD]
 
 
 # --- several watches on one path ------------------------------------------------------------------
@@ -418,19 +286,6 @@ def test_a_read_on_a_covered_path_asks_for_no_watch_and_has_one(recursive: bool,
     assert types(persistent) == [FIRED_BY[verb]] * (
         0 if verb.startswith("get_ch") and recursive else 2
     )
-
-
-@pytest.mark.parametrize("verb", ["get_children", "get_children_with_stat"])
-def test_a_recursive_watch_does_not_cover_a_child_watch(verb: str, script: Script) -> None:
-    script.persistent("/a", recursive=True)
-    assert _asks_for_a_watch(script.call(verb, "/a", watch=Watch()))
-
-
-@pytest.mark.parametrize("path", ["/a/b", "/", "/b"])
-def test_only_the_very_path_is_covered(path: str, script: Script) -> None:
-    """Modes are kept by path: a watch below a recursive one disturbs nobody."""
-    script.persistent("/a", recursive=True)
-    assert _asks_for_a_watch(script.call("get_data", path, watch=Watch()))
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -474,13 +329,197 @@ def test_a_refused_mix_is_not_expected(script: Script) -> None:
     script.call("add_watch", "/a", Watch(), recursive=True)
 
 
-def test_two_of_a_kind_share_a_path(script: Script) -> None:
-    one, other = script.persistent("/a"), script.persistent("/a")
-    script.event(CHANGED, "/a")
-    assert types(one) == types(other) == [CHANGED]
-    one.close()
-    assert script.names() == [], "the other one needs it"
-    script.event(CHANGED, "/a")
-    assert types(other) == [CHANGED]
-    other.close()
-    assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", ANY)]
+# --- closing what covers --------------------------------------------------------------------------
+
+
+def test_a_covered_watch_that_is_closed_tells_nobody(script: Script) -> None:
+    persistent = script.persistent("/a")
+    script.watching("get_data", "/a").close()
+    script.watching("get_children", "/a").close()
+    assert script.names() == []
+    assert armed(persistent)
+
+
+def _closed_cover(script: Script, verb: str) -> tuple[Request, Watch]:
+    """A read, and its watch, which a persistent one has covered that is closed by now."""
+    persistent, watch = script.persistent("/a"), Watch()
+    call = script.send(verb, "/a", watch=watch)
+    persistent.close()
+    return call, watch
+
+
+def test_a_covered_read_of_a_missing_node_is_set_again_as_such(
+    script: Script, watch: Watch
+) -> None:
+    call, _ = _closed_cover(script, "exists")
+    script.answer(call, error=NO_NODE, zxid=0x777)
+    _, again = script.flush()
+    assert again.set_watches() == r.SetWatches(0x777, (), ("/a",), ())
+
+
+@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH])
+def test_a_covered_read_that_fails_is_not_set_again(
+    code: int, script: Script, watch: Watch
+) -> None:
+    call, watch = _closed_cover(script, "get_data")
+    script.answer(call, error=code)
+    assert script.names() == ["remove_watches"]
+    assert not armed(watch)
+
+
+def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
+    persistent = script.persistent("/a")
+    call = script.call("get_data", "/a", watch=Watch())
+    persistent.close()
+    assert script.session.withdraw(call)
+    assert script.names() == ["remove_watches"]
+
+
+def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch() -> None:
+    """It would take the watch away on the server before its reply is here."""
+    script, watch = script_in(State.CONNECTED), Watch()
+    tree = script.persistent("/a", recursive=True)
+    call = script.call("get_children", "/a", watch=watch)
+    assert _asks_for_a_watch(call)
+    script.flush()
+    tree.close()
+    assert script.names() == []
+    script.answer(call, zxid=0x777)
+    _, again = script.flush()
+    assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
+
+
+# --- remove_watches -------------------------------------------------------------------------------
+
+
+def _everywhere(script: Script) -> dict[str, Watch]:
+    """A watch of each kind on "/a", and a recursive one on "/r"."""
+    return {
+        "data": script.watching("get_data", "/a"),
+        "missing": script.watching_missing("/a"),
+        "child": script.watching("get_children", "/a"),
+        "persistent": script.persistent("/a"),
+    }
+
+
+REMOVES: list[tuple[WatchType, dict[str, EventType]]] = [
+    (WatchType.DATA, {"data": DATA_GONE, "missing": DATA_GONE}),
+    (WatchType.CHILDREN, {"child": CHILD_GONE}),
+    (WatchType.PERSISTENT, {"persistent": PERSISTENT_GONE}),
+    (
+        WatchType.ANY,
+        {
+            "data": DATA_GONE,
+            "missing": DATA_GONE,
+            "child": CHILD_GONE,
+            "persistent": PERSISTENT_GONE,
+        },
+    ),
+    (WatchType.PERSISTENT_RECURSIVE, {}),
+]
+
+
+@pytest.mark.parametrize(("which", "gone"), REMOVES)
+def test_removing_by_type(which: WatchType, gone: dict[str, EventType], script: Script) -> None:
+    watches = _everywhere(script)
+    call = script.call("remove_watches", "/a", which)
+    for sent in script.flush():
+        script.serve(sent)
+    assert failure(call) is (None if gone else NoWatcherError)
+    for name, watch in watches.items():
+        assert types(watch) == ([gone[name]] if name in gone else [])
+        if name in gone:
+            with pytest.raises(RuntimeError, match="not set"):
+                watch.wait(0)
+        else:
+            assert armed(watch)
+    assert script.session.watch_count == len(watches) - len(gone)
+
+
+def test_removing_recursive_watches(script: Script) -> None:
+    tree, child = script.persistent("/a", recursive=True), script.watching("get_children", "/a")
+    call = script.call("remove_watches", "/a", WatchType.PERSISTENT_RECURSIVE)
+    removal, again = script.flush()
+    assert removal.read(r.RemoveWatchesRequest).type == ANY, "older servers know no other"
+    assert again.set_watches().child_watches == ("/a",)
+    assert types(tree) == [PERSISTENT_GONE]
+    assert armed(child)
+    script.serve(removal)
+    assert call.ready
+    assert call.value() is None
+
+
+@pytest.mark.parametrize(
+    ("verb", "which", "number"),
+    [("get_data", WatchType.DATA, DATA_TYPE), ("get_children", WatchType.CHILDREN, CHILD_TYPE)],
+)
+def test_removing_all_of_one_kind_tells_the_server_so(
+    verb: str, which: WatchType, number: int, script: Script
+) -> None:
+    watches = [script.watching(verb, "/a") for _ in range(2)]
+    call = script.call("remove_watches", "/a", which)
+    assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", number)]
+    assert not call.ready, "before the server has done it"
+    script.answer(call)
+    assert call.value() is None
+    assert [len(types(watch)) for watch in watches] == [1, 1]
+
+
+def test_what_a_persistent_watch_covers_is_removed_here_alone(script: Script) -> None:
+    """Up to 3.8 a removal of data watches would take half of the persistent one away."""
+    persistent, data = script.persistent("/a"), script.watching("get_data", "/a")
+    call = script.call("remove_watches", "/a", WatchType.DATA)
+    assert call.ready
+    assert call.value() is None
+    assert script.names() == []
+    assert types(data) == [DATA_GONE]
+    assert armed(persistent)
+
+
+@pytest.mark.parametrize("which", WatchType)
+def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType) -> None:
+    script = script_in(State.CONNECTED)
+    elsewhere = script.persistent("/b")
+    call = script.call("remove_watches", "/a", which)
+    assert script.names() == []
+    assert failure(call) is NoWatcherError
+    assert armed(elsewhere)
+
+
+@pytest.mark.parametrize("state", [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE])
+def test_removing_without_a_connection_is_done_at_once(state: State, script: Script) -> None:
+    """A new connection is not told of them, so there is nothing to wait for."""
+    watch = script.persistent("/a")
+    script.lose()
+    if state is State.CONNECTING:
+        script.advance(script.session.act_at - script.now)
+    elif state is State.HANDSHAKE:
+        script.dial()
+    assert script.state is state
+    call = script.call("remove_watches", "/a")
+    assert call.ready
+    assert call.value() is None
+    assert types(watch) == [PERSISTENT_GONE]
+    if state is not State.HANDSHAKE:
+        script.dial()
+    script.flush()
+    script.welcome()
+    assert script.state.usable
+    assert script.names() == []
+
+
+# --- guards of locks ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_guard_on_a_watched_path_still_fires(recursive: bool, script: Script) -> None:
+    guard = Watch()
+    persistent = script.persistent("/a", recursive=recursive)
+    call = script.guard("/a", guard)
+    script.flush()
+    persistent.close()
+    script.answer(call, r.GetChildren2Response((), STAT))
+    _, again = script.flush()
+    assert again.set_watches().child_watches == ("/a",)
+    script.event(DELETED, "/a")
+    assert types(guard) == [DELETED]

@@ -112,7 +112,7 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
         try:
             await self.connect()
         except BaseException:
-            await self.close()  # for want of an __aexit__
+            await self.close()  # no __aexit__ will
             raise
         return self
 

@@ -157,7 +157,7 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
         try:
             self.connect()
         except BaseException:
-            self.close()  # for want of an __exit__
+            self.close()  # no __exit__ will
             raise
         return self
 

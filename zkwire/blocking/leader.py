@@ -4,9 +4,8 @@ Reading: a thread that waits for an answer takes the *read role* if it is free. 
 waits for bytes and takes in what comes for others, until its own answer is there (leader and
 followers, after Schmidt et al.).  One request at a time then costs no switch between threads.  The
 I/O thread reads when no thread waits (pings, unread pipelines), and in the place of a leader that
-makes no progress.  Waiting is outside of all that threads share, and receiving is one step under
-the mutex, for any thread: an interrupted wait costs other threads nothing, and none of them waits
-for it.
+makes no progress.  Waiting is outside of all that threads share, and receiving is one step, for any
+thread: an interrupted wait costs other threads nothing, and none of them waits for it.
 
 A thread that waits for an event may wait for hours and would have to wake every other caller, so it
 does not take the read role.  One such thread is the *listener*: the kernel wakes it for what comes
@@ -19,8 +18,11 @@ block; what the kernel does not take is left to the I/O thread.
 
 Invariants:
 
-* The state lock ``mutex`` guards the session and is never held across a system call that can
-  block.  No code of a user's runs under it.
+* The state lock ``mutex`` guards the session and is never held across a system call: Python's own
+  lock is free meanwhile, so other threads would run on to the mutex and sleep.  No code of a user's
+  runs under it.
+* The lock ``fetching`` is held from the receive until what it has brought is taken in, so that the
+  order of the bytes holds.  Only readers need it, and it is taken before the mutex.
 * A thread that reads while another has the read role wakes it: its answer may have been read.
 * Only the I/O thread, which no interrupt reaches, makes and ends connections and calls the
   session's callbacks.  Sleepers are the one exception: a reader wakes them itself, and because an
@@ -109,8 +111,9 @@ class LeaderFollower(Driver):
             )
 
     def renew_mutex(self) -> None:
-        """Have a state lock of the present kind, which no thread holds."""
+        """Have locks of the present kind, which no thread holds."""
         self.mutex = threading.RLock()
+        self.fetching = threading.RLock()
         self.owned: Callable[[], bool] = self.mutex._is_owned
 
     @property
@@ -525,31 +528,36 @@ class LeaderFollower(Driver):
     def read(self, connection: Connection) -> None:
         """One receive, of what has come, and all that follows from it; by any thread."""
         session, sleepers, data = self.session, None, None
-        with self.mutex:
+        with self.fetching:
             if connection.closed_because:
                 return
-            try:
-                data = connection.receive()
-                if data and not connection.closed_because:
-                    now = self.now()
-                    session.receive_data(data, now)
-                    if (session.in_flight or connection.full) and now >= connection.deadlines_at:
-                        # In a flood the I/O thread may not get the mutex in time for its pings.
-                        connection.deadlines_at = now + DEADLINES_EVERY
-                        session.on_deadline(now)
-                    connection.read_at = now
-                    if session.broken or session.ended:
-                        connection.closed_because = session.broken or "the session is over"
-                if connection.inbox:
-                    del connection.inbox[0]
-                    if connection.inbox:
-                        connection.full = True
-            except BaseException:
-                if data or (connection.inbox and not connection.exact):
-                    connection.closed_because = connection.closed_because or INTERRUPTED
-                raise
-            if session.callbacks:
-                sleepers = self._take_sleepers()
+            connection.fetch()
+            with self.mutex:
+                try:
+                    if inbox := connection.inbox:
+                        data = inbox[0] if connection.exact else connection.opened()
+                    if data and not connection.closed_because:
+                        now = self.now()
+                        session.receive_data(data, now)
+                        if connection.deadlines_at <= now and (
+                            session.in_flight or connection.full
+                        ):
+                            # In a flood the I/O thread may not get the mutex in time for its pings.
+                            connection.deadlines_at = now + DEADLINES_EVERY
+                            session.on_deadline(now)
+                        connection.read_at = now
+                        if session.broken or session.ended:
+                            connection.closed_because = session.broken or "the session is over"
+                    if inbox:
+                        del inbox[0]
+                        if inbox:
+                            connection.full = True
+                except BaseException:
+                    if data or (connection.inbox and not connection.exact):
+                        connection.closed_because = connection.closed_because or INTERRUPTED
+                    raise
+                if session.callbacks:
+                    sleepers = self._take_sleepers()
         if sleepers is not None:
             self._wake_sleepers(sleepers)
         if session.queue or session.control_frames:

@@ -127,7 +127,7 @@ class Cache(CacheView, With):
         return complete(self._algorithm.wait_fresh, timeout)
 
     def events(self) -> CacheEvents:
-        """The changes, for ever: an iterator of :class:`CacheEvent`.
+        """The changes, forever: an iterator of :class:`CacheEvent`.
 
         First each node that is there is ``added``; then follows what changes.  Changes of a path
         that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
@@ -279,7 +279,7 @@ class Group(HasPath, ServiceView, With):
         return complete(self._algorithm.members, timeout)
 
     def changes(self) -> Iterator[list[Member]]:
-        """The list of members, for ever: as it is now, then whenever it is another.
+        """The list of members, forever: as it is now, then whenever it is another.
 
         A reader that is slow gets the newest list when it asks for it, not those between.  A change
         of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.
@@ -380,7 +380,7 @@ class Partitioner(PartitionerView, With):
 
 
 class DataWatch(ServiceView, With):
-    """The data of a node for ever; see :meth:`zkwire.Client.watch_data`."""
+    """The data of a node forever; see :meth:`zkwire.Client.watch_data`."""
 
     _algorithm: AsyncDataWatch
 
@@ -425,7 +425,7 @@ class DataWatch(ServiceView, With):
 
 
 class ChildrenWatch(ServiceView, With):
-    """The names of a node's children for ever; see :meth:`zkwire.Client.watch_children`."""
+    """The names of a node's children forever; see :meth:`zkwire.Client.watch_children`."""
 
     _algorithm: AsyncChildrenWatch
 

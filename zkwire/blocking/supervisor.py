@@ -179,7 +179,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         try:
             self._algorithm.begin()
         except BaseException:
-            self.close()  # for want of an __exit__
+            self.close()  # no __exit__ will
             raise
         return self
 

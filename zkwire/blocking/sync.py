@@ -248,7 +248,10 @@ class PipelinedReply(Bound):
         return self._request.outcome is not None
 
     def result(self, timeout: float | None = None) -> Any:
-        return self._request.result(timeout)
+        request = self._request
+        if timeout is None and request.outcome is not None:  # as that of most of a long pipeline
+            return request.value()
+        return request.result(timeout)
 
     result.__doc__ = BlockingReply.result.__doc__
 

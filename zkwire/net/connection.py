@@ -53,7 +53,8 @@ INTERRUPTED = "a thread was interrupted while it used the connection"
 
 
 class Connection:
-    """``wait`` needs the read role, ``send`` the write role, ``receive`` the mutex.
+    """``wait`` needs the read role, ``send`` the write role, ``opened`` the mutex; one thread at a
+    time may ``fetch``.
 
     ``wait(seconds, 1)``: until bytes may have come, or the end of the stream; None: for ever.
     """
@@ -146,27 +147,31 @@ class Connection:
         return self.stream >= STREAM
 
     def receive(self) -> bytes | None:
-        """What has come, None for nothing; it stays the first in ``inbox`` until it is taken in.
+        """What has come, None for nothing; it stays the first in ``inbox`` until it is taken in."""
+        self.fetch()
+        return self.opened() if self.inbox else None
 
-        An end of the stream is noted down.
-        """
+    def fetch(self) -> None:
+        """Take what has come into ``inbox``.  An end of the stream is noted down."""
         try:
             self.inbox.extend(map(self._recv, (self.room,), FLAGS))
         except BlockingIOError:
             self.full = False
-            if not self.inbox:
-                return None
+            return
         except OSError as error:
             why = kernel_says(error)
             self.closed_because = self.broken_pipe or why
-            return None
-        data = self.inbox[0]
-        self.got = got = len(data)
+            return
+        # A signal handler may have taken it in by now.
+        self.got = got = len(self.inbox[-1]) if self.inbox else self.got
         if not got:
             self.closed_because = self.broken_pipe or CLOSED
         self.full = full = got >= self.room
         self.room = MANY_BYTES if full else FEW_BYTES
-        return data
+
+    def opened(self) -> bytes | None:
+        """The first in ``inbox``, as the session takes it in; None for nothing yet."""
+        return self.inbox[0]
 
     def close(self) -> None:
         """Close the descriptors."""

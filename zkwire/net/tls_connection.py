@@ -46,13 +46,10 @@ class TLSConnection(Connection):
         """Whether something waits for the kernel to take it."""
         return bool(self._ciphertext or self.backlog)
 
-    def receive(self) -> bytes | None:
+    def opened(self) -> bytes | None:
         """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
-        data = super().receive()
-        if data is None:
-            return None
         # Once more with nothing at the end: the handshake may have left an alert in there.
-        plaintext = self._tls.feed(data)
+        plaintext = self._tls.feed(self.inbox[0])
         error, eof = self._tls.error, self._tls.eof
         if plaintext:
             return plaintext  # first: what is read with an end noted down is not believed

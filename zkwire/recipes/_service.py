@@ -346,7 +346,7 @@ class Service(Bound, Enterable):
             self._sessions.dismiss(self)
         except SESSION_OVER:
             pass
-        except Exception as error:  # one that went unnoticed would leave callers waiting for ever
+        except Exception as error:  # one that went unnoticed would leave callers waiting forever
             self._error, self._origin = error, error.__traceback__
             self._trouble.stands(f"{self._what} has ended", error, runtime.warn)
             self._sessions.dismiss(self)
@@ -583,7 +583,7 @@ if TYPE_CHECKING:
 
 
 class NodeWatches(Bound):
-    """What clients and supervisors have in common: watches for ever."""
+    """What clients and supervisors have in common: watches forever."""
 
     def watch_data(
         self,
@@ -593,7 +593,7 @@ class NodeWatches(Bound):
         on_problem: OnProblem | None = None,
         with_event: bool = False,
     ) -> Any:
-        """The data of a node, for ever: an iterator of :class:`SeenData`.
+        """The data of a node, forever: an iterator of :class:`SeenData`.
 
             for seen in client.watch_data("/config"):
                 configure(seen.data)  # yours to write
@@ -626,7 +626,7 @@ class NodeWatches(Bound):
         on_problem: OnProblem | None = None,
         with_event: bool = False,
     ) -> Any:
-        """The names of a node's children, for ever: an iterator of :class:`SeenChildren`.
+        """The names of a node's children, forever: an iterator of :class:`SeenChildren`.
 
         Like :meth:`watch_data`; ``children`` is None while the node does not exist.
         """

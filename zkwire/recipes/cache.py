@@ -426,7 +426,7 @@ class AsyncCache(CacheView, Service):
         return await self._until(lambda: self._is_fresh, timeout)
 
     def events(self) -> AsyncCacheEvents:
-        """The changes, for ever: an iterator of :class:`CacheEvent`.
+        """The changes, forever: an iterator of :class:`CacheEvent`.
 
         First each node that is there is ``added``; then follows what changes.  Changes of a path
         that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each

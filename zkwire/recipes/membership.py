@@ -222,7 +222,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         return list(request.members or ())
 
     def changes(self) -> AsyncGenerator[list[Member], None]:
-        """The list of members, for ever: as it is now, then whenever it is another.
+        """The list of members, forever: as it is now, then whenever it is another.
 
         A reader that is slow gets the newest list when it asks for it, not those between.  A change
         of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.

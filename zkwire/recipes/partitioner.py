@@ -5,8 +5,8 @@
 
 Each member computes by itself, from the names alone, which items are to be whose (rendezvous
 hashing): each pair of an item and a member has a score, a hash of both names, and the pairs with
-the best scores are joined first, as far as the member has room.  So most pairs outlive a member
-that comes or goes: with five members a quarter more items move than have to.
+the best scores are joined first, as far as the member may have more.  So most pairs outlive a
+member that comes or goes: with five members a quarter more items move than have to.
 
 Members may see different groups for a while, so that is a wish alone; an item belongs to the member
 that holds its lock.  All members must be given the same items.  Where they are not, those of the
@@ -75,17 +75,17 @@ if TYPE_CHECKING:
 
 def rendezvous_assign(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
     """The member of each item, of one member at least; none has two more items than another."""
-    items, rooms = sorted(items), dict.fromkeys(members, 0)
-    each, larger = divmod(len(items), len(rooms))
+    items, counts = sorted(items), dict.fromkeys(members, 0)
+    each, larger = divmod(len(items), len(counts))
     pairs = ((sha256(f"{item}/{member}".encode()).digest(), item, member)
-             for item in items for member in rooms)  # fmt: skip
+             for item in items for member in counts)  # fmt: skip
     owners: dict[str, str] = {}
     for _, item, member in sorted(pairs):
-        has = rooms[member]
+        has = counts[member]
         if item in owners or has > each or (has == each and not larger):
             continue
         larger -= has == each
-        rooms[member] = has + 1
+        counts[member] = has + 1
         owners[item] = member
     return owners
 

@@ -8,7 +8,7 @@ All contenders queue below one node, as in the sequential lock, and the names sa
 * Downgrade: the holder of the write lock may acquire the read lock of the same object, and release
   the write lock.  The reader then stands in the writer's place, not at the end: a writer that has
   queued meanwhile would wait for the holder while that waits for it, or enter beside the reader.
-  There is no upgrade: two readers that both waited for the other to go would wait for ever.
+  There is no upgrade: two readers that both waited for the other to go would wait forever.
 
 Names as Curator's InterProcessReadWriteLock has them, or as kazoo's ReadLock and WriteLock do.
 ``__rlock__`` is a reader in any case, and every other name that ends in a number a writer.

@@ -104,7 +104,7 @@ class AsyncLease(AsyncQueueLock):
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)
-        if wait and self._runtime.resumed:  # a contender behind these waits for ever
+        if wait and self._runtime.resumed:  # a contender behind these waits forever
             await self._refuse_former(attempt, await self._list(deadline), deadline)
         try:
             if not await self._queue._acquire_by(deadline, wait):

@@ -526,7 +526,7 @@ class Term:
 
 
 class Leadership(HasPath, ServiceView):
-    """A candidacy for ever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
+    """A candidacy forever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
 
     It ends with its supervisor.
     """
@@ -560,7 +560,7 @@ class Leadership(HasPath, ServiceView):
         return self._trouble.error
 
     async def run(self) -> None:
-        """Run for leader for ever; errors of the function that are not the network's are raised."""
+        """Run for leader forever; errors of the function that are not the network's are raised."""
         number = 0
         while (later := await self._sessions.later(number)) is not None:
             number, client = later

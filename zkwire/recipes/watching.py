@@ -260,7 +260,7 @@ def _check_parameters(callback: Any, with_event: bool) -> None:
 
 
 class AsyncDataWatch(NodeWatcher):
-    """The data of a node for ever; see :meth:`zkwire.AsyncClient.watch_data`."""
+    """The data of a node forever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
     if TYPE_CHECKING:
 
@@ -288,7 +288,7 @@ class AsyncDataWatch(NodeWatcher):
 
 
 class AsyncChildrenWatch(NodeWatcher):
-    """The names of a node's children for ever; see :meth:`zkwire.AsyncClient.watch_children`."""
+    """The names of a node's children forever; see :meth:`zkwire.AsyncClient.watch_children`."""
 
     if TYPE_CHECKING:
 

@@ -1,7 +1,6 @@
 """The state machine: bytes and the time in, bytes and deadlines out.
 
-What an I/O layer of any kind needs to drive it is importable from here, and documented in
-docs/core.md.
+What an I/O layer needs to drive it is importable from here, and documented in docs/core.md.
 """
 
 from zkwire.session.hosts import HostList, parse_hosts

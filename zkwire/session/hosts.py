@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 2181
 FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
-# How many addresses keep their place in the order; those of containers change for ever.
+# How many addresses keep their place in the order; those of containers change forever.
 MOST_RANKS = 1000
 
 # How a configuration says that clients may use any address of a server.

@@ -260,7 +260,7 @@ class Session(SessionStatus):
     # --- the handshake ----------------------------------------------------------------------------
 
     def connection_made(self, now: float, peer: Address | None = None) -> None:
-        """The shell has connected to ``target``.  Harmless when the session has ended meanwhile.
+        """The I/O layer has connected to ``target``.  Does nothing if the session has ended.
 
         ``peer`` tells the servers of one name apart.
         """

@@ -1,6 +1,6 @@
 """The operations of the protocol, one :class:`Op` per opcode.
 
-An Op has what the rooms above need to know about an operation: its opcode (Java's
+An Op has what the layers above need to know about an operation: its opcode (Java's
 ``ZooDefs.OpCode``), the records of its request and reply, the kind of watch that it can set,
 whether it changes anything on the server (if not, repeating it is safe), and ``since``, the first
 release whose servers know it.  It must not know paths, chroots or sessions.

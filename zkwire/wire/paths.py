@@ -16,7 +16,7 @@ LAST_SEQUENCE = 2**31 - 1
 
 
 # Programs use the same paths again and again; a lookup costs a fifth of a check.  When there are
-# too many, all are forgotten: paths used once, such as a lock's nodes, must not stay for ever.
+# too many, all are forgotten: paths used once, such as a lock's nodes, must not stay forever.
 REMEMBERED = 1000
 LONGEST_REMEMBERED = 200
 _accepted: set[str] = set()

@@ -139,7 +139,7 @@ CASES = [
 ]  # fmt: skip
 
 
-# --- the columns; each returns what came of it ----------------------------------------------------
+# --- the columns; each returns its result ---------------------------------------------------------
 
 
 def _connect(client: Client, _: Case) -> str:
@@ -188,7 +188,7 @@ COLUMNS: dict[str, Callable[[Client, Case], str]] = {
 
 
 def outcomes(case: Case) -> dict[str, str]:
-    """What came of each column, all at the same time; an error by its name."""
+    """The result of each column, all at the same time; an error by its name."""
     with (
         case.where(case) as hosts,
         _others(hosts, case),

@@ -1,4 +1,4 @@
-"""Hazards of the client, rows A and E, that the tests of the state machine do not provoke.
+"""Hazards of the client that the tests of the state machine do not provoke: rows A and E.
 
 Rows that are not here have a ``test_known_<row>_...`` in the tests of the state machine.
 """

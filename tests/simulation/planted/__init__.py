@@ -1,6 +1,6 @@
 """Bugs that are planted into the source of the package: the suite must find each of them.
 
-Each room of the package has its TOML file here, with an entry for each bug:
+Each layer of the package has its TOML file here, with an entry for each bug:
 
     [[bug]]
     rule = "the sentence of a docstring that the bug breaks"

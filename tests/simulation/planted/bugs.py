@@ -18,7 +18,7 @@ class StaleBugError(Exception):
 class Bug(NamedTuple):
     """One entry; see the package's docstring."""
 
-    room: str
+    layer: str
     rule: str
     module: str
     text: str
@@ -27,8 +27,8 @@ class Bug(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The room and the rule, as a test's name."""
-        return f"{self.room}: {self.rule}"
+        """The layer and the rule, as a test's name."""
+        return f"{self.layer}: {self.rule}"
 
     def planted(self) -> tuple[str, str]:
         """The name of the module that has the text, and its source with the bug in it."""
@@ -54,7 +54,7 @@ class Bug(NamedTuple):
 
 
 def load() -> list[Bug]:
-    """All bugs, by room."""
+    """All bugs, by layer."""
     bugs: list[Bug] = []
     for path in sorted(FOLDER.glob("*.toml")):
         for entry in tomllib.loads(path.read_text())["bug"]:

@@ -1,9 +1,9 @@
 """Says what each test file is good for: which planted bugs it finds, and which no other file does.
 
-    python3 -m tests.simulation.planted.judge [--tests] [--rooms jute session ...] [-- FILE ...]
+    python3 -m tests.simulation.planted.judge [--tests] [--layers jute session ...] [-- FILE ...]
 
-Runs all tests of the files (without those marked `real`) on each bug of the rooms, which takes as
-long as it sounds: name the files that belong to the rooms.  Without files: all of `tests/`.  With
+Runs all tests of the files (without those marked `real`) on each bug of the layers, which takes as
+long as it sounds: name the files that belong to the layers.  Without files: all of `tests/`.  With
 ``--tests`` it names the tests that alone find a bug, too.  It ends with the rules that no
 docstring or comment of the package states any more.
 """
@@ -62,11 +62,11 @@ def report(finders: Finders, files: list[str], *, tests: bool) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rooms", nargs="*", default=())
+    parser.add_argument("--layers", nargs="*", default=())
     parser.add_argument("--tests", action="store_true")
     parser.add_argument("files", nargs="*")
     given = parser.parse_args()
-    bugs = [bug for bug in load() if bug.room in (given.rooms or {bug.room})]
+    bugs = [bug for bug in load() if bug.layer in (given.layers or {bug.layer})]
     everything = sorted((ROOT / "tests").rglob("test_*.py"))
     all_files = [str(path.relative_to(ROOT)) for path in everything]
     files = [file for file in all_files if not given.files or Path(file).name in given.files]

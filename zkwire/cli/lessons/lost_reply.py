@@ -95,7 +95,7 @@ async def lesson(stage: Stage) -> None:
 
 LESSON = Lesson(
     title="did my create happen?",
-    cast="A and a server; with --expire also B, which comes behind A",
+    cast="A and a server; with --expire also B, which comes after A",
     run=lesson,
     remember='"connection loss" is no error of the operation: it is the absence of an answer.',
     in_code="NotSentError and OutcomeUnknownError; docs/connection-loss.md has each operation.",

@@ -132,7 +132,7 @@ def prompt_of(shell: Interpreter) -> str:
 
 
 # --- typing aids ----------------------------------------------------------------------------------
-# readline, where there is one: the history in a file, and completion by the tabulator.
+# readline, where there is one: the history in a file, and completion by the Tab key.
 
 LINES_KEPT = 1000
 

@@ -128,7 +128,7 @@ def _split(text: str) -> tuple[str, str]:
 #
 # Answers come in the order of the items.  What a lost connection has cost is asked again, so each
 # request must be one that can be repeated: a read, or a change whose second execution is refused in
-# a way that the caller understands.  Nothing waits for ever: without any answer for two session
+# a way that the caller understands.  Nothing waits forever: without any answer for two session
 # timeouts the error of the oldest request is raised.
 
 MOST_ITEMS = 256
