@@ -18,6 +18,7 @@ from zkwire import (
     Check,
     Client,
     ClientClosedError,
+    Create,
     Event,
     MultiError,
     NoNodeError,
@@ -30,8 +31,10 @@ from zkwire import (
     Supervisor,
     Watch,
 )
+from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after, drop
+from zkwire.testing.refusals import Refusal, refuse
 
 PATIENCE = 30.0
 ROUNDS = 9
@@ -230,6 +233,44 @@ class Broken(Observer):
 
     def watch_fired(self, event: Event) -> None:
         raise LookupError("fired")
+
+
+def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
+    notes = Notes()
+    with Client(f"{server.hosts}/top/root", observer=notes) as client:
+        client.ensure_path("/a")
+        assert client.exists("/a")
+
+    async def main() -> None:
+        async with AsyncClient(f"{server.hosts}/other/root", observer=notes) as client:
+            await client.ensure_path("/a")
+            assert await client.exists("/a")
+
+    asyncio.run(main())
+    created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
+    assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
+    assert len(notes.ends) == len(notes.begun)
+
+
+def test_a_multi_that_a_local_session_may_not_do_is_told_as_its_caller_is(server: Server) -> None:
+    refusal = Refusal("multi: create PATH", 0, SESSION_EXPIRED)
+    notes = Notes()
+    with FaultProxy(server.hosts) as proxy:
+        for kind in (Client, AsyncClient):
+            proxy.reset()
+            proxy.on("multi", action=refuse(refusal))
+            if kind is Client:
+                with Client(proxy.hosts, observer=notes) as client, pytest.raises(MultiError):
+                    client.multi([Create("/a", ephemeral=True)])
+            else:
+                asyncio.run(_multi_of_a_local_session(proxy.hosts, notes))
+    assert notes.outcomes == [("multi", "MultiError")] * 2
+
+
+async def _multi_of_a_local_session(hosts: str, notes: Notes) -> None:
+    async with AsyncClient(hosts, observer=notes) as client:
+        with pytest.raises(MultiError):
+            await client.multi([Create("/a", ephemeral=True)])
 
 
 def test_an_observer_that_raises_is_logged_and_harms_nothing(

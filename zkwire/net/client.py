@@ -337,9 +337,11 @@ class WithoutChroot:
 
         self._driver = driver
         own = driver.operations
-        self.operations: Pipeline = Pipeline(
+        operations: Any = Pipeline(
             driver, "", own._kind, acl=own._acl, send_limit=own._send_limit, eager=False
         )
+        operations._submit = own._submit  # an observer is told of these requests, too
+        self.operations: Pipeline = operations
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)

@@ -16,7 +16,7 @@ from functools import cache, partial
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.record import Record
 from zkwire.net.observe import log_failure
-from zkwire.session.request import Request
+from zkwire.session.request import STILL_THERE, Request
 from zkwire.wire import ops
 
 TYPE_CHECKING = False
@@ -235,7 +235,8 @@ def observed(kind: Any) -> Any:
             observation = self._observation
             if self.outcome is not None:
                 at, server = self._ended_at, self._server
-                error = self.error() if self.op is not ops.MULTI else _error_of(self)
+                multi = self.op is ops.MULTI or self.op is STILL_THERE
+                error = _error_of(self) if multi else self.error()
             else:
                 at = observation.now()
                 server = observation.session.server if self.xid else None
