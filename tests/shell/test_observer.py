@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from zkwire import (
     Watch,
 )
 from zkwire.errors import SESSION_EXPIRED
+from zkwire.net.observer import Observation
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after, drop
 from zkwire.testing.refusals import Refusal, refuse
@@ -50,6 +52,7 @@ class Notes(Observer):
         self.states: list[State] = []
         self.servers: list[tuple[str, int] | None] = []
         self.events: list[Event] = []
+        self.told_of: set[int] = set()
         self.told = threading.Condition()
 
     def request_submitted(self, op: str, path: str | None) -> int:
@@ -60,6 +63,7 @@ class Notes(Observer):
         assert self.begun[begun][:2] == (end.op, end.path)
         with self.told:
             self.ends.append(end)
+            self.told_of.add(begun)
             self.threads.append(threading.current_thread().name)
             self.told.notify_all()
 
@@ -303,6 +307,38 @@ def test_an_interrupt_of_the_observer_is_the_callers(server: Server) -> None:
     with Client(server.hosts, observer=Interrupted()) as client, pytest.raises(KeyboardInterrupt):
         client.create("/a")
     assert "/a" not in server.tree.nodes
+
+
+@pytest.mark.parametrize("line", range(1, 6))
+def test_ctrl_c_leaves_no_later_request_untold(server: Server, line: int) -> None:
+    left = line
+
+    def look(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if frame.f_code is Observation.ended.__code__ and event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return look
+
+    notes = Notes()
+    with Client(server.hosts, observer=notes) as client:
+        while left > 0:  # the main thread reads unless the I/O thread was first
+            sys.settrace(look)
+            try:
+                client.pipeline.get_data("/")
+                client.get_data("/")
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+        client.connect()
+        already = len(notes.begun)
+        for _ in range(ROUNDS):
+            client.pipeline.get_data("/")
+        client.get_data("/")
+    told = [begun for begun in range(already, already + ROUNDS + 1) if begun in notes.told_of]
+    assert len(told) == ROUNDS + 1
 
 
 def test_what_is_no_observer_is_refused() -> None:

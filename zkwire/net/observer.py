@@ -76,8 +76,9 @@ class Observer:
     def request_ended(self, begun: Any, end: RequestEnd) -> None:
         """A request has ended; ``begun`` is what :meth:`request_submitted` has returned for it.
 
-        Called once for each.  In the thread that waits for the result (or is just submitting the
-        request), before it has it; where none waits, and under asyncio, where callbacks are called.
+        Called once for each; one that Ctrl-C interrupts may go untold.  In the thread that waits
+        for the result (or is just submitting the request), before it has it; where none waits, and
+        under asyncio, where callbacks are called.
         A request whose caller has reached a time limit has ended with OperationTimeoutError,
         whatever comes later, or with NotSentError if it was withdrawn.
         """
@@ -155,8 +156,10 @@ class Observation:
     def ended(self, request: Any) -> None:
         """A request has ended that nothing waits for; by the session, so only note it down."""
         self._ended.append(request)
-        if len(self._ended) == 1:
-            self.session.callbacks.append(self._tell_soon)
+        callbacks = self.session.callbacks
+        # Not only for the first: an interrupt behind that line would leave all others untold.
+        if not callbacks or callbacks[-1] != self._tell_soon:
+            callbacks.append(self._tell_soon)
 
     def _tell_soon(self) -> None:
         if self._here:
