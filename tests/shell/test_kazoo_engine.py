@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -258,6 +258,46 @@ def test_an_interrupted_get_leaves_the_result_to_others(server: Server) -> None:
 
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_get_may_be_interrupted_at_each_line(client: Any) -> None:
+    line, left = 0, 0
+
+    def look(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != engine.__file__:
+            return None
+        left -= event == "line"
+        if left == 0 and event == "line":
+            raise KeyboardInterrupt
+        return look
+
+    while left <= 0:
+        line = left = line + 1
+        result, told = client.get_async("/"), threading.Event()
+        sys.settrace(look)
+        try:
+            result.get()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        result.rawlink(lambda _, told=told: told.set())
+        assert told.wait(PATIENCE), line
+        assert result.get()[0] == b"", line
+    assert line > 5
+
+
+def test_to_ask_often_whether_a_result_is_ready_costs_nothing(server: Server) -> None:
+    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
+        gate = Gate()
+        proxy.on("get_data", action=hold(gate))
+        result = client.get_async("/")
+        asked = [result.ready() for _ in range(50)]
+        reply, _ = result._unread
+        assert (any(asked), len(reply._request._wakers)) == (False, 1)
+        gate.release()
+        assert result.get()[0] == b""
 
 
 # --- states ---------------------------------------------------------------------------------------
