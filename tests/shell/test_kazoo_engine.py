@@ -288,6 +288,31 @@ def test_a_get_may_be_interrupted_at_each_line(client: Any) -> None:
     assert line > 5
 
 
+def test_a_client_whose_handler_is_refused_can_be_stopped() -> None:
+    handler = SequentialThreadingHandler()
+    handler.name = "sequential_gevent_handler"
+    client = KazooClient(NOBODY, handler=handler)
+    with pytest.raises(ke.ConfigurationError, match="has not patched"):
+        client.start()
+    client.stop()
+    client.close()
+
+
+def test_a_client_whose_stop_was_interrupted_starts_again(server: Server) -> None:
+    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
+        proxy.black_hole()
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                client.stop()
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        proxy.black_hole(False)
+        client.start(PATIENCE)
+        assert client.get("/")[0] == b""
+
+
 def test_to_ask_often_whether_a_result_is_ready_costs_nothing(server: Server) -> None:
     with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
         gate = Gate()

@@ -87,22 +87,24 @@ class Engine:
 
     def start(self) -> None:
         """Begin a session."""
+        self._write_sock = _Wakeup()  # first: a client whose start is refused is stopped with it
         check_handler(self.client.handler)
         # eventlet lets no two of its threads wait for one socket.
         self._callers_read = not _eventlet_has_patched()
-        self._write_sock = _Wakeup()
         self.client._session_callback(KeeperState.CONNECTING)
         self._begin()
 
     def stop(self, timeout: float | None = None) -> bool:
         """End the session, after all requests before it; True, as it always ends in time."""
-        with self._lock:
-            session, self.session, self._requests = self.session, None, None
-            expired, self._expired = self._expired, None
-        for old in (expired, session):
-            if old is not None:
-                old.close()
-        self.client._session_callback(KeeperState.CLOSED)
+        try:
+            with self._lock:
+                session, self.session, self._requests = self.session, None, None
+                expired, self._expired = self._expired, None
+            for old in (expired, session):
+                if old is not None:
+                    old.close()
+        finally:  # interrupted, too: else the client could not be started again
+            self.client._session_callback(KeeperState.CLOSED)
         return True
 
     def close(self) -> None:
