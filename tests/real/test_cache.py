@@ -15,6 +15,7 @@ from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     ACL,
+    OPEN_ACL_UNSAFE,
     AsyncCache,
     AsyncClient,
     Cache,
@@ -32,6 +33,7 @@ from zkwire import (
 from zkwire.testing import Server
 
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
+SHORT = 0.2
 Told = list[tuple[str, str, bytes | None]]
 
 
@@ -303,9 +305,36 @@ def test_what_may_not_be_read_is_left_out(stage: Stage, fresh_path: str) -> None
     with Cache(stage.observer, fresh_path) as cache:
         assert cache.wait_ready(PATIENCE)
         assert cache.children(fresh_path) == ["a", "b"]
+        assert cache.fresh
+        assert isinstance(cache.problem, NoAuthError)
     with Cache(stage.observer, f"{fresh_path}/hidden") as cache, pytest.raises(NoAuthError):
         cache.wait_ready(PATIENCE)
     stage.observer.delete(f"{fresh_path}/hidden")
+
+
+@pytest.mark.parametrize("depth", [None, 1])
+def test_what_may_be_read_again_comes_by_itself(
+    stage: Stage, fresh_path: str, depth: int | None
+) -> None:
+    """No event tells of a new access list.  A call that waits is not kept from its own answer."""
+    problems: SimpleQueue[Exception | None] = SimpleQueue()
+    hidden, other = f"{fresh_path}/hidden", f"{fresh_path}/hidden-2"
+    for path in (hidden, other):
+        stage.observer.create(path, b"1", HIDDEN)
+    with Cache(stage.observer, fresh_path, depth=depth, on_problem=problems.put) as cache:
+        assert cache.wait_ready(PATIENCE)
+        events = cache.events()
+        told(events, len(cache), fresh_path)
+        assert events.next(SHORT) is None
+        assert isinstance(problems.get(timeout=PATIENCE), NoAuthError)
+        stage.observer.set_acl(hidden, OPEN_ACL_UNSAFE)
+        assert told(events, 1, fresh_path) == [("added", "/hidden", b"1")]
+        assert isinstance(cache.problem, NoAuthError)
+        stage.observer.delete(other)
+        assert problems.get(timeout=PATIENCE) is None
+        assert cache.problem is None
+        assert cache.fresh
+    stage.observer.delete(hidden)
 
 
 # --- outages and ends -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -13,7 +14,15 @@ from tests.interop.neighbours.pairs import PAIRS, Pair, contend
 from tests.interop.neighbours.sides import kazoo_side
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, Election, ReadWriteLock, ReentrantLock, Semaphore, SequentialLock
+from zkwire import (
+    Client,
+    Election,
+    ReadWriteLock,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+    Supervisor,
+)
 
 Make = Callable[[Any, str], Any]
 OWN: dict[str, Make] = {
@@ -86,6 +95,26 @@ def test_contenders_of_both_never_hold_at_once(
     assert contend(zookeeper, fresh_path, pair, GRANTS).wrong == []
 
 
+def test_a_supervisors_leader_and_kazoos_exclude_each_other(
+    theirs: Any, zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    terms: SimpleQueue[SequentialLock] = SimpleQueue()
+
+    def term(lock: SequentialLock) -> None:
+        terms.put(lock)
+        lock.lost.wait()
+
+    other = KAZOOS["election"](theirs, fresh_path)
+    assert other.acquire(timeout=PATIENCE)
+    with Supervisor(zookeeper.hosts) as supervisor:
+        supervisor.lead(fresh_path, term, names="kazoo")
+        poll("both stand there", lambda: len(theirs.get_children(fresh_path)) == 2, PATIENCE)
+        assert terms.empty()
+        other.release()
+        assert terms.get(timeout=PATIENCE).held
+        assert not other.acquire(blocking=False)
+
+
 def test_readers_of_both_read_together(theirs: Any, client: Client, fresh_path: str) -> None:
     with OWN["read"](client, fresh_path):
         other = theirs.ReadLock(fresh_path)
@@ -137,5 +166,7 @@ def test_other_names_are_refused(client: Client) -> None:
     for make in (SequentialLock, ReentrantLock, Election, ReadWriteLock):
         with pytest.raises(ValueError, match="names must be 'zkwire' or 'kazoo', not 'curator'"):
             make(client, "/l", names="curator")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="names must be"):
+        Supervisor("zoo:2181").lead("/l", print, names="curator")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="names must be"):
         Semaphore(client, "/l", 1, names="curator")  # type: ignore[arg-type]

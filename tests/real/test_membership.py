@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -63,6 +64,8 @@ FAULTS = {
     "behind the reply": (cut_after, True),
 }
 AT_ONCE = 8
+SHORT = 0.2
+HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
 
 
 def shown(client: Client, path: str) -> tuple[bytes, int] | None:
@@ -413,7 +416,6 @@ def test_what_a_server_refuses_is_raised(
 def test_a_member_that_may_not_be_read_is_left_out(
     stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hidden = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
     own = [ACL(Perms.ALL, Id("auth", ""))]  # its creator looks at it, from 3.9.2 on only if it may
     stage.observer.add_auth(*ALICE)
     with Group(stage.observer, fresh_path, acl=own) as secret, Client(stage.hosts) as client:
@@ -422,19 +424,36 @@ def test_a_member_that_may_not_be_read_is_left_out(
             group.join(b"1", "open")
             secret.join(b"2", "secret")
             assert [m.name for m in group.members(PATIENCE)] == ["open"]
+            assert not group.wait_for(2, SHORT)  # no error: the others are right
+            assert isinstance(group.problem, NoAuthError)
             client.create(f"{fresh_path}/third", b"3")
             assert [m.name for m in group.members(PATIENCE)] == ["open", "third"]
             secret.leave()
             client.delete(f"{fresh_path}/third")
-            client.set_acl(fresh_path, hidden)
+            client.set_acl(fresh_path, HIDDEN)
             with pytest.raises(NoAuthError):
                 group.members(PATIENCE)
     told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert [line.split(":")[0] for line in told] == [
-        "a member is left out of its group",
+        f"a node of the Group of {fresh_path} is left out, and tried again",
         f"the Group of {fresh_path} is refused, and tried again",
     ]
     assert f"{fresh_path}/secret" in told[0]
+
+
+def test_a_member_that_may_be_read_again_comes_by_itself(stage: Stage, fresh_path: str) -> None:
+    """No event tells of a new access list."""
+    problems: SimpleQueue[Exception | None] = SimpleQueue()
+    stage.observer.ensure_path(fresh_path)
+    stage.observer.create(f"{fresh_path}/hidden", b"1", HIDDEN)
+    with Group(stage.observer, fresh_path, on_problem=problems.put) as group:
+        changes = group.changes()
+        assert next(changes) == []
+        assert isinstance(problems.get(timeout=PATIENCE), NoAuthError)
+        stage.observer.set_acl(f"{fresh_path}/hidden", OPEN_ACL_UNSAFE)
+        assert [member.name for member in next(changes)] == ["hidden"]
+        assert problems.get(timeout=PATIENCE) is None
+        assert group.problem is None
 
 
 @pytest.mark.own_server

@@ -76,6 +76,7 @@ CALLS: dict[str, Callable[[Client, str], Any]] = {
 def test_a_parent_that_may_not_be_written_raises_no_auth(
     alice: Client, bob: Client, fresh_path: str, call: Callable[[Client, str], Any]
 ) -> None:
+    """What the caller asks for is refused to the caller; only what runs by itself is repeated."""
     with pytest.raises(NoAuthError) as caught:
         call(bob, fresh_path)
     assert not caught.value.maybe_applied
@@ -119,6 +120,7 @@ def test_a_waiter_that_may_not_leave_leaves_later(
 def test_a_holder_that_may_not_watch_its_node_loses(
     alice: Client, bob: Client, fresh_path: str
 ) -> None:
+    """Who waits needs no READ on the nodes of others; who holds needs it on its own, to know."""
     alice.set_acl(fresh_path, OPEN_ACL_UNSAFE)
     lock = SequentialLock(bob, fresh_path, acl=[ACL(Perms.WRITE, ANYONE)])
     assert lock.acquire(PATIENCE)

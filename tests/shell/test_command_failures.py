@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ended, process, run
+from tests.support.command import ZKWIRE, ended, process, run
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
@@ -167,6 +167,20 @@ def test_what_cannot_be_said_changes_no_status(server: Server, words: str, statu
     with open("/dev/full", "w") as full:
         ran = ended("-s", server.hosts, *words.split(), env=buffered, stderr=full)
     assert ran.returncode == status
+
+
+@pytest.mark.parametrize("words", ["-f jsonl", "-f text"])
+def test_a_recording_that_cannot_be_written_ends_and_says_so(
+    server: Server, tmp_path: Path, words: str
+) -> None:
+    """Once, however much is still to come; the program that is run hears nothing of it."""
+    other = tmp_path / "run.jsonl"
+    files = [*words.split(), "-o", "/dev/full", "-f", "jsonl", "-o", str(other)]
+    program = [*ZKWIRE, "--server", "{}", "ls", "/zookeeper"]
+    ran = run(server.hosts, "spy", *files, server.hosts, "--", *program)
+    said = [line for line in ran.err.splitlines() if not line.startswith("listening")]
+    assert (ran.status, said) == (0, ["the recording ends here: No space left on device"])
+    assert '"op": "close_session"' in other.read_text()
 
 
 def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None:

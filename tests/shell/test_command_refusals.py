@@ -48,6 +48,7 @@ def test_refused_in_the_middle_is_status_1_and_told(
 
 
 def test_refused_transaction_is_status_1(tree: Server) -> None:
+    """It is one request, of which nothing is done: unlike `rm -r`, there is nothing to tell."""
     tree.refuse_next("multi", NO_AUTH)
     assert run(tree.hosts, "txn", "rm /b", "rm /a/x").status == 1
 

@@ -17,6 +17,7 @@ from zkwire import (
     AsyncClient,
     Client,
     Create,
+    DoubleBarrier,
     InvalidACLError,
     NoAuthError,
     NonBlockingLock,
@@ -226,6 +227,22 @@ def test_users_who_may_not_read_each_other_contend(
         holder.release()
         assert waiting.result()
         assert observer.get_children(folder) == []
+
+
+def test_members_of_a_double_barrier_who_may_not_read_each_other_are_refused(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+) -> None:
+    """A round begins with a check of all members, for which a server wants READ."""
+    observer.ensure_path(fresh_path)
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(Client(zookeeper.hosts, auth=[user], default_acl=CREATOR))
+            for user in TWO_USERS
+        )
+        first.create(f"{fresh_path}/member", ephemeral=True)
+        with pytest.raises(NoAuthError):
+            DoubleBarrier(second, fresh_path, 2).enter(PATIENCE)
+        poll("it is gone", lambda: observer.get_children(fresh_path) == ["member"], PATIENCE)
 
 
 def test_an_open_node_above_lets_a_stranger_be_first(

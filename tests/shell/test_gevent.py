@@ -1,4 +1,4 @@
-"""Clients under gevent's monkey.patch_all(): made before it, used before it, and behind gunicorn.
+"""Clients under gevent's monkey.patch_all(): made or used before it, with gunicorn; and eventlet's.
 
 Each test is a program of its own, since nothing takes that patch back.
 """
@@ -58,7 +58,7 @@ ORDERS = {
 
 def run(program: str, server: Server) -> subprocess.CompletedProcess[str]:
     code = program.replace("{hosts!r}", repr(server.hosts))
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-W", "ignore", "-c", code]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=LONGEST, check=False, cwd=ROOT
     )
@@ -134,3 +134,47 @@ def test_a_client_of_a_module_that_gunicorn_loads_before_its_workers(
         finally:
             gunicorn.terminate()
             gunicorn.communicate(timeout=LONGEST)
+
+
+EVENTLET = """
+import eventlet; eventlet.monkey_patch()
+import sys, threading
+from zkwire import Client, SequentialLock, Watch
+
+def use(number):
+    for _ in range(20):
+        client.exists("/")
+    watch = Watch()
+    client.exists(f"/{number}", watch=watch)
+    client.create(f"/{number}", ephemeral=True)
+    assert watch.wait(10).path == f"/{number}"
+    with SequentialLock(client, "/lock"):
+        inside.append(number)
+        eventlet.sleep(0.01)
+        assert inside.pop() == number and not inside
+
+inside = []
+with eventlet.Timeout(30):
+    client = Client({hosts!r})
+    for task in [eventlet.spawn(use, number) for number in range(3)]:
+        task.wait()
+    replies = [client.pipeline.get_data("/") for _ in range(500)]
+    assert {reply.result().data for reply in replies} == {b""}
+    client.close()
+print("done")
+"""
+
+
+def test_a_client_made_after_the_patch_of_eventlet_works(server: Server) -> None:
+    pytest.importorskip("eventlet")
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        EVENTLET.replace("{hosts!r}", repr(server.hosts)),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LONGEST, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -84,6 +84,8 @@ async def test_under_asyncio_a_turn_follows_one_that_has_lost_its_lock(
 
 
 def test_the_loss_of_another_clients_lock_is_raised(server: Server) -> None:
+    """A turn swallows the loss of its own session's lock, and of no other."""
+
     def lose(other: Client, supervisor: Supervisor) -> None:
         for session in supervisor:
             with session, SequentialLock(other, "/lock") as lock:

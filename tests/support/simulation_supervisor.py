@@ -56,7 +56,7 @@ class Process:
         self.sequence = SessionLoop(shell)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
-        leadership = Leadership(self.sequence, self.work, ELECTION, name, None)
+        leadership = Leadership(self.sequence, self.work, ELECTION, name, "zkwire", None)
         self.sequence.run(leadership.run, "leadership")
         self.begin(self.live, "life")
 
@@ -135,8 +135,10 @@ class Process:
     async def until_idle(self, connected: Connected) -> None:
         """What is dismissed ends at once."""
 
-    def make_lock(self, connected: Connected, path: str, text: str) -> AsyncSequentialLock:
-        lock = AsyncSequentialLock(connected.client.world, path, text)
+    def make_lock(
+        self, connected: Connected, path: str, text: str, names: Any
+    ) -> AsyncSequentialLock:
+        lock = AsyncSequentialLock(connected.client.world, path, text, names=names)
         self.claims.add(lock, connected.client)
         return lock
 

@@ -101,14 +101,6 @@ def test_the_release_is_the_one_that_is_named(
             find_installed()
 
 
-def test_each_step_of_long_runs_a_module_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
-    commands = [step.command for step in check.parse(["long"])]
-    modules = {c[2] for c in commands if c[:2] == [PYTHON, "-m"]} - {"pytest"}
-    assert {"tests.interop.chaos", "tests.interop.explore", "tests.check.wheel"} <= modules
-    assert [name for name in modules if find_spec(name) is None] == []
-
-
 def test_a_backend_without_a_choice_of_releases_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZKWIRE_TEST_RELEASE", "3.9.5")
     monkeypatch.setenv("ZKWIRE_TEST_BACKEND", "docker")

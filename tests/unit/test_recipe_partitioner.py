@@ -153,6 +153,7 @@ class Runtime:
 def ownership(lock: Any) -> Any:
     made: Any = ItemOwnership.__new__(ItemOwnership)
     made.lock, made._tell, made._trouble = lock, lambda: None, Problem(None, print)
+    made._left_out = made._trouble
     return made
 
 

@@ -163,8 +163,8 @@ class Shell:
         assert not client.services
         self.log.append("idle")
 
-    def make_lock(self, client: Session, path: str, text: str) -> Session:
-        assert (path, text) == ("/e", "me")
+    def make_lock(self, client: Session, path: str, text: str, names: str) -> Session:
+        assert (path, text, names) == ("/e", "me", "zkwire")
         return client
 
     def check_function(self, function: object) -> None:

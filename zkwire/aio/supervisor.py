@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self, Unpack
 
     from zkwire.net.client_options import ClientOptions
-    from zkwire.recipes.sequential import AsyncSequentialLock
+    from zkwire.recipes.sequential import AsyncSequentialLock, Names
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0  # for what a cancelled function still does
@@ -54,11 +54,13 @@ class LoopShell(Calling):
         """Let the loop carry out what it has been given to end."""
         await asyncio.sleep(0)
 
-    def make_lock(self, client: AsyncClient, path: str, text: str) -> AsyncSequentialLock:
+    def make_lock(
+        self, client: AsyncClient, path: str, text: str, names: Names
+    ) -> AsyncSequentialLock:
         """A fair lock of that client."""
         from zkwire.recipes.sequential import AsyncSequentialLock
 
-        return AsyncSequentialLock(client, path, text)
+        return AsyncSequentialLock(client, path, text, names=names)
 
     async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
         """Acquire the lock, call the function with it, release it; a loss cancels the function."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from zkwire.blocking.replies import BlockingOperations
 from zkwire.blocking.run import in_thread, iterate, iterator, operation
 from zkwire.blocking.watching import ThreadNodeWatches
@@ -104,9 +106,12 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
 
     @staticmethod
     def _driver_class() -> type[ThreadDriver]:
-        from zkwire.blocking.driver import ThreadDriver
+        from zkwire.blocking import driver
 
-        return ThreadDriver
+        patcher = sys.modules.get("eventlet.patcher")
+        if patcher is not None and patcher.is_monkey_patched("thread"):
+            return driver.EventletDriver
+        return driver.ThreadDriver
 
     @property
     def _core(self) -> ThreadDriver:

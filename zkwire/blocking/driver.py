@@ -297,6 +297,24 @@ class ThreadDriver(LeaderFollower):
             self._callbacks.end()
 
 
+class EventletDriver(ThreadDriver):
+    """The driver where eventlet has patched threads: it lets no two of them wait for one socket.
+
+    So callers leave all reading to the I/O thread, and sleep until their answer is there.
+    """
+
+    def wait(self, waitable: Waitable, timeout: float | None = None, *, lead: bool = False) -> bool:
+        return super().wait(waitable, timeout, lead=False)
+
+    def _listen(self, waitable: Waitable, deadline: float | None) -> bool:
+        return False
+
+    def _read_as_leader(
+        self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
+    ) -> bool:
+        return False
+
+
 class Gone(Waitable):
     """Ready once the driver no longer uses a connection."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from zkwire.blocking.locks import SequentialLock
     from zkwire.net.client_options import ClientOptions
+    from zkwire.recipes.sequential import Names
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0
@@ -59,11 +60,11 @@ class ThreadShell:
         if thread is not None:
             thread.join()
 
-    def make_lock(self, client: Client, path: str, text: str) -> SequentialLock:
+    def make_lock(self, client: Client, path: str, text: str, names: Names) -> SequentialLock:
         """A fair lock of that client."""
         from zkwire.blocking.locks import SequentialLock
 
-        return SequentialLock(client, path, text)
+        return SequentialLock(client, path, text, names=names)
 
     async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
         """Acquire the lock, call the function with it, release it."""

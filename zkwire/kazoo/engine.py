@@ -77,7 +77,6 @@ class Engine:
         self._requests: Requests | None = None
         self._write_sock: Any = None
         self._connect = None  # programs replace it, and kazoo alone calls it
-        self._callers_read = True
         self._lock = threading.Lock()  # for session and _requests
         self._expired: zk.Client | None = None
         self._hosts: Any = None  # those that the session was told last
@@ -89,8 +88,6 @@ class Engine:
         """Begin a session."""
         self._write_sock = _Wakeup()  # first: a client whose start is refused is stopped with it
         check_handler(self.client.handler)
-        # eventlet lets no two of its threads wait for one socket.
-        self._callers_read = not _eventlet_has_patched()
         self.client._session_callback(KeeperState.CONNECTING)
         self._begin()
 
@@ -127,7 +124,7 @@ class Engine:
         except (ke.KazooException, NotImplementedError) as error:
             failure = error
         else:
-            if self._callers_read and isinstance(result, AsyncResult):
+            if isinstance(result, AsyncResult):
                 _Reading.make(result, (reply, convert))
             elif result is not None:  # such as gevent's own kind
                 reply.add_done_callback(partial(settle, reply, convert, result))

@@ -268,6 +268,10 @@ class Stale:
         """What must be read besides, since only that watches the children."""
         return CHILDREN if not self.recursive and self._scope.lists(path) else 0
 
+    def mark_new(self, path: str) -> None:
+        """This node is new, or may be read by now."""
+        self.mark(path, self._new(path))
+
     def _new(self, path: str) -> int:
         return DATA | self._watching(path)
 
@@ -308,7 +312,7 @@ class Stale:
         if stat is None:
             self._tree.remove(path)
         elif before is None:
-            self.mark(path, self._new(path))
+            self.mark_new(path)
         else:
             if not self._tree.put_stat(path, stat):
                 self.mark(path, DATA)
@@ -331,7 +335,7 @@ class Stale:
                 self._tree.remove(child)
         for child in there:
             if child not in self._tree.nodes and self._scope.has(child):
-                self.mark(child, self._new(child))
+                self.mark_new(child)
         if path in self._tree.nodes and not self._tree.put_stat(path, stat):
             self.mark(path, DATA)
 
@@ -347,6 +351,7 @@ class Reading:
         self.quiet: bool = False
         self.unwatched: bool = False  # the recursive watch is gone
         self.requests: int = 0
+        self.left_out: dict[str, errors.NoAuthError] = {}
         self._root = scope.root
         self._tree = tree
         self._stale = Stale(tree, scope)
@@ -364,7 +369,14 @@ class Reading:
         """Everything may be different; a ``recursive`` watch, or one that reads set, tells more."""
         self._operations, self._watch = operations, watch
         self.unwatched, self._stale.recursive = False, recursive
+        self.left_out.clear()
         self._stale.compare()
+
+    def begin_left_out(self) -> None:
+        """Read once more what was refused."""
+        for path in self.left_out:
+            self._stale.mark_new(path)
+        self.left_out.clear()
 
     def end(self) -> None:
         """No answer is taken any more.  What was heard counts: no later session tells it again."""
@@ -438,6 +450,7 @@ class Reading:
         if not self._asked or self._asked[0] is not asked:
             return 0  # it was taken back
         self._asked.popleft()
+        self.left_out.pop(path, None)
         if refused is not None:
             self._refused(path, bits, refused)
             return 0
@@ -458,3 +471,4 @@ class Reading:
             raise error
         else:
             self._tree.remove(path)
+            self.left_out[path] = error.with_traceback(None)

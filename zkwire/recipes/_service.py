@@ -18,6 +18,8 @@ asks for, by an access list, a quota, a parent that has become ephemeral):
   at once in each new session.
 * A call that waits for the service has it try again at once, and raises the refusal that comes
   while it waits, or that stands when its time is over.  A later call may succeed.
+* A node among others whose data are refused (of a member, in a cache) is left out, shown as
+  ``problem`` and tried again in the same way.  No call raises that, as the rest is right.
 * Arguments that no server could make right (an access list that is none, data that this client
   cannot send) are the caller's ValueError or TypeError, at once; nothing is begun.
 
@@ -285,6 +287,7 @@ class Service(Bound, Enterable):
         self._error: Exception | None = None
         self._on_problem = on_problem
         self._trouble = Problem(on_problem, sessions.dispatch)
+        self._left_out = Problem(self._part_problem, sessions.dispatch)
         # Numbers of tries: the last that was asked for, that was begun, that was refused.
         self._asked_try, self._begun_try, self._refused_try = 0, 0, -1
         self._hurry = Condition(lambda: self._asked_try > self._begun_try)
@@ -321,9 +324,17 @@ class Service(Bound, Enterable):
     def _is_right(self) -> None:
         """What the service is for is true, as far as the server has told."""
         self._trouble.is_over()
+        self._left_out.is_over()
+
+    def _is_right_but(self, refusal: ServerError, runtime: Background) -> float:
+        """The same but for a node, which is left out; seconds until that is to be tried again."""
+        self._trouble.is_over()
+        what = f"a node of {self._what} is left out, and tried again"
+        return self._left_out.stands(what, refusal, runtime.warn) * runtime.jitter()
 
     async def _run(self, runtime: Background) -> None:
         self._trouble.afresh()
+        self._left_out.afresh()
         try:
             while True:
                 self._begun_try = self._asked_try
@@ -381,7 +392,7 @@ class Service(Bound, Enterable):
 
     @property
     def _shown_problem(self) -> Exception | None:
-        return self._problem
+        return self._problem or self._left_out.error
 
     def _part_problem(self, problem: Exception | None) -> object:
         """The ``on_problem`` of what this one has made; called where a user's code may run."""

@@ -313,6 +313,7 @@ class AsyncCache(CacheView, Service):
         self._runtime: Any = None  # that it runs in at this moment
         self._watch: Any = None
         self._is_ready = False
+        self._left_out_at: float | None = None  # when it is tried again
         self._fresh_asked = False
         self._asked = Condition(lambda: self._fresh_asked)
         self._wanted = Condition(lambda: any(reader._wants for reader in list(self._readers)))
@@ -326,6 +327,7 @@ class AsyncCache(CacheView, Service):
         reading = self._reading
         while True:
             self._watch = watch = Watch()
+            self._left_out_at = None
             try:
                 recursive = await self._watch_tree(runtime, watch)
                 reading.begin(runtime.operations, watch, recursive=recursive)
@@ -334,7 +336,7 @@ class AsyncCache(CacheView, Service):
                     for reader in list(self._readers):
                         reader._hand_over()
                     if reading.done:
-                        self._is_right()
+                        self._note_left_out(runtime)
                         reading.quiet = self._is_ready = True
                         self._changed()
                         await self._idle(runtime, watch)
@@ -349,8 +351,25 @@ class AsyncCache(CacheView, Service):
     async def _idle(self, runtime: Background, watch: Watch) -> None:
         """Wait for something to do, or for the connection without which nothing is fresh."""
         connected = self._asked if runtime.usable else runtime.session.change
-        await runtime.any_of(watch, self._wanted, connected)
+        conditions, again = (watch, self._wanted, connected), self._left_out_at
+        if again is None:
+            await runtime.any_of(*conditions)
+        else:
+            await runtime.pause(max(0.0, again - runtime.now()), *conditions, self._hurry)
+            if self._hurry.ready or runtime.now() >= again:
+                self._begun_try, self._left_out_at = self._asked_try, None
+                self._reading.begin_left_out()
         self._fresh_asked = False
+
+    def _note_left_out(self, runtime: Background) -> None:
+        """All is read, but for what is refused."""
+        refusals = self._reading.left_out.values()
+        if not refusals:
+            self._left_out_at = None
+            self._is_right()
+        elif self._left_out_at is None:
+            pause = self._is_right_but(next(iter(refusals)), runtime)
+            self._left_out_at = runtime.now() + pause
 
     async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
         """Set a recursive watch; False where there can be none.

@@ -145,13 +145,13 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         self._members: tuple[Member, ...] | None = None  # the newest list
         self._names: list[str] | None = None  # of the members; None: stale
         self._known: dict[str, Member] = {}  # those whose newest state is known
-        self._hidden = set[str]()  # those whose data may not be read
+        self._pause: float | None = None  # until a member that is left out is read again
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
         self._started = False
 
     @property
     def _shown_problem(self) -> Exception | None:
-        problems = [self._problem, *(keeper._problem for keeper in self._joined)]
+        problems = [super()._shown_problem, *(keeper._problem for keeper in self._joined)]
         return next((problem for problem in problems if problem is not None), None)
 
     def _start(self) -> None:
@@ -266,7 +266,6 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
 
     async def _serve(self, runtime: Background) -> None:
         self._names, self._known = None, {}
-        self._hidden = set[str]()
         with closing(Watch()) as watch:
             while not self._leaving:
                 try:
@@ -274,9 +273,16 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
                 except (ConnectionLossError, *BUSY):
                     continue
                 if self._names is not None:
-                    await runtime.wait_for(watch, self._asked)
+                    await self._wait(runtime, watch)
                     self._note(watch)
         self._end_well()
+
+    async def _wait(self, runtime: Background, watch: Watch) -> None:
+        """Wait for an event, for a call, or to read once more what was refused."""
+        if self._pause is None:
+            await runtime.wait_for(watch, self._asked)
+        else:
+            await runtime.pause(self._pause, watch, self._asked, self._hurry)
 
     async def _read(self, runtime: Background, watch: Watch) -> None:
         """Read what is stale, and publish it."""
@@ -287,6 +293,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         if names is None:
             return
         stale = [name for name in names if name not in self._known]
+        refusal, self._begun_try = None, self._asked_try
         for start in range(0, len(stale), WINDOW):
             window = stale[start : start + WINDOW]
             replies = [operations.get_data(f"{self._path}/{n}", watch=watch) for n in window]
@@ -296,15 +303,13 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
                 except NoNodeError:  # gone meanwhile, which the watch on the list tells
                     continue
                 except NoAuthError as error:
-                    self._leave_out(runtime, name, error)
+                    refusal = error
                     continue
                 self._known[name] = Member(name, data, stat.ephemeral_owner, stat.czxid)
+        self._pause = None if refusal is None else self._is_right_but(refusal, runtime)
+        if refusal is None:
+            self._is_right()
         self._publish(names, requests)
-
-    def _leave_out(self, runtime: Background, name: str, error: NoAuthError) -> None:
-        if name not in self._hidden:
-            self._hidden.add(name)
-            runtime.warn(f"a member is left out of its group: {error}")
 
     async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:
         """The names of the members; None if they must be read again."""
@@ -328,7 +333,6 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         if self._members != members:
             self._members = members
         del self._requests[: len(requests)]
-        self._is_right()
         for request in requests:
             request.members = members
         self._changed()

@@ -178,8 +178,8 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
     """Bring the counter of ``path`` past the names of its children; returns where it stands.
 
     NodeExistsError if more than ``most`` numbers are missing; nothing is changed then.  A lost
-    connection is no error.  OperationTimeoutError at the deadline: the next call goes on from where
-    this one was.
+    connection is no error, and uses up no number twice.  OperationTimeoutError at the deadline: the
+    next call goes on from where this one was.
     """
     read = runtime.operations.get_children_with_stat
     names, stat = await retry(runtime, deadline, read, path)
@@ -192,11 +192,30 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
         message += f"uses up {most} at most by itself"
         raise NodeExistsError(message, path=path)
     runtime.warn(f"{behind(path, number, highest)}: it is brought past that")
-    while missing > 0:
-        pairs = used_up(path, missing)
-        await unwrap_multi_error(retry, runtime, deadline, runtime.operations.multi, pairs)
-        missing -= len(pairs) // 2
-    return highest + 1
+    while number <= highest:
+        pairs = used_up(path, highest + 1 - number)
+        try:
+            used = runtime.operations.multi(pairs)
+            await unwrap_multi_error(runtime.until, used, deadline)
+            number += len(pairs) // 2
+        except ConnectionLossError:  # it may be executed
+            number = await _counter(runtime, path, deadline)
+    return number
+
+
+async def _counter(runtime: Runtime, path: str, deadline: float | None) -> int:
+    """Where the counter of ``path`` stands, after all that this client has asked for."""
+    operations = runtime.operations
+    while True:
+        synced, reply = operations.sync(path), operations.exists(path)
+        try:
+            await runtime.until(synced, deadline)
+            stat = await runtime.until(reply, deadline)
+        except ConnectionLossError:
+            continue
+        if stat is None:
+            raise NoNodeError(op="exists", path=path)
+        return next_number(stat.cversion, stat.num_children)
 
 
 class AsyncQueueLock(Contended, AsyncPathLock):

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from zkwire.recipes._service import OnProblem, Service
+    from zkwire.recipes.sequential import Names
     from zkwire.session.waitable import Waitable
 
     class SupervisorBackend(Protocol):
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
             """Wait until nothing runs in the session of a client that has been closed."""
             ...
 
-        def make_lock(self, client: Any, path: str, text: str) -> Any:
+        def make_lock(self, client: Any, path: str, text: str, names: Names) -> Any:
             """A fair lock of that client."""
             ...
 
@@ -538,15 +539,16 @@ class Leadership(HasPath, ServiceView):
         function: Callable[[Any], Any],
         path: str,
         text: str,
+        names: Names,
         on_problem: OnProblem | None,
     ) -> None:
         check_on_problem(on_problem)
         self._path = path
-        self._text = text
+        self._lock = path, text, names
         self._sessions = sessions
         self._function = function
         self._trouble = Problem(on_problem, sessions.dispatch)
-        sessions._backend.make_lock(sessions._newest, path, text)  # checks the arguments
+        sessions._backend.make_lock(sessions._newest, *self._lock)  # checks the arguments
         longest = f"{path}/{'x' * LONGEST_NAME}"
         rehearse(sessions.operations).create(longest, text.encode())
 
@@ -562,7 +564,7 @@ class Leadership(HasPath, ServiceView):
         number = 0
         while (later := await self._sessions.later(number)) is not None:
             number, client = later
-            lock = self._sessions._backend.make_lock(client, self._path, self._text)
+            lock = self._sessions._backend.make_lock(client, *self._lock)
             self._trouble.afresh()
             while not is_over(client):
                 await self._run_once(client, lock)
@@ -613,6 +615,7 @@ class SupervisorView:
         function: Callable[[Any], Any],
         text: str = "",
         *,
+        names: Names = "zkwire",
         on_problem: OnProblem | None = None,
     ) -> Leadership:
         """Run for leader at ``path``, now and in each later session, until the supervisor ends.
@@ -629,7 +632,8 @@ class SupervisorView:
         because of the network (ConnectionLossError, OperationTimeoutError, LockLostError, the end
         of its session).  Any other error of the function ends the supervisor: it is logged at once
         with its traceback, and ``wait`` and the end of the ``with`` raise it.  ``text`` is for
-        other candidates to read (:class:`Election`).
+        other candidates to read (:class:`Election`).  With ``names="kazoo"`` it and kazoo's
+        Election exclude each other at one path, else they do not.
 
         A candidacy that the server refuses is logged and tried again; ``problem`` of the
         :class:`Leadership` that this returns, and ``on_problem``: see docs/supervisor.md#refusals.
@@ -640,6 +644,6 @@ class SupervisorView:
             raise TypeError(f"the function must be callable: {function!r}")
         self._backend.check_function(function)
         self._backend.check_function(on_problem)
-        leadership = Leadership(self._algorithm, function, path, text, on_problem)
+        leadership = Leadership(self._algorithm, function, path, text, names, on_problem)
         self._algorithm.run(leadership.run, f"lead-{path}")
         return leadership

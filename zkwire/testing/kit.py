@@ -49,6 +49,7 @@ LIMIT = 15.0
 """Seconds that one wait of a life may take, if it is not said otherwise."""
 AT_ONCE = 8
 _STEP = 0.001
+_NOTHING = "/kit"  # where nothing ever is
 
 Life: TypeAlias = "Callable[[Stage], Coroutine[Any, Any, None]]"
 
@@ -186,8 +187,8 @@ class Stage:
     @property
     def requests(self) -> list[Frame]:
         """The requests so far, without pings and handshakes."""
-        frames = self._proxy.frames()
-        return [f for f in frames if f.number is not None and f.op != "close_session"]
+        frames = [f for f in self._proxy.frames() if f.number is not None]
+        return [f for f in frames if f.op != "close_session" and f.path != _NOTHING]
 
     @property
     def ephemerals(self) -> list[str]:
@@ -239,10 +240,27 @@ class Stage:
 
     async def _quiet(self) -> None:
         """Wait until nothing more is sent or cleaned up."""
-        seen: Any = None
-        while seen != (seen := (len(self._proxy.frames()), self._left())):
-            for _ in range(30):
-                await asyncio.sleep(_STEP) if self.asynchronous else time.sleep(_STEP)
+        client, seen = await self._newest(), -1
+        while seen != (seen := len(self.requests)):
+            # What had come before the answer is known to the client then, and followed by what it
+            # asks for or has to do.
+            await _called(client.sync, _NOTHING)
+            await self.until(lambda: self._is_idle(client), "nothing is asked or cleaned up")
+
+    async def _newest(self) -> Any:
+        """The client of the newest session."""
+        if isinstance(self.client, (Client, AsyncClient)):
+            return self.client
+        return await _called(self.client.client, self._patience)
+
+    def _is_idle(self, client: Any) -> bool:
+        """Whether it has nothing to do, and each request on its connection is answered."""
+        driver, frames = client._driver, self._proxy.frames()
+        if driver.deferred.waiting or driver.background_tasks or driver.pending_cleanups:
+            return False
+        newest = max(frame.connection for frame in frames)
+        asked = {f.number for f in frames if f.connection == newest} - {None}
+        return asked <= {f.request.number for f in frames if f.request is not None}
 
     _clean: _Left | None = None
 

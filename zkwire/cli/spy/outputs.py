@@ -100,6 +100,7 @@ class Outputs:
         if sum(file is None for _, file in pairs) > 1:
             raise UsageError("two formats for standard output; -o FILE behind one of them")
         self._writers: list[_Text | _Lines | _Drawing] = []
+        self._note = output.note
         self.count: int = 0
         with ExitStack() as files:
             for name, path in pairs:
@@ -113,10 +114,18 @@ class Outputs:
             self._files = files.pop_all()
 
     def show(self, record: Record) -> None:
-        """Write a record, or keep it."""
+        """Write a record, or keep it; a recording that cannot be written ends, the run goes on."""
         self.count += 1
-        for writer in self._writers:
-            writer.show(record)
+        for writer in [*self._writers]:
+            try:
+                writer.show(record)
+            except OSError as error:
+                if isinstance(writer, _Drawing) or writer.file in (None, sys.stdout):
+                    raise
+                self._writers.remove(writer)
+                with suppress(OSError):  # what it has kept
+                    writer.file.close()
+                self._note(f"the recording ends here: {error.strerror or error}")
 
     def abandon(self, error: BaseException) -> None:
         """Close the files, without drawings."""
