@@ -100,6 +100,15 @@ def test_kinds(held: str, words: str, status: int, server: Server, client: Clien
         assert main(["--server", server.hosts, "lock", "-n", *words_, "/p", "true"]) == status
 
 
+@pytest.mark.parametrize(
+    ("words", "name"), [("", "__lock__"), ("-s", "__rlock__"), ("-x", "__lock__")]
+)
+def test_the_nodes_names_are_kazoos(server: Server, words: str, name: str) -> None:
+    looks = ["sh", "-c", f'case "$ZKWIRE_LOCK_PATH" in */*{name}*) ;; *) exit 9;; esac']
+    given = ["--server", server.hosts, "lock", "--names", "kazoo", *words.split()]
+    assert main([*given, "/l", "--", *looks]) == 0
+
+
 def test_no_server_is_a_failure_of_zkwire_itself(capsys: pytest.CaptureFixture[str]) -> None:
     start = ["--server", "127.0.0.1:1", "--connect-timeout", "1"]
     assert main([*start, "lock", "/p", "true"]) == 125

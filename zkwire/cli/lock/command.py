@@ -133,9 +133,13 @@ def _used(
     except UsageError as error:  # the server has granted another timeout
         raise with_status(ValueError(str(error)), FAILED) from None
     if not asked.command:
-        signals.raising = True  # while the output waits for its reader
-        show_grant(context.output, grant)
-        signals.raising = False
+        try:
+            signals.raising = True  # while the output waits for its reader
+            show_grant(context.output, grant)
+            signals.raising = False
+        except Interrupted:  # perhaps by a reader that has had the line already
+            context.output.drop()
+            return 0, None
         return 0, (hold if plain.has_groups() else plain.hold)(grant, signals, margin)
     running: Any
     try:
@@ -164,6 +168,8 @@ COMMANDS = {
             flag("-x", "--exclusive", "share it with none (default)"),
             arg("--holders", type=integer("number of holders", 1), metavar="N",
                 help="so many hold it at a time")),
+        arg("--names", choices=("zkwire", "kazoo"), default="zkwire",
+            help="kazoo: its locks contend on the same path"),
         arg("-E", "--conflict-exit-code", default=TIMED_OUT, metavar="N",
             type=integer("exit status, a number from 0 to 255", 0, 255),
             help="the exit status if it is not free in time (124)"),

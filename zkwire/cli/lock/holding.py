@@ -49,13 +49,13 @@ def signature(text: str) -> str:
 
 def lock_of(client: zkwire.Client, asked: Namespace) -> Any:
     """A lock of the kind that was asked for; all kinds but a semaphore exclude each other."""
-    text = signature(asked.id)
+    text, names = signature(asked.id), asked.names
     if asked.holders:
-        return zkwire.Semaphore(client, asked.path, asked.holders, text).lease()
+        return zkwire.Semaphore(client, asked.path, asked.holders, text, names=names).lease()
     if asked.shared or asked.exclusive:
-        table = zkwire.ReadWriteLock(client, asked.path, text)
+        table = zkwire.ReadWriteLock(client, asked.path, text, names=names)
         return table.read if asked.shared else table.write
-    return zkwire.SequentialLock(client, asked.path, text)
+    return zkwire.SequentialLock(client, asked.path, text, names=names)
 
 
 def acquire(context: Context, asked: Namespace) -> Grant:
