@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -233,27 +232,6 @@ def test_a_result_that_is_not_there_in_time_comes_later(server: Server) -> None:
         gate.release()
         assert result.wait(PATIENCE)
         assert result.get()[0] == b"1"
-
-
-def test_an_interrupted_get_leaves_the_result_to_others(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
-        gate = Gate()
-        proxy.on("get_data", action=hold(gate))
-        result = client.get_async("/")
-        previous = signal.signal(signal.SIGALRM, interrupt)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                result.get()
-        finally:
-            signal.signal(signal.SIGALRM, previous)
-        assert not result.ready()
-        gate.release()
-        assert result.get()[0] == b""
-
-
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 # --- states ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from zkwire import (
     Check,
     Client,
     ClientClosedError,
+    Create,
     Event,
     MultiError,
     NoNodeError,
@@ -30,7 +32,10 @@ from zkwire import (
     Supervisor,
     Watch,
 )
+from zkwire.errors import SESSION_EXPIRED
+from zkwire.net.observer import Observation
 from zkwire.testing import FaultProxy, Server
+from zkwire.testing.kit import Refusal, refuse
 from zkwire.testing.proxy import cut_after, drop
 
 PATIENCE = 30.0
@@ -47,6 +52,7 @@ class Notes(Observer):
         self.states: list[State] = []
         self.servers: list[tuple[str, int] | None] = []
         self.events: list[Event] = []
+        self.told_of: set[int] = set()
         self.told = threading.Condition()
 
     def request_submitted(self, op: str, path: str | None) -> int:
@@ -57,6 +63,7 @@ class Notes(Observer):
         assert self.begun[begun][:2] == (end.op, end.path)
         with self.told:
             self.ends.append(end)
+            self.told_of.add(begun)
             self.threads.append(threading.current_thread().name)
             self.told.notify_all()
 
@@ -232,6 +239,44 @@ class Broken(Observer):
         raise LookupError("fired")
 
 
+def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
+    notes = Notes()
+    with Client(f"{server.hosts}/top/root", observer=notes) as client:
+        client.ensure_path("/a")
+        assert client.exists("/a")
+
+    async def main() -> None:
+        async with AsyncClient(f"{server.hosts}/other/root", observer=notes) as client:
+            await client.ensure_path("/a")
+            assert await client.exists("/a")
+
+    asyncio.run(main())
+    created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
+    assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
+    assert len(notes.ends) == len(notes.begun)
+
+
+def test_a_multi_that_a_local_session_may_not_do_is_told_as_its_caller_is(server: Server) -> None:
+    refusal = Refusal("multi: create PATH", 0, SESSION_EXPIRED)
+    notes = Notes()
+    with FaultProxy(server.hosts) as proxy:
+        for kind in (Client, AsyncClient):
+            proxy.reset()
+            proxy.on("multi", action=refuse(refusal))
+            if kind is Client:
+                with Client(proxy.hosts, observer=notes) as client, pytest.raises(MultiError):
+                    client.multi([Create("/a", ephemeral=True)])
+            else:
+                asyncio.run(_multi_of_a_local_session(proxy.hosts, notes))
+    assert notes.outcomes == [("multi", "MultiError")] * 2
+
+
+async def _multi_of_a_local_session(hosts: str, notes: Notes) -> None:
+    async with AsyncClient(hosts, observer=notes) as client:
+        with pytest.raises(MultiError):
+            await client.multi([Create("/a", ephemeral=True)])
+
+
 def test_an_observer_that_raises_is_logged_and_harms_nothing(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,6 +307,38 @@ def test_an_interrupt_of_the_observer_is_the_callers(server: Server) -> None:
     with Client(server.hosts, observer=Interrupted()) as client, pytest.raises(KeyboardInterrupt):
         client.create("/a")
     assert "/a" not in server.tree.nodes
+
+
+@pytest.mark.parametrize("line", range(1, 6))
+def test_ctrl_c_leaves_no_later_request_untold(server: Server, line: int) -> None:
+    left = line
+
+    def look(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if frame.f_code is Observation.ended.__code__ and event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return look
+
+    notes = Notes()
+    with Client(server.hosts, observer=notes) as client:
+        while left > 0:  # the main thread reads unless the I/O thread was first
+            sys.settrace(look)
+            try:
+                client.pipeline.get_data("/")
+                client.get_data("/")
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+        client.connect()
+        already = len(notes.begun)
+        for _ in range(ROUNDS):
+            client.pipeline.get_data("/")
+        client.get_data("/")
+    told = [begun for begun in range(already, already + ROUNDS + 1) if begun in notes.told_of]
+    assert len(told) == ROUNDS + 1
 
 
 def test_what_is_no_observer_is_refused() -> None:

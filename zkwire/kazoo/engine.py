@@ -86,20 +86,22 @@ class Engine:
 
     def start(self) -> None:
         """Begin a session."""
+        self._write_sock = _Wakeup()  # first: a client whose start is refused is stopped with it
         check_handler(self.client.handler)
-        self._write_sock = _Wakeup()
         self.client._session_callback(KeeperState.CONNECTING)
         self._begin()
 
     def stop(self, timeout: float | None = None) -> bool:
         """End the session, after all requests before it; True, as it always ends in time."""
-        with self._lock:
-            session, self.session, self._requests = self.session, None, None
-            expired, self._expired = self._expired, None
-        for old in (expired, session):
-            if old is not None:
-                old.close()
-        self.client._session_callback(KeeperState.CLOSED)
+        try:
+            with self._lock:
+                session, self.session, self._requests = self.session, None, None
+                expired, self._expired = self._expired, None
+            for old in (expired, session):
+                if old is not None:
+                    old.close()
+        finally:  # interrupted, too: else the client could not be started again
+            self.client._session_callback(KeeperState.CLOSED)
         return True
 
     def close(self) -> None:
@@ -283,24 +285,30 @@ class _Watcher:
 # --- results --------------------------------------------------------------------------------------
 
 
-def settle(reply: Any, convert: Any, result: Any, *_: object) -> tuple[Any, Exception | None]:
-    """Wait for the answer and put it into a result; returns it as well."""
-    answer = value, failure = outcome(reply, convert)
+def settle(reply: Any, convert: Any, result: Any, *_: object) -> None:
+    """Put the answer, which is there, into a result."""
+    _store(result, outcome(reply, convert))
+
+
+def _store(result: Any, answer: tuple[Any, Exception | None]) -> None:
+    value, failure = answer
     if failure is None:
         result.set(value)
     else:
         result.set_exception(failure)
-    return answer
 
 
 class _Reading:
     """What is added to kazoo's AsyncResult: its caller reads the answer in ``get()`` by itself.
 
     Only if its caller does anything else, the thread of zkwire's callbacks sets it, as kazoo's
-    connection does.  Whoever takes ``_unread`` sets the result.
+    connection does.  ``_unread`` stays until the result is set, so no interrupt loses the answer.
     """
 
     _unread: tuple[Any, Any] | None = None
+    _will_be_set = False
+    _callbacks: list[Any]
+    _condition: Any
 
     @staticmethod
     def make(result: Any, unread: tuple[Any, Any]) -> None:
@@ -309,37 +317,34 @@ class _Reading:
         result.__class__ = _reading(kind)
         result._unread = unread
 
-    def _take(self) -> tuple[Any, Any] | None:
-        """``_unread``, for one thread alone; None for the others."""
-        return self.__dict__.pop("_unread", None)
+    def _set(self, answer: tuple[Any, Exception | None]) -> None:
+        with self._condition:  # kazoo's, which is re-entrant
+            if self._unread is not None:
+                _store(self, answer)
+                self._unread = None  # interrupt-safe: last, else it is set again
 
     def _set_it(self, *_: object) -> None:
-        if (unread := self._take()) is not None:
-            settle(*unread, self)
+        if (unread := self._unread) is not None:
+            self._set(outcome(*unread))
 
     def _have_it_set(self) -> None:
         """Set it now if the answer is there, else as soon as it is."""
         if (unread := self._unread) is not None:
             if unread[0].ready:
                 self._set_it()
-            else:
+            elif not self._will_be_set:
                 unread[0].add_done_callback(self._set_it)
-
-    def _keep(self, unread: Any) -> None:
-        """Give back what was taken."""
-        if unread is not None:
-            self._unread = unread
-            self._have_it_set()
+                self._will_be_set = True
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if not block or timeout is not None:
             self._have_it_set()
-        elif (unread := self._take()) is not None:
+        elif (unread := self._unread) is not None:
             try:
-                value, failure = settle(*unread, self)
+                value, failure = answer = outcome(*unread)
+                self._set(answer)
             except BaseException:  # an interrupt
-                if not super().ready():  # type: ignore[misc]
-                    self._keep(unread)
+                self._have_it_set()
                 raise
             if failure is None:
                 return value
@@ -363,13 +368,14 @@ class _Reading:
         return super().wait(timeout)  # type: ignore[misc]
 
     def rawlink(self, callback: Any) -> None:
-        # kazoo's rawlink asks whether this is ready, and calls the callbacks then; to set it calls
-        # them as well, so for that moment it must not.
-        unread = self._take()
-        try:
-            super().rawlink(callback)  # type: ignore[misc]
-        finally:
-            self._keep(unread)
+        # kazoo's asks whether this is ready, and calls the callbacks then; to set it calls them as
+        # well, so it must not become ready there.
+        with self._condition:
+            if self._unread is None:
+                super().rawlink(callback)  # type: ignore[misc]
+            elif callback not in self._callbacks:
+                self._callbacks.append(callback)
+        self._have_it_set()
 
 
 @cache

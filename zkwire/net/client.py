@@ -362,9 +362,11 @@ class WithoutChroot:
 
         self._driver = driver
         own = driver.operations
-        self.operations: LazyPipeline = LazyPipeline(
+        operations: Any = LazyPipeline(
             driver, "", own._kind, acl=own._acl, send_limit=own._send_limit
         )
+        operations._submit = own._submit  # an observer is told of these requests, too
+        self.operations: LazyPipeline = operations
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)

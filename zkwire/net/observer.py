@@ -16,7 +16,7 @@ from functools import cache, partial
 from zkwire.errors import ZooKeeperError
 from zkwire.jute.record import Record
 from zkwire.net.listeners import log_failure
-from zkwire.session.request import Request
+from zkwire.session.request import STILL_THERE, Request
 from zkwire.wire import ops
 
 TYPE_CHECKING = False
@@ -76,8 +76,9 @@ class Observer:
     def request_ended(self, begun: Any, end: RequestEnd) -> None:
         """A request has ended; ``begun`` is what :meth:`request_submitted` has returned for it.
 
-        Called once for each.  In the thread that waits for the result (or is just submitting the
-        request), before it has it; where none waits, and under asyncio, where callbacks are called.
+        Called once for each; one that Ctrl-C interrupts may go untold.  In the thread that waits
+        for the result (or is just submitting the request), before it has it; where none waits, and
+        under asyncio, where callbacks are called.
         A request whose caller has reached a time limit has ended with OperationTimeoutError,
         whatever comes later, or with NotSentError if it was withdrawn.
         """
@@ -155,8 +156,10 @@ class Observation:
     def ended(self, request: Any) -> None:
         """A request has ended that nothing waits for; by the session, so only note it down."""
         self._ended.append(request)
-        if len(self._ended) == 1:
-            self.session.callbacks.append(self._tell_soon)
+        callbacks = self.session.callbacks
+        # Not only for the first: an interrupt behind that line would leave all others untold.
+        if not callbacks or callbacks[-1] != self._tell_soon:
+            callbacks.append(self._tell_soon)
 
     def _tell_soon(self) -> None:
         if self._here:
@@ -235,7 +238,8 @@ def observed(kind: Any) -> Any:
             observation = self._observation
             if self.outcome is not None:
                 at, server = self._ended_at, self._server
-                error = self.error() if self.op is not ops.MULTI else _error_of(self)
+                multi = self.op is ops.MULTI or self.op is STILL_THERE
+                error = _error_of(self) if multi else self.error()
             else:
                 at = observation.now()
                 server = observation.session.server if self.xid else None
