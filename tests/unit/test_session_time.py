@@ -46,6 +46,15 @@ def test_a_ping_byte_by_byte(script: Script) -> None:
     assert bytes.fromhex("00000008fffffffe0000000b") == PING
 
 
+def test_any_request_puts_the_ping_off(script: Script) -> None:
+    script.advance(THIRD / 2)
+    script.send("exists", "/a")
+    script.advance(THIRD - SMALL)
+    assert [sent.name for sent in script.sent[1:]] == ["exists"]
+    script.advance(SMALL)
+    assert [sent.name for sent in script.sent[1:]] == ["exists", "ping"]
+
+
 def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
     for _ in range(35):
         script.advance(0.25)

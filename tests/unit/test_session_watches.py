@@ -419,3 +419,16 @@ def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script:
     assert script.sent[-2].read(RemoveWatchesRequest).path == "/a"
     assert armed(kept)
     assert not again.ready
+
+
+def test_what_was_closed_while_it_was_restored_is_forgotten_with_the_connection() -> None:
+    script = script_in(State.CONNECTED)
+    watch = script.watching("get_data", "/a")
+    script.lose()
+    script.greet()
+    script.flush()
+    script.close_watch(watch)
+    script.lose()
+    script.connect()
+    assert script.names() == []
+    assert [sent.name for sent in script.sent] == ["connect"]
