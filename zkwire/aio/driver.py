@@ -191,7 +191,10 @@ class LoopDriver(LoopBound):
 
     _kind = StepReply
     io: LoopIO | None = None
-    caller = waiter = staticmethod(asyncio.current_task)
+    loop: asyncio.AbstractEventLoop | None
+    closing: float | None
+    caller: Callable[[], object] = staticmethod(asyncio.current_task)
+    waiter: Callable[[], object] = staticmethod(asyncio.current_task)
     awaits = True
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:

@@ -104,8 +104,9 @@ class ThreadDriver(LeaderFollower):
     _pipeline = RecipePipeline
     io: IOThread | None = None
     closing: float | None
+    thread: threading.Thread | None
     threads: object
-    waiter = staticmethod(threading.get_ident)
+    waiter: Callable[[], object] = staticmethod(threading.get_ident)
 
     def check_callback(self, function: Any) -> None:
         """TypeError for a function that would have to be awaited."""

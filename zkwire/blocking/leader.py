@@ -113,7 +113,7 @@ class LeaderFollower(Driver):
     def renew_mutex(self) -> None:
         """Have locks of the present kind, which no thread holds."""
         self.mutex = threading.RLock()
-        self.fetching = threading.RLock()
+        self.fetching: Any = threading.RLock()
         self.owned: Callable[[], bool] = self.mutex._is_owned
 
     @property

@@ -10,8 +10,8 @@ stands in the documentation, in "kazoo's programs on zkwire".
 
 try:
     import kazoo.client as _kazoo  # noqa: F401  # pyright: ignore
-except ImportError as missing:
-    raise ImportError(f"zkwire.kazoo needs kazoo, `pip install zkwire[kazoo]`: {missing}") from None
+except ImportError as _error:
+    raise ImportError(f"zkwire.kazoo needs kazoo, `pip install zkwire[kazoo]`: {_error}") from None
 
 from zkwire.kazoo.engine import KazooClient, install
 from zkwire.kazoo.requests import NotSent, OutcomeUnknown

@@ -70,7 +70,7 @@ class LookUp:
         now: Callable[[], float],
     ) -> None:
         self.found: list[Address] | str | None = None  # str: why there is nothing
-        self.used = False
+        self.used: bool = False
         self._target, self._resolver, self._wake, self._now = target, resolver, wake, now
         self._running: list[float] = []  # when each has begun, the oldest first
 

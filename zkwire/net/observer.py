@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from zkwire.errors import OperationTimeoutError
     from zkwire.net.driver import Driver
+    from zkwire.session.session import Session
     from zkwire.session.waitable import Waker
     from zkwire.wire.model import Event, State
 
@@ -128,7 +129,7 @@ class Observation:
     def __init__(self, observer: Observer, driver: Driver, operations: list[Any]) -> None:
         self._observer = observer
         self._driver = driver
-        self.session = driver.session
+        self.session: Session = driver.session
         self.now: Callable[[], float] = driver.now
         self._here = driver.awaits  # callbacks of the session are called by the event loop
         self._ended: deque[Any] = deque()  # requests that nothing waits for

@@ -123,7 +123,7 @@ class Layout:
     def __init__(self, runtime: Runtime, path: str, flat: bool, acl: Sequence[ACL] | None) -> None:
         path = check_below_root(path, "a queue")
         self.runtime = runtime
-        self.acl = None if acl is None else check_acl(acl)
+        self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.flat: bool = check_flag("flat", flat)
         side = f"{path}-zkwire-queue" if flat else path
         self.path: str = path

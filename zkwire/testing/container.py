@@ -14,10 +14,10 @@ try:
     from docker.errors import DockerException
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
-except ImportError as missing:
+except ImportError as _missing:
     raise ImportError(
-        f"ZooKeeperContainer needs testcontainers, `pip install testcontainers`: {missing}"
-    ) from missing
+        f"ZooKeeperContainer needs testcontainers, `pip install testcontainers`: {_missing}"
+    ) from _missing
 
 IMAGE = "zookeeper"
 """The official one."""
