@@ -193,8 +193,7 @@ class LoopDriver(LoopBound):
     io: LoopIO | None = None
     loop: asyncio.AbstractEventLoop | None
     closing: float | None
-    caller: Callable[[], object] = staticmethod(asyncio.current_task)
-    waiter: Callable[[], object] = staticmethod(asyncio.current_task)
+    caller = waiter = staticmethod(asyncio.current_task)
     awaits = True
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
