@@ -133,7 +133,7 @@ class Later(NamedTuple):
     reply: Any
 
     def result(self, timeout: float) -> Any:
-        return self.thread.run(self.reply.within(timeout))
+        return self.thread.run(self.reply._request.within(timeout))
 
 
 @contextmanager

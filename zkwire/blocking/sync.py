@@ -21,7 +21,7 @@ from zkwire.recipes._recipe import LockInUseError, check_kind, public
 from zkwire.session.request import Request
 from zkwire.session.waitable import Bound, check_timeout
 
-TYPE_CHECKING = bool()
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 from argparse import Namespace
 from typing import Any
@@ -137,8 +138,10 @@ def _used(
             signals.raising = True  # while the output waits for its reader
             show_grant(context.output, grant)
             signals.raising = False
-        except Interrupted:  # perhaps by a reader that has had the line already
-            context.output.drop()
+        except Interrupted:
+            if not _is_read():
+                raise
+            context.output.drop()  # its reader may have had the line already
             return 0, None
         return 0, (hold if plain.has_groups() else plain.hold)(grant, signals, margin)
     running: Any
@@ -152,6 +155,18 @@ def _used(
     except OSError as error:
         raise cannot_run(asked.command[0], error) from None
     return running.wait(), running.loss
+
+
+def _is_read() -> bool:
+    """Whether standard output takes bytes: if not, the line has not been written."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (AttributeError, OSError, ValueError):  # it is no file
+        return True
+    return bool(poll.poll(0))
 
 
 # fmt: off
