@@ -8,8 +8,6 @@ import builtins
 import inspect
 import pydoc
 import re
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -21,10 +19,10 @@ import zkwire
 from tests.support import client_methods
 from zkwire import AsyncClient, Client, DigestMD5, Supervisor
 
-pytest.importorskip("jedi")
+jedi = pytest.importorskip("jedi")
 
 INTERNAL = re.compile(r"[(,] ?\*?_\w|\bNever\b|options_have_names")
-PROJECT = str(client_methods.PATH.parents[2])
+PROJECT = jedi.Project(str(client_methods.PATH.parents[2]))
 HOSTS = "127.0.0.1:1"  # nothing is started
 
 
@@ -128,22 +126,13 @@ class Unconnected:
         assert not [t for t in threading.enumerate() if t.name.startswith(self.client._driver.name)]
 
 
-COMPLETE = """
-import sys, jedi
-project = jedi.Project(sys.argv[1])
-script = jedi.Script(sys.argv[2], project=project, environment=jedi.InterpreterEnvironment())
-print(*(each.name for each in script.complete()))
-"""
-"""In a process of its own: jedi also looks at the modules that are loaded."""
-
-
 def completed(code: str) -> set[str]:
     """What jedi offers at the end, without what every object has."""
     head = "from zkwire import AsyncClient, Client, SequentialLock\nclient = Client('')\n"
+    here = jedi.InterpreterEnvironment()  # no process of its own
     code = f"{head}client_aio = AsyncClient('')\n{code}"
-    command = [sys.executable, "-c", COMPLETE, PROJECT, code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
-    return {name for name in done.stdout.split() if not name.startswith("__")}
+    script = jedi.Script(code, project=PROJECT, environment=here)
+    return {each.name for each in script.complete() if not each.name.startswith("__")}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from zkwire.recipes._recipe import LockInUseError, check_kind, public
 from zkwire.session.request import Request
 from zkwire.session.waitable import Bound, check_timeout
 
+# No bool(): with `Self` unknown, an editor takes the type of a `with` from what is returned.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import (

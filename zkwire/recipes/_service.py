@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
         @property
         def operations(self) -> Operations:
-            """The operations of a client, for :func:`zkwire.operations.rehearse`."""
+            """The operations of a client, for :func:`zkwire.operations.nodes.rehearse`."""
             ...
 
         def check(self) -> None:
