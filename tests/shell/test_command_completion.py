@@ -70,7 +70,6 @@ def test_each_flag_of_a_command_is_a_candidate(name: str) -> None:
     (["completion"], "f", ["fish"]),
     (["spy", "--data"], "h", ["hex"]),
     (["acl", "-s"], "s", ["set"]),
-    (["--trace-file"], "x", None),
     (["server", "--certificate"], "x", None),
     (["server"], "x", None),
 ])  # fmt: skip

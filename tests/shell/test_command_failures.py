@@ -149,7 +149,7 @@ def test_an_output_that_is_full_is_said(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["create /new --data-file -", "txn", "load -", "decode", "spy --read -"]
+    "words", ["create /new --data-file -", "txn", "load -"]
 )
 def test_a_standard_input_that_is_closed_is_said(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -183,16 +183,10 @@ def test_a_recording_that_cannot_be_written_ends_and_says_so(
     assert '"op": "close_session"' in other.read_text()
 
 
-def test_a_trace_that_cannot_be_written_ends_and_says_so(server: Server) -> None:
-    ran = run(server.hosts, "--trace-file", "/dev/full", "ls", "/zookeeper")
-    assert (ran.status, ran.lines) == (0, ["config", "quota"])
-    assert ran.err == "the trace ends here: No space left on device\n"
-
-
 @pytest.mark.parametrize("words", [
     "get /there -o {}/x", "set /there --data-file {}", "load {}", "reconfig --file {}",
     "--auth digest:{} ls /", "--tls --cafile {} ls /",
-    "server --listen 127.0.0.1:0 --certificate {}", "spy --read {}",
+    "server --listen 127.0.0.1:0 --certificate {}",
     "spy 127.0.0.1:1 -f text -o {}/x", "lesson handshake --svg {}/x",
 ])  # fmt: skip
 def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(

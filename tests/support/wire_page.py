@@ -103,7 +103,7 @@ WHY = {
         "zxid": "a new one: the end of a session is a change",
     },
 }
-"""Why each field is there, by frame; where nothing is said the note of ``zkwire decode`` stands."""
+"""Why each field is there, by frame; where nothing is said the note of ``zkwire spy`` stands."""
 
 
 async def run(stage: Stage) -> None:

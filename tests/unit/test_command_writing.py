@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zkwire.cli.files import log, recording, whole
+from zkwire.cli.files import recording, whole
 
 
 @pytest.fixture(autouse=True)
@@ -148,14 +148,3 @@ def test_recording_that_is_being_written_is_refused(file: Path) -> None:
         with pytest.raises(OSError, match="another process is writing it"):
             recording(str(file))
     assert file.read_text() == "first\n"
-
-
-def test_log_is_shared_and_never_shortened(file: Path) -> None:
-    with log(str(file)) as first, log(str(file)) as second:
-        for number in range(3):
-            first.write(b"first %d\n" % number)
-            second.write(b"second %d\n" % number)
-    with log(str(file)) as later:
-        later.write(b"later\n")
-    lines = [f"{name} {number}" for number in range(3) for name in ("first", "second")]
-    assert (mode_of(file), file.read_text().split("\n")) == (0o644, [*lines, "later", ""])

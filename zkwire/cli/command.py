@@ -107,7 +107,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "wait": ("nodes.watching", "wait until a node exists, is gone, or has certain data"),
     "lock": ("lock.command", "run a command while a lock is held"),
     "spy": ("spy.spy", "show what a client and a server say to each other, and break it"),
-    "decode": ("spy.decode", "explain bytes of the protocol, field by field"),
     "lesson": ("lessons.command", "learn sessions, watches and locks by running them"),
     "demo": ("demo", "show what the locks do when things go wrong"),
     "copy": ("transfer.commands", "copy a tree to another path or ensemble"),
@@ -210,9 +209,7 @@ CONNECTION = (
         help="credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"),
     *TLS,
     flag("--read-only", "a server without its ensemble will do"),
-    arg("--trace", help="show each frame on the wire on standard error",
-        action="store_const", const="-"),
-    arg("--trace-file", help="add each frame to this file", dest="trace", metavar="FILE"),
+    flag("--trace", "show each frame on the wire on standard error"),
 )
 OUTPUT = (
     flag("--json", "write JSON, an object for each result"),

@@ -9,9 +9,8 @@ import os
 import posixpath
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 import zkwire
 from zkwire.cli.command import server_of
@@ -81,18 +80,13 @@ class Context:
             "tls": self.tls,
             "read_only": options.read_only,
             "lease_margin": getattr(options, "lease_margin", 0.0),  # an option of lock alone
-            "trace": self._tracer,
+            "trace": _show_frame if options.trace else None,
         }
 
     @cached_property
     def tls(self) -> Any:
         """What ``--tls``, ``--cafile`` and ``--cert`` ask for; None without them."""
         return _tls(self.options)
-
-    @cached_property
-    def _tracer(self) -> _Tracer | None:
-        trace: str | None = self.options.trace
-        return _Tracer(trace, self.output.note) if trace else None
 
     def path(self, text: str) -> str:
         """An absolute path, without a ``/`` at its end; a relative one begins at the directory."""
@@ -102,12 +96,6 @@ class Context:
         """End the session, if there is one."""
         if "client" in self.__dict__:
             self.__dict__.pop("client").close()
-
-    def end(self) -> None:
-        """End the session and the trace."""
-        self.close()
-        if self.__dict__.get("_tracer") is not None:
-            self.__dict__.pop("_tracer").close()
 
 
 def standard_input() -> TextIO:
@@ -155,35 +143,10 @@ def unusable(error: OSError, *files: str | None) -> OSError:
     return OSError(f"cannot use {', '.join(filter(None, files))}: {error.strerror or error}")
 
 
-class _Tracer:
-    """Writes a line for each frame on the wire, to standard error (``-``) or a file."""
-
-    def __init__(self, target: str, note: Callable[[str], object]) -> None:
-        self._file: BinaryIO | None = None
-        self._note = note
-        if target != "-":
-            from zkwire.cli.files import log
-
-            self._file = log(target)
-
-    def __call__(self, frame: zkwire.TraceFrame) -> None:
-        xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
-        zxid = f"zxid {frame.zxid:#x}" if frame.zxid is not None and frame.zxid > 0 else ""
-        error = f"error {frame.error}" if frame.error else ""
-        words = ["->" if frame.sent else "<-", frame.op, xid, frame.path or "", zxid, error]
-        line = one_line(" ".join([*filter(None, words), f"({frame.size} bytes)"])) + "\n"
-        if self._file is None:
-            tell(line)
-            return
-        try:
-            self._file.write(line.encode())
-        except ValueError:  # it is closed by now
-            pass
-        except OSError as problem:
-            self._file.close()
-            self._note(f"the trace ends here: {problem.strerror}")
-
-    def close(self) -> None:
-        """Write no more."""
-        if self._file is not None:
-            self._file.close()
+def _show_frame(frame: zkwire.TraceFrame) -> None:
+    """Write a line for a frame on the wire to standard error."""
+    xid = "" if frame.op == "connect" else f"xid {frame.xid}"  # a connect has no header
+    zxid = f"zxid {frame.zxid:#x}" if frame.zxid is not None and frame.zxid > 0 else ""
+    error = f"error {frame.error}" if frame.error else ""
+    words = ["->" if frame.sent else "<-", frame.op, xid, frame.path or "", zxid, error]
+    tell(one_line(" ".join([*filter(None, words), f"({frame.size} bytes)"])) + "\n")

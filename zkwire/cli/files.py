@@ -56,7 +56,8 @@ def recording(path: str) -> TextIO:
 
     A new one is for its owner alone.  While it is open no other process writes it this way.
     """
-    file = open(_opened(path, PRIVATE), "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OWN, PRIVATE)
+    file = open(number, "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         try:
             _lock(file)
@@ -74,12 +75,6 @@ def _lock(file: TextIO) -> None:
     except ImportError:
         return
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def log(path: str) -> BinaryIO:
-    """A file to the end of which lines are added, each by one write: processes can share it."""
-    # Without a buffer nothing is left that would be written again when it is closed.
-    return open(_opened(path, PUBLIC), "ab", buffering=0)
 
 
 def _former(path: str) -> os.stat_result | None:
@@ -113,7 +108,3 @@ def _keep_access(number: int, former: os.stat_result) -> None:
     if os.fstat(number).st_gid != former.st_gid:
         mode &= ~0o070  # these were the rights of another group
     os.fchmod(number, mode)
-
-
-def _opened(path: str, mode: int) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OWN, mode)

@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> int:
     try:
         return command.run(context, options) or DONE
     finally:
-        context.end()
+        context.close()
 
 
 def _flushed(status: int) -> int:

@@ -1,1 +1,1 @@
-"""What is on the wire: the commands ``spy`` and ``decode``."""
+"""What is on the wire: the command ``spy``."""

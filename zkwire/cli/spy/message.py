@@ -283,12 +283,10 @@ class Message:
     """One message; ``rows``, ``op``, ``kind`` and ``problem`` are what was found in its bytes.
 
     ``kind`` is connect, request, reply or event.  ``opcode`` of a reply is that of the request that
-    it answers, None if that is not known.  ``framed``: a length is in front.
+    it answers, None if that is not known.
     """
 
-    def __init__(
-        self, data: bytes, direction: str, kind: str, opcode: int | None, *, framed: bool = True
-    ) -> None:
+    def __init__(self, data: bytes, direction: str, kind: str, opcode: int | None) -> None:
         self.kind = kind
         self.direction = direction
         self.op = "connect" if kind == "connect" else "watch" if kind == "event" else "unknown"
@@ -296,8 +294,7 @@ class Message:
         self.rows: Rows = Rows(data)
         self.problem: MalformedError | None = None
         try:
-            if framed:
-                self.rows.number("length")
+            self.rows.number("length")
             self._read()
             if self.rows.left:
                 raise MalformedError(self.rows.at, f"{self.rows.left} bytes too many")

@@ -11,16 +11,14 @@ import json
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
 from zkwire.cli.command import UsageError
-from zkwire.cli.context import standard_input
 from zkwire.cli.files import recording, whole
 from zkwire.cli.output import Output, printable
-from zkwire.cli.spy.message import HIDDEN, SECRET, operations
+from zkwire.cli.spy.message import operations
 from zkwire.cli.spy.records import (
     WIDEST,
     Record,
@@ -29,9 +27,8 @@ from zkwire.cli.spy.records import (
     in_ascii,
     line,
     paths_of,
-    step_of,
     table,
-)
+)  # fmt: skip
 
 HAPPENINGS = frozenset({"open", "close", "fault"})
 FORMATS = ("text", "jsonl", "svg", "none")
@@ -204,86 +201,3 @@ def terminal(file: object) -> tuple[int, bool]:
     if sys.stdout is None or not sys.stdout.isatty():
         return WIDEST, plain
     return max(40, min(WIDEST, shutil.get_terminal_size((80, 24)).columns)), plain
-
-
-# --- reading --------------------------------------------------------------------------------------
-# Recordings: records from a file, as ``spy -f jsonl`` has written them, shown again.
-#
-# A line that is no record is a ValueError with its number: nothing later has to look at types
-# again.
-
-_LARGEST = 1 << 63
-_FIELDS = frozenset({"passwd", "auth", "token"})
-
-
-def replay(asked: Namespace, shown: Filter, outputs: Outputs) -> int:
-    """Show the records of a file; ValueError if it is no recording."""
-    try:
-        with ExitStack() as stack:
-            if asked.read == "-":
-                file, source = standard_input().buffer, "standard input"
-            else:
-                file, source = stack.enter_context(open(asked.read, "rb")), asked.read
-            lines = (line.decode("utf-8", "replace") for line in file)
-            for record in filter(shown.shows, records_of(lines, source)):
-                outputs.show(record if asked.show_secrets else _without_secrets(record))
-                if outputs.count == asked.count:
-                    break
-    finally:
-        outputs.finish()
-    return 0
-
-
-def records_of(lines: Iterable[str], source: str) -> Iterator[Record]:
-    """The records of these lines."""
-    for number, text in enumerate(lines, 1):
-        record: Record = {}
-        with suppress(ValueError, RecursionError):
-            record = json.loads(text) if text.lstrip().startswith("{") else {}
-        wrong = _wrong(record)
-        if wrong:
-            raise ValueError(f"{source}, line {number}: {wrong}")
-        yield record
-
-
-def _wrong(record: Record) -> str:
-    """What is wrong with it: each form of it is made once; "" for a record."""
-    if record.get("v") != 1:
-        return "this is no record of `zkwire spy -f jsonl`"
-    message = "dir" in record
-    numbers = ["n", "t", "conn", *["bytes"] * message, *["rtt_ms"] * ("rtt_ms" in record)]
-    try:
-        if record.get("dir", "c2s") not in ("c2s", "s2c"):
-            raise ValueError
-        if not all(abs(record[name]) < _LARGEST for name in numbers):
-            raise ValueError
-        _ = line(record), [*table(record)], step_of(record, {record["conn"]: 0}, 1)
-        _ = [path.isascii() for path in paths_of(record)], _without_secrets(record)
-        _ = record["op"] in HAPPENINGS, record.get("session") in HAPPENINGS
-    except KeyError as error:
-        return f"a record without {error}"
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return "a record with a strange value"
-    return ""
-
-
-def _without_secrets(record: Record) -> Record:
-    """A recording made with ``--show-secrets`` shows them only if that is asked for again."""
-    hidden = record | ({"secret": HIDDEN} if "secret" in record else {})
-    if "rows" in record:
-        hidden["rows"] = list(_hidden(record["rows"], record["op"]))
-    return hidden
-
-
-def _hidden(rows: list[list[Any]], op: str) -> Iterator[list[Any]]:
-    """The rows, with the values of secrets hidden as :class:`Rows` marks them."""
-    digest = False
-    for at, data, name, value, meaning in rows:
-        last = "" if name.startswith("length of ") else name.rpartition(".")[2]
-        if last == "scheme":
-            digest = value == "digest"
-        secret = last in _FIELDS or (last == "id" and digest)
-        if secret or (last == "unknown" and op in SECRET):
-            yield [at, HIDDEN, name, HIDDEN, meaning]
-        else:
-            yield [at, data, name, value, meaning]

@@ -138,7 +138,6 @@ class Privacy(NamedTuple):
 
     data: str = "size"
     most: int = 64
-    secrets: bool = False
 
 
 def details(message: Message, privacy: Privacy) -> dict[str, Any]:
@@ -158,7 +157,7 @@ def details(message: Message, privacy: Privacy) -> dict[str, Any]:
         if row.name in ("data", "body") and isinstance(row.value, bytes):
             found |= _data(row, privacy)
         elif row.word == "Secret":
-            found["secret"] = _secret(row, privacy)
+            found["secret"] = HIDDEN
     return found
 
 
@@ -175,8 +174,7 @@ def _zxid(values: dict[str, Value]) -> dict[str, Any]:
 def rows_of(message: Message, privacy: Privacy) -> list[list[Any]]:
     """The byte table: offset, bytes, name, value and note of each field."""
     table: list[list[Any]] = []
-    for found in message.rows[:MOST_ROWS]:
-        row = found._replace(secret=found.secret and not privacy.secrets)
+    for row in message.rows[:MOST_ROWS]:
         what = note(row, event=message.kind == "event")
         table.append([row.at, _hex(message, row, privacy), row.name, shown(row), what])
     if len(message.rows) > MOST_ROWS:
@@ -253,7 +251,7 @@ def _data(row: Row, privacy: Privacy) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"size": len(data)}
     piece = data[: privacy.most]
-    if row.secret and not privacy.secrets:
+    if row.secret:
         found["text"] = HIDDEN
     elif privacy.data == "text":
         found["text"] = piece.decode("utf-8", "backslashreplace")
@@ -262,12 +260,6 @@ def _data(row: Row, privacy: Privacy) -> dict[str, Any]:
     if len(piece) < len(data) and len(found) > 1:
         found["cut"] = True
     return {"data": found}
-
-
-def _secret(row: Row, privacy: Privacy) -> str:
-    if not privacy.secrets or not isinstance(row.value, bytes):
-        return HIDDEN
-    return row.value.decode("utf-8") if row.value.isascii() and row.value else row.value.hex()
 
 
 def _hex(message: Message, row: Row, privacy: Privacy) -> str:
@@ -409,8 +401,6 @@ def _greeting_words(record: Record) -> Iterator[str]:
         yield f"session {record['session']}"
     if record.get("timeout_ms") is not None:
         yield f"timeout {record['timeout_ms']}"
-    if record.get("secret", HIDDEN) != HIDDEN:
-        yield f"password {record['secret']}"
 
 
 def failed(record: Record) -> bool:

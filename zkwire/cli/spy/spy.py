@@ -6,7 +6,6 @@ the end is always the same: what has passed is written, then the drawings.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -21,7 +20,7 @@ from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, 
 from zkwire.cli.context import Context
 from zkwire.cli.interrupts import handled
 from zkwire.cli.output import BY_SIGNAL, FAILED, cannot_run, host_port, with_status
-from zkwire.cli.spy.outputs import FORMATS, Filter, Outputs, Pair, replay
+from zkwire.cli.spy.outputs import FORMATS, Filter, Outputs, Pair
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
@@ -35,7 +34,7 @@ def _spy(context: Context, asked: Namespace) -> int:
     zkwire spy 127.0.0.1:2181                 # then point a client at its address
     zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it
     zkwire spy --fault cut-after:create HOST:PORT -- myclient {}
-    zkwire spy -o run.jsonl HOST:PORT; zkwire spy --read run.jsonl -f svg
+    zkwire spy -f text -f svg -o run.svg HOST:PORT   # lines, and a drawing
 
     The words behind -- are a program that is run with {} replaced by the address of
     the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.
@@ -43,35 +42,20 @@ def _spy(context: Context, asked: Namespace) -> int:
     `getChildren` and `setWatches` all kinds of them count.
     """
     faults, shown = Faults(asked.fault), Filter(asked)
-    _check(asked)
     listen = _listen(asked.listen)
-    hosts, chroot = parse_hosts(asked.upstream) if asked.upstream is not None else ([], "")
+    hosts, chroot = parse_hosts(asked.upstream)
     upstreams = [host_port(*host) for host in hosts]
     pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
-    tap: Tap | None = None
     try:
         outputs = Outputs(pairs, context.output, tables=asked.hex)
         try:
-            tap = None if asked.read else Tap(upstreams, faults, listen)
+            tap = Tap(upstreams, faults, listen)
         except OSError as error:
             outputs.abandon(error)
             raise
     except OSError as error:
         raise with_status(error, FAILED) if asked.program else error from None
-    if tap is not None:
-        return _Run(context, asked, shown, outputs, tap).run(faults, chroot)
-    return replay(asked, shown, outputs)
-
-
-def _check(asked: Namespace) -> None:
-    if (asked.upstream is None) == (asked.read is None):
-        raise UsageError("UPSTREAM or --read FILE (see zkwire spy --help)")
-    if asked.read and (asked.program or asked.fault):
-        raise UsageError("--read shows a recording: there is nothing to run or to break")
-    pairs: list[list[str | None]] = asked.pairs or []
-    files = [file for _, file in pairs if file]
-    if asked.read and os.path.realpath(asked.read) in map(os.path.realpath, files):
-        raise UsageError(f"{asked.read} cannot be read and written at once")
+    return _Run(context, asked, shown, outputs, tap).run(faults, chroot)
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -91,7 +75,7 @@ class _Run:
         self._asked, self._filter, self._outputs, self._tap = asked, shown, outputs, tap
         self._program: _Program | None = None
         self._timers: list[tuple[float, Callable[[], object]]] = []
-        privacy = Privacy(asked.data, asked.max_data, asked.show_secrets)
+        privacy = Privacy(asked.data, asked.max_data)
         self._recorder = Recorder(tap.start, privacy, rows=asked.hex)
 
     def run(self, faults: Faults, chroot: str) -> int:
@@ -240,7 +224,6 @@ PROXY = (
     arg("-n", "--count", type=integer("number from 1 on", 1), metavar="COUNT",
         help="end behind so many shown messages"),
     arg("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time"),
-    arg("--read", metavar="FILE", help="show a recording (jsonl) instead; - is standard input"),
 )
 SHOWN = (
     flag("--pings", "pings, too"),
@@ -253,8 +236,6 @@ SHOWN = (
         help="of nodes' data: nothing, its size (default), its text or its bytes"),
     arg("--max-data", type=integer("number from 0 on"), default=64, metavar="BYTES",
         help="at most so much of it (64)"),
-    flag("--show-secrets",
-         "credentials, tokens and the passwords of sessions, which are hidden else"),
     flag("--hex", "a table of its bytes below each message"),
 )
 HOW = (
@@ -265,7 +246,7 @@ HOW = (
 )
 COMMANDS = {
     "spy": Command(_spy,
-        arg("upstream", nargs="?", metavar="UPSTREAM", help="HOST:PORT[,...] of the servers"),
+        arg("upstream", metavar="UPSTREAM", help="HOST:PORT[,...] of the servers"),
         Group("the proxy", PROXY), Group("what is shown", SHOWN), Group("how", HOW),
         in_shell=False, connects=False, runs_program=True),
 }
