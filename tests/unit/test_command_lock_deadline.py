@@ -2,7 +2,7 @@
 
 from signal import SIGKILL, SIGTERM
 
-from zkwire.cli.lock.deadline import Deadline
+from zkwire.cli.lock.holding import Deadline
 
 MARGIN, KILL_AFTER = 1.0, 3.0
 

@@ -10,13 +10,18 @@ import os
 import select
 import sys
 from argparse import Namespace
-from typing import Any
 
 from zkwire.cli.command import Command, UsageError, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
-from zkwire.cli.lock import plain
-from zkwire.cli.lock.holding import Grant, acquire, hold, release, show_grant
-from zkwire.cli.lock.signals import Interrupted, Signals
+from zkwire.cli.lock.holding import (
+    Grant,
+    Interrupted,
+    Signals,
+    acquire,
+    hold,
+    release,
+    show_grant,
+)  # fmt: skip
 from zkwire.cli.output import BY_SIGNAL, FAILED, LOCK_LOST, TIMED_OUT, cannot_run, with_status
 from zkwire.errors import LockLostError, LockTakenError
 from zkwire.net.options import check_lease_margin
@@ -143,15 +148,11 @@ def _used(
                 raise
             context.output.drop()  # its reader may have had the line already
             return 0, None
-        return 0, (hold if plain.has_groups() else plain.hold)(grant, signals, margin)
-    running: Any
-    try:
-        if plain.has_groups():
-            from zkwire.cli.lock.running import Running
+        return 0, hold(grant, signals, margin)
+    from zkwire.cli.lock.running import Running
 
-            running = Running(context, asked, grant, signals, (margin, kill_after))
-        else:
-            running = plain.PlainRunning(context, asked, grant, signals, (margin, kill_after))
+    try:
+        running = Running(context, asked, grant, signals, (margin, kill_after))
     except OSError as error:
         raise cannot_run(asked.command[0], error) from None
     return running.wait(), running.loss

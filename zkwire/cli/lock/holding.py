@@ -1,4 +1,4 @@
-"""A lock of the kind that was asked for: acquired, held, and released for certain.
+"""A lock of the kind that was asked for: acquired, held until it is time, and released for certain.
 
 A session that expires while this waits costs the place in the queue and nothing else: it queues
 again with a new session, within the same time.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import select
+import selectors
+import signal
 import socket
 import sys
+import threading
 from argparse import Namespace
-from typing import Any
+from collections.abc import Iterable
+from contextlib import suppress
+from math import inf
+from signal import SIGTERM
+from typing import Any, Self
 
 import zkwire
 from zkwire import errors
 from zkwire.cli.context import Context
-from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.lock.signals import Interrupted, Signals
 from zkwire.cli.output import FAILED, Output, describe, hex_id, with_status
 from zkwire.net.timing import clock
 
@@ -120,6 +125,180 @@ def environment_of(context: Context, grant: Grant) -> dict[str, str]:
     }
 
 
+# --- signals --------------------------------------------------------------------------------------
+# The signals of the process, for one thread that waits for them together with other things.
+#
+# A signal is a byte in a socket, written by the interpreter when it comes
+# (``signal.set_wakeup_fd``), so none gets lost between a look and a wait.  While something blocks
+# that knows of no socket, as the client's own waits do, ``raising`` makes the next ending signal an
+# exception in the main thread instead.
+#
+# Invariant: a signal that was ignored when the process was started stays so, for the command too
+# (``nohup``).
+
+
+def known(*names: str) -> tuple[signal.Signals, ...]:
+    """Those of them that the system has."""
+    return tuple(signal.Signals[name] for name in names if name in signal.Signals.__members__)
+
+
+# What ends a process by default.
+ENDING = known("SIGINT", "SIGTERM", "SIGBREAK", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+# What else there is to hear while a command runs.
+FOR_COMMAND = known("SIGCHLD", "SIGWINCH", "SIGTSTP", "SIGCONT")
+_ALWAYS = set(known("SIGCHLD"))  # ignoring it means something else
+
+
+class Interrupted(BaseException):
+    """An ending signal has come while ``raising`` was set."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Signals:
+    """The ending signals from here to the end of the ``with``; in the main thread alone."""
+
+    def __init__(self) -> None:
+        self.raising: bool = False
+        self._reading, self._writing = socket.socketpair()
+        self._reading.setblocking(False)
+        self._writing.setblocking(False)
+        self._former: dict[int, Any] = {}
+        self._former_fd = -1
+
+    def __enter__(self) -> Self:
+        self._former_fd = signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+        self.hear(ENDING)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_fd)
+        self._reading.close()
+        self._writing.close()
+
+    def hear(self, numbers: Iterable[int]) -> None:
+        """Hear of these signals too, if they are not ignored."""
+        for number in numbers:
+            former = signal.getsignal(number)
+            if former is not signal.SIG_IGN or number in _ALWAYS:
+                self._former.setdefault(number, former)
+                signal.signal(number, self._came)
+
+    def _came(self, number: int, _: object) -> None:
+        if self.raising and number in ENDING:
+            self.raising = False  # first: one exception is enough
+            raise Interrupted(number)
+
+    @property
+    def forwarded(self) -> Iterable[int]:
+        """Those that are heard for another process."""
+        return self._former.keys() - _ALWAYS
+
+    def fileno(self) -> int:
+        """To wait until something has come."""
+        return self._reading.fileno()
+
+    def take(self) -> bytes:
+        """The numbers of the signals that have come, in order; 0 for a :meth:`wake`."""
+        with suppress(BlockingIOError):
+            return self._reading.recv(4096)
+        return b""
+
+    def wake(self, _: object = None) -> None:
+        """End the wait, from any thread."""
+        with suppress(OSError):  # it is full, so the wait ends anyway; or closed
+            self._writing.send(b"\0")
+
+    def stop_here(self) -> None:
+        """Stop the process, as the terminal's key would have done, until it is continued."""
+        heard = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, heard)
+
+
+# --- deadline -------------------------------------------------------------------------------------
+# When a command has to end because its lock may be lost: arithmetic on the caller's clock.
+#
+# The server cannot give the lock to another contender before the lease ends.  So TERM is due a
+# margin and ``kill_after`` before that, and KILL a margin before.  These times follow from what the
+# client itself has sent and received; no news from a server is needed for them.
+#
+# Invariants: a longer lease moves both times, until TERM is due; from then on the command ends,
+# whatever comes.  KILL is never due later than a margin before the end of the longest known lease,
+# unless that is past.
+
+SIGKILL: signal.Signals = getattr(
+    signal, "SIGKILL", SIGTERM
+)  # Windows has one way to end a process
+NOT_PROLONGED = "no answer has prolonged the session's lease in time"
+
+
+class Deadline:
+    """The two times for one command, in seconds; ``kill_after`` 0: KILL alone."""
+
+    def __init__(self, margin: float, kill_after: float) -> None:
+        self._margin = margin
+        self._kill_after = kill_after
+        self._lease_end = -inf
+        self._lost = False
+        self.ending: bool = False
+        self._sent_kill = False
+        self._kill_at = -inf
+
+    def prolong(self, lease_end: float) -> None:
+        """The lease lasts until then, at least."""
+        self._lease_end = max(self._lease_end, lease_end)
+
+    def lose(self) -> None:
+        """The lock is lost, be the lease what it is."""
+        self._lost = True
+
+    @property
+    def term_at(self) -> float:
+        """When TERM is due; infinity once it has been."""
+        if self.ending:
+            return inf
+        return -inf if self._lost else self._lease_end - self._margin - self._kill_after
+
+    @property
+    def kill_at(self) -> float:
+        """When KILL is due; infinity once it has been."""
+        if self._sent_kill:
+            return inf
+        return self._kill_at if self.ending else self._lease_end - self._margin
+
+    @property
+    def next(self) -> float:
+        """When something is due next."""
+        return min(self.term_at, self.kill_at)
+
+    def due(self, now: float) -> signal.Signals | None:
+        """What is to be sent now, each once."""
+        begins = now >= self.term_at
+        if begins:
+            last = max(now, self._lease_end - self._margin)
+            self.ending, self._kill_at = True, min(now + self._kill_after, last)
+        if self.ending and now >= self.kill_at:
+            self._sent_kill = True
+            return SIGKILL
+        return SIGTERM if begins else None
+
+    def look(self, grant: Grant) -> signal.Signals | None:
+        """Take in what is known of the lock; what is to be sent now."""
+        self.prolong(grant.lease_end())
+        if grant.lock.lost.is_set():
+            self.lose()
+        return self.due(clock())
+
+    def pause(self, longest: float) -> float:
+        """Seconds until the next look."""
+        return max(0.0, min(longest, self.next - clock()))
+
+
 # --- holding --------------------------------------------------------------------------------------
 # No command: show what is held, and hold it until standard input ends or a signal comes.
 
@@ -134,28 +313,26 @@ def show_grant(output: Output, grant: Grant) -> None:
 
 def hold(grant: Grant, signals: Signals, margin: float) -> str | None:
     """Hold the lock until it is to be released (None), or lost: then why."""
-    deadline = Deadline(margin, 0.0)
+    deadline, ended = Deadline(margin, 0.0), threading.Event()
+
+    def read() -> None:
+        """Standard input, which Windows cannot wait for together with anything else."""
+        more = sys.__stdin__ is not None
+        with suppress(OSError, ValueError):
+            while more:
+                if os.name == "posix":  # to read stops a process that the terminal has not in front
+                    select.select([0], [], [])
+                more = bool(os.read(0, 4096))
+        ended.set()
+        signals.wake()
+
+    threading.Thread(target=read, name="zkwire-input", daemon=True).start()
     grant.lock.lost.add_callback(signals.wake)
-    poll = select.poll()
-    poll.register(signals, select.POLLIN)
-    if sys.__stdin__ is None:
-        return None
-    poll.register(0, select.POLLIN)
-    while True:
-        deadline.prolong(grant.lease_end())
-        if grant.lock.lost.is_set():
-            deadline.lose()
-        if deadline.due(clock()):
-            return grant.lock.lost.reason or NOT_PROLONGED
-        pause = max(0.0, min(grant.longest_wait, deadline.next - clock()))
-        ready = {fd for fd, _ in poll.poll(pause * 1000)}
-        if any(signals.take()) or (0 in ready and _ended()):
-            return None
-
-
-def _ended() -> bool:
-    """Whether standard input has ended; what it has is read."""
-    try:
-        return not os.read(0, 4096)
-    except OSError:
-        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(signals, selectors.EVENT_READ)
+        while True:
+            if deadline.look(grant):
+                return grant.lock.lost.reason or NOT_PROLONGED
+            selector.select(deadline.pause(grant.longest_wait))
+            if any(signals.take()) or ended.is_set():
+                return None

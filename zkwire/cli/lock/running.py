@@ -8,24 +8,32 @@ the session timeout, or a second: what a sleeping or stopped machine has missed 
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from signal import SIGCONT
 from typing import Any
 
 from zkwire.cli.context import Context
 from zkwire.cli.lock import watchdog
-from zkwire.cli.lock.deadline import NOT_PROLONGED, Deadline
-from zkwire.cli.lock.holding import Grant, environment_of
-from zkwire.cli.lock.signals import FOR_COMMAND, Signals
-from zkwire.net.timing import clock
+from zkwire.cli.lock.holding import (
+    FOR_COMMAND,
+    NOT_PROLONGED,
+    SIGKILL,
+    Deadline,
+    Grant,
+    Signals,
+    environment_of,
+    known,
+)  # fmt: skip
 
+HAS_GROUPS: bool = hasattr(os, "killpg")  # of processes, to which signals go; else it is Windows
 GROUP_POLL = 0.05  # nothing tells of the end of a group
 BRIEFLY = 0.05  # seconds that a message may delay the next look at the lock
 
@@ -33,33 +41,35 @@ BRIEFLY = 0.05  # seconds that a message may delay the next look at the lock
 class Running:
     """The command, started; OSError if that is impossible.
 
-    ``loss`` is why the command was ended, or (``--on-lost warn``) would have been.
+    ``times``: the margin, and the seconds between TERM and KILL.  ``loss`` is why the command was
+    ended, or (``--on-lost warn``) would have been.
     """
 
     def __init__(
-        self,
-        context: Context,
-        asked: Namespace,
-        grant: Grant,
-        signals: Signals,
+        self, context: Context, asked: Namespace, grant: Grant, signals: Signals,
         times: tuple[float, float],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._output, self._grant, self._signals = context.output, grant, signals
         self._warn = asked.on_lost == "warn"
-        margin, kill_after = times if asked.on_lost == "term" else (times[0], 0.0)
+        margin, kill_after = times if asked.on_lost == "term" and HAS_GROUPS else (times[0], 0.0)
         self._deadline = Deadline(margin, kill_after)
         self.loss: str | None = None
         signals.hear(FOR_COMMAND)
-        self._watchdog = None if self._warn else Watchdog(margin, kill_after)
+        watched = HAS_GROUPS and not self._warn
+        self._watchdog = Watchdog(margin, kill_after) if watched else None
         self._deadline.prolong(grant.lease_end())
-        group = 0
-        if self._watchdog is not None and not asked.foreground:
+        group: int | None = None if asked.foreground else 0
+        if self._watchdog is not None and group is not None:
             group = self._watchdog.group
             # First: this may be stopped behind any line.
             self._watchdog.tell([-group], self._deadline)
         environment = environment_of(context, grant)
         try:
-            self._child = Child(asked.command, environment, None if asked.foreground else group)
+            self._child: PlainChild = (
+                Child(asked.command, environment, group)
+                if HAS_GROUPS
+                else PlainChild(asked.command, environment, signals.wake)
+            )
         except BaseException:
             self._end_watchdog()
             raise
@@ -67,39 +77,42 @@ class Running:
 
     def wait(self) -> int:
         """Wait for the end of the command; its exit status, or 128 and a signal's number."""
-        poll = select.poll()
-        poll.register(self._signals, select.POLLIN)
-        if self._watchdog is not None:
-            poll.register(self._watchdog, select.POLLIN)
-        try:
-            while True:
-                self._look()
-                if self._child.exited():
-                    break
-                for fd, _ in poll.poll(self._pause(self._grant.longest_wait) * 1000):
-                    if fd != self._signals.fileno():
-                        poll.unregister(fd)  # it says one thing at most
-                        self._hear_watchdog()
-                self._look()  # before a signal continues the command
-                self._forward()
-            self._hear_watchdog()
-        except BaseException:  # without this loop nothing else would end the command at a loss
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ)
             if self._watchdog is not None:
-                self._watchdog.let_go()
-            if self._child.exited():
-                self._child.reap()
-            raise
+                selector.register(self._watchdog, selectors.EVENT_READ)
+            try:
+                self._watch(selector)
+            except BaseException:  # without this loop nothing else would end the command at a loss
+                if self._watchdog is not None:
+                    self._watchdog.let_go()
+                elif not self._warn:
+                    self._child.send(SIGKILL)
+                if self._child.exited():
+                    self._child.reap()
+                raise
         self._end_watchdog()
         status = self._child.reap()
         while self._deadline.ending and self._child.group_lives():
             self._look()
             if self._deadline.next == float("inf"):
                 break  # all that can be done
-            select.select([], [], [], self._pause(GROUP_POLL))
+            time.sleep(self._deadline.pause(GROUP_POLL))
         return status
 
-    def _pause(self, longest: float) -> float:
-        return max(0.0, min(longest, self._deadline.next - clock()))
+    def _watch(self, selector: selectors.BaseSelector) -> None:
+        """Until the command has ended."""
+        while True:
+            self._look()
+            if self._child.exited():
+                break
+            for key, _ in selector.select(self._deadline.pause(self._grant.longest_wait)):
+                if key.fileobj is self._watchdog:
+                    selector.unregister(key.fileobj)  # it says one thing at most
+                    self._hear_watchdog()
+            self._look()  # before a signal continues the command
+            self._forward()
+        self._hear_watchdog()
 
     def _look(self) -> None:
         """Take in what is known of the lock, and do what is due."""
@@ -108,13 +121,9 @@ class Running:
             if lost.is_set() and self.loss is None:
                 self._lose(f"{lost.reason}; the command goes on")
             return
-        self._deadline.prolong(self._grant.lease_end())
-        if lost.is_set():
-            self._deadline.lose()
-        number = self._deadline.due(clock())
+        number = self._deadline.look(self._grant)
         if number is not None:
             self._child.send(number)
-            self._child.send(SIGCONT)  # TERM does nothing to what is stopped
         if self._watchdog is not None:
             self._watchdog.tell(self._child.targets(), self._deadline)
         if self._deadline.ending and self.loss is None:  # last: a reader of it may be slow
@@ -157,10 +166,61 @@ class Running:
 # terminal knows, and signals go to it alone.  Both are as with timeout(1).
 
 # The terminal sends these to its whole foreground group, the command included.
-FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH)
+FROM_TERMINAL = known("SIGINT", "SIGQUIT", "SIGTSTP", "SIGWINCH")
 
 
-class Child:
+class PlainChild:
+    """The command where processes have neither groups nor signals: Windows.
+
+    It alone is ended, at once, and not what it has started; there is no watchdog, so it outlives a
+    ``zkwire lock`` that is killed.  ``ended`` is called, in a thread, when it has ended.
+    """
+
+    foreground = False
+    _process: subprocess.Popen[bytes]
+
+    def __init__(
+        self, command: Sequence[str], env: dict[str, str], ended: Callable[[], object]
+    ) -> None:
+        self._process = subprocess.Popen(command, env=env)
+        self._ended = ended
+        threading.Thread(target=self._wait, name="zkwire-command", daemon=True).start()
+
+    def _wait(self) -> None:
+        self._process.wait()
+        self._ended()
+
+    def send(self, number: int) -> None:
+        """Have it end by TERM or KILL, if anything is left; what is stopped goes on for TERM."""
+        with suppress(OSError):  # it has just ended
+            self._process.kill()
+
+    def forward(self, number: int) -> None:
+        """Send on a signal, unless the terminal has sent it to the command as well."""
+
+    def targets(self) -> list[int]:
+        """What signals go to, as kill(2) takes it: the process, or its groups."""
+        return []
+
+    def stopped(self) -> bool:
+        """Whether it has been stopped since the last look."""
+        return False
+
+    def exited(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def reap(self) -> int:
+        """How it has ended: its exit status, or 128 and the signal's number."""
+        status = self._process.wait()
+        return status if status >= 0 else 128 - status
+
+    def group_lives(self) -> bool:
+        """Whether something of its groups is left, behind :meth:`reap` and without a watchdog."""
+        return False
+
+
+class Child(PlainChild):
     """The command; OSError if it cannot be started.
 
     ``group`` is the process group that it joins, 0 for one of its own; None is the foreground.
@@ -174,7 +234,6 @@ class Child:
         self._groups = [group or self._pid]
 
     def targets(self) -> list[int]:
-        """What signals go to, as kill(2) takes it: the process, or its groups."""
         if self.foreground:
             return [self._pid]
         with suppress(OSError):  # of an ended process, on some systems
@@ -183,33 +242,27 @@ class Child:
         return [-group for group in self._groups]
 
     def send(self, number: int) -> None:
-        """Send a signal, if there is anything left to get it."""
+        self._send(number)
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: int) -> None:
         for target in self.targets():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(target, number)
 
     def forward(self, number: int) -> None:
-        """Send on a signal, unless the terminal has sent it to the command as well."""
         if not (self.foreground and number in FROM_TERMINAL):
-            self.send(number)
+            self._send(number)
 
     def stopped(self) -> bool:
-        """Whether it has been stopped since the last look."""
         with suppress(ChildProcessError):  # it has ended
             return os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG) is not None
         return False
 
     def exited(self) -> bool:
-        """Whether it has ended."""
         return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def reap(self) -> int:
-        """How it has ended: its exit status, or 128 and the signal's number."""
-        status = self._process.wait()
-        return status if status >= 0 else 128 - status
-
     def group_lives(self) -> bool:
-        """Whether something of its groups is left, behind :meth:`reap` and without a watchdog."""
         return not self.foreground and any(map(_lives, self._groups))
 
 
