@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkwire import SeenChildren, SeenData, Stat
-from zkwire.cli.nodes.watching import MISSED, EnoughError, States, Stream, check_reader
+from zkwire.cli.nodes.watching import MISSED, EnoughError, States, Stream
 from zkwire.cli.output import DONE, TIMED_OUT, Output
 
 
@@ -25,7 +25,7 @@ def shown(
 
 def test_without_an_output_no_reader_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
-    check_reader()
+    Output.check_reader()
 
 
 def test_a_version_that_was_skipped_is_a_gap_and_the_next_one_is_none(

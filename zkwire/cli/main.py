@@ -75,23 +75,9 @@ def _end_output(output: Output, *, interrupted: bool) -> None:
     After an interrupt it is not written to a full pipe, where nobody may read it.
     """
     try:
-        if not (interrupted and _is_full()):
+        if not (interrupted and output.is_full()):
             _flushed(DONE)
             return
     except (OSError, KeyboardInterrupt):
         pass
     output.drop()
-
-
-def _is_full() -> bool:
-    """Whether standard output is a pipe, or a terminal, that takes nothing now."""
-    import select
-
-    if not hasattr(select, "poll"):
-        return False
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), select.POLLOUT)
-    except (OSError, ValueError, AttributeError):  # it is no file
-        return False
-    return not poll.poll(0)

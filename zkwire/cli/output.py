@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -142,6 +143,7 @@ VERSION = 1
 MOST_CHARACTERS = 1000  # of an error or a note: a path in it may have a mebibyte
 IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 TIMES = frozenset({"ctime", "mtime"})
+POLLOUT, POLLBROKEN = 0x04, 0x08 | 0x20  # of poll(2); the last two are POLLERR and POLLNVAL
 COLOURS = {"green": "32", "yellow": "33", "red": "31", "bold": "1", "dim": "2"}
 
 
@@ -222,6 +224,17 @@ class Output:
         """Write what is buffered."""
         if sys.stdout is not None:
             sys.stdout.flush()
+
+    @staticmethod
+    def is_full() -> bool:
+        """Whether standard output is a pipe, or a terminal, that takes nothing now."""
+        return _polled(POLLOUT) == 0
+
+    @staticmethod
+    def check_reader() -> None:
+        """BrokenPipeError if nothing reads the output any more."""
+        if (_polled(0) or 0) & POLLBROKEN:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     @staticmethod
     def drop() -> None:
@@ -344,6 +357,20 @@ def _as_json(fields: Mapping[str, Any]) -> str:
     from json import dumps
 
     return dumps({"v": VERSION, **fields})
+
+
+def _polled(events: int) -> int | None:
+    """What poll(2) says of standard output, asked for these; None where it cannot be asked."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return None
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), events)
+    except (AttributeError, OSError, ValueError):  # it is no file
+        return None
+    return sum(found for _, found in poll.poll(0))
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import sys
 from argparse import Namespace
 
@@ -144,7 +143,7 @@ def _used(
             show_grant(context.output, grant)
             signals.raising = False
         except Interrupted:
-            if not _is_read():
+            if context.output.is_full():  # the line has not been written
                 raise
             context.output.drop()  # its reader may have had the line already
             return 0, None
@@ -156,18 +155,6 @@ def _used(
     except OSError as error:
         raise cannot_run(asked.command[0], error) from None
     return running.wait(), running.loss
-
-
-def _is_read() -> bool:
-    """Whether standard output takes bytes: if not, the line has not been written."""
-    if not hasattr(select, "poll"):
-        return True
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), select.POLLOUT)
-    except (AttributeError, OSError, ValueError):  # it is no file
-        return True
-    return bool(poll.poll(0))
 
 
 # fmt: off

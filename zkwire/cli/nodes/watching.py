@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import select
-import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -268,7 +264,7 @@ class Stream:
             except Empty:
                 if left <= 0.0:
                     raise EnoughError(self._late) from None
-                check_reader()
+                self._output.check_reader()
 
     def __enter__(self) -> Self:
         return self
@@ -311,19 +307,6 @@ def _fitting(line: str, says: str) -> str:
     if len(said) > room:
         said = said[: max(0, room - 3)] + "..."
     return f"{line}: {said}" if said and room > 3 else line
-
-
-def check_reader() -> None:
-    """BrokenPipeError if nothing reads the output any more."""
-    if not hasattr(select, "poll"):
-        return
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), 0)
-    except (AttributeError, OSError, ValueError):  # it is no file
-        return
-    if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0)):
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 # --- wait -----------------------------------------------------------------------------------------
