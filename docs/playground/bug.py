@@ -10,8 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from zkwire.cli.lessons.events import Event
-from zkwire.cli.lessons.stage import LATENCY, Play
+from zkwire.cli.lessons.stage import LATENCY, Event, Play
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scripted, Simulation, Step, ViolationError, explore

@@ -25,10 +25,9 @@ from docs.playground.bug import NAMES, Bug, Found, Replay, explored
 from docs.playground.holders import Holders
 from zkwire.cli.command import UsageError
 from zkwire.cli.lessons.command import arg_of
-from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.lesson import TABLE, Lesson, find
 from zkwire.cli.lessons.show import picture_of, rows_of
-from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Event, Stage
 from zkwire.cli.picture import Step, svg
 from zkwire.testing.simulation.client import Step as SimulationStep
 from zkwire.testing.simulation.client import ViolationError

@@ -148,9 +148,7 @@ def test_an_output_that_is_full_is_said(server: Server) -> None:
     assert (ran.returncode, ran.stderr) == (1, said)
 
 
-@pytest.mark.parametrize(
-    "words", ["create /new --data-file -", "txn", "load -"]
-)
+@pytest.mark.parametrize("words", ["create /new --data-file -", "txn", "load -"])
 def test_a_standard_input_that_is_closed_is_said(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,13 +167,14 @@ def test_what_cannot_be_said_changes_no_status(server: Server, words: str, statu
     assert ran.returncode == status
 
 
-@pytest.mark.parametrize("words", ["-f jsonl", "-f text"])
+@pytest.mark.parametrize("ending", ["jsonl", "txt"])
 def test_a_recording_that_cannot_be_written_ends_and_says_so(
-    server: Server, tmp_path: Path, words: str
+    server: Server, tmp_path: Path, ending: str
 ) -> None:
     """Once, however much is still to come; the program that is run hears nothing of it."""
-    other = tmp_path / "run.jsonl"
-    files = [*words.split(), "-o", "/dev/full", "-f", "jsonl", "-o", str(other)]
+    other, full = tmp_path / "run.jsonl", tmp_path / f"full.{ending}"
+    full.symlink_to("/dev/full")
+    files = ["-f", "none", "-o", str(full), "-o", str(other)]
     program = [*ZKWIRE, "--server", "{}", "ls", "/zookeeper"]
     ran = run(server.hosts, "spy", *files, server.hosts, "--", *program)
     said = [line for line in ran.err.splitlines() if not line.startswith("listening")]
@@ -187,7 +186,7 @@ def test_a_recording_that_cannot_be_written_ends_and_says_so(
     "get /there -o {}/x", "set /there --data-file {}", "load {}", "reconfig --file {}",
     "--auth digest:{} ls /", "--tls --cafile {} ls /",
     "server --listen 127.0.0.1:0 --certificate {}",
-    "spy 127.0.0.1:1 -f text -o {}/x", "lesson handshake --svg {}/x",
+    "spy 127.0.0.1:1 -o {}/x.txt", "lesson handshake --svg {}/x",
 ])  # fmt: skip
 def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
     server: Server, tmp_path: Path, words: str

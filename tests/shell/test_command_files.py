@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,9 +24,9 @@ SPY = "-q spy SERVER -f none"
 WRITERS = {
     "dump": ("dump --force /a FILE", 0o600, True),
     "get": ("get -o FILE /a", 0o600, True),
-    "drawing": (f"{SPY} -f svg -o FILE {LOOK}", 0o600, True),
-    "recording": (f"{SPY} -f jsonl -o FILE {LOOK}", 0o600, False),
-    "text": (f"{SPY} -f text -o FILE {LOOK}", 0o600, False),
+    "drawing": (f"{SPY} -o FILE.svg {LOOK}", 0o600, True),
+    "recording": (f"{SPY} -o FILE.jsonl {LOOK}", 0o600, False),
+    "text": (f"{SPY} -o FILE.txt {LOOK}", 0o600, False),
     "lesson": ("lesson handshake --fast --svg FILE", 0o644, True),
 }
 
@@ -40,7 +41,7 @@ def tree() -> Iterator[Server]:
 
 
 def write(server: Server, words: str, file: Path) -> None:
-    line = words.replace("SERVER", server.hosts).replace("FILE", str(file))
+    line = re.sub(r"FILE\S*", str(file), words.replace("SERVER", server.hosts))
     if words.startswith("lesson"):  # on its own server, which shows the same each time
         assert main(line.split()) == 0
     else:
@@ -68,23 +69,23 @@ def test_an_interrupted_dump_leaves_the_former_file_alone(
 def test_a_file_keeps_its_mode_and_its_links(
     words: str, mode: int, whole: bool, tree: Server, tmp_path: Path
 ) -> None:
-    new, former, link = (tmp_path / name for name in ("new", "former", "link"))
+    ending = "".join(re.findall(r"FILE(\S*)", words))
+    names = new, former, link = [tmp_path / f"{name}{ending}" for name in ("new", "former", "link")]
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
-    for name in ("new.part", "former.part", "link.part"):
-        (tmp_path / name).symlink_to(victim)
+    parts = [name.with_name(f"{name.name}.part") for name in names]
+    for part in parts:
+        part.symlink_to(victim)
     former.write_bytes(b"former")
     former.chmod(0o640)
-    link.symlink_to("former")
+    link.symlink_to(former.name)
     inode = former.stat().st_ino
     write(tree, words, new)
     write(tree, words, link)
     assert [file.stat().st_mode & 0o777 for file in (new, former)] == [mode, 0o640]
-    assert os.readlink(link) == "former"
+    assert os.readlink(link) == former.name
     assert (former.stat().st_ino != inode) == whole
     assert new.read_bytes()
     assert not former.read_bytes().startswith(b"former")
     assert victim.read_bytes() == b"mine"
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("new", "former", "link", "victim", "new.part", "former.part", "link.part")
-    }
+    assert {*tmp_path.iterdir()} == {*names, *parts, victim}

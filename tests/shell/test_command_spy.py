@@ -152,12 +152,10 @@ def test_a_program_is_spied_on_and_no_form_shows_its_secrets(
     server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     outputs = [
-        word
-        for name, ending in FORMATS.items()
-        for word in ("-f", name, "-o", str(tmp_path / f"run.{ending}"))
+        word for ending in FORMATS.values() for word in ("-o", str(tmp_path / f"run.{ending}"))
     ]
     program = [sys.executable, "-c", KAZOO, "{}", str(tmp_path / "password")]
-    words = ["spy", server.hosts, *outputs, "-f", "text", "--hex", "--data", "hex"]
+    words = ["spy", server.hosts, *outputs, "--hex", "--data", "hex"]
     assert main([*words, "--", *program]) == 7
     shown = capfd.readouterr()
     password = (tmp_path / "password").read_bytes()
@@ -292,7 +290,7 @@ def test_a_signal_ends_it_with_everything_written(
     number: signal.Signals, status: int, server: Server, tmp_path: Path
 ) -> None:
     file = tmp_path / "run.svg"
-    words = ["spy", server.hosts, "-f", "text", "-f", "svg", "-o", str(file)]
+    words = ["spy", server.hosts, "-o", str(file)]
     with process(*words) as spy:
         assert spy.stderr is not None
         address = spy.stderr.readline().split()[2].rstrip(",")
@@ -320,7 +318,7 @@ def test_a_reader_of_the_text_that_has_ended_costs_no_drawing(
 ) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    files = ["-f", "text", "-f", "svg", "-o", str(tmp_path / "run.svg")]
+    files = ["-o", str(tmp_path / "run.svg")]
     look = [*ZKWIRE, "-s", "{}", "ls"]
     with os.fdopen(writer):
         ran = ended("-q", "spy", *files, server.hosts, "--", *look, stdout=writer)

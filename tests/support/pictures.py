@@ -16,11 +16,10 @@ from tests.support.diagrams import layers, plot, states
 from tests.support.lesson_page import drawn as lesson_drawn
 from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
 from zkwire import AsyncSequentialLock, State, Watch
-from zkwire.cli.lessons.events import Event
 from zkwire.cli.lessons.herd import LESSON as HERD
 from zkwire.cli.lessons.herd import Queue
 from zkwire.cli.lessons.show import picture_of
-from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Event, Stage
 from zkwire.cli.picture import svg
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs"

@@ -1,4 +1,4 @@
-"""The byte tables of the spy: known frames are explained, any other bytes get a row that says why."""
+"""The byte tables of the spy: frames are explained; what cannot be read is a row that says so."""
 
 from __future__ import annotations
 

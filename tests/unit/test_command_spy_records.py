@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.cli.main import main
-from zkwire.cli.spy.outputs import Filter
 from zkwire.cli.spy.records import Privacy, Recorder, as_svg, line, table
+from zkwire.cli.spy.spy import Filter
 from zkwire.cli.spy.tap import Event, Faults
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
@@ -213,7 +213,7 @@ def test_a_wrong_fault_is_refused(spec: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("words", [
     [],
     ["127.0.0.1:1", "-o", "x.unknown"],
-    ["127.0.0.1:1", "-f", "text", "-f", "svg"],
+    ["127.0.0.1:1", "-f", "nonsense"],
     ["127.0.0.1:1", "-n", "0"],
     ["127.0.0.1:1", "--op", "nonsense"],
     ["127.0.0.1:1", "--session", "nonsense"],

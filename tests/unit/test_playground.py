@@ -69,7 +69,7 @@ def test_the_three_holders_of_a_lock_differ_while_its_holder_stands_still() -> N
     (lock,) = expired["locks"]
     assert (lock["server"], lock["lease"], lock["fence"]) == ("B", "", "A, 0x5")
     assert {c["name"]: c["state"] for c in expired["clients"]}["A"] == "stands still"
-    both = next(frame for frame in frames if frame["text"] == "get_children: 2 names")
+    both = next(frame for frame in frames if frame["text"] == "get_children: 2 children")
     assert both["locks"][0]["server"] == "A"
     (last,) = frames[-1]["locks"]
     assert (last["server"], last["lease"][0], last["fence"]) == ("B", "B", "B, 0x6")

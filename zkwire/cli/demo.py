@@ -131,16 +131,15 @@ DEMO = Lesson(
 
 def _demo(context: Context, asked: Namespace) -> int:
     """
-    zkwire demo         # on an in-memory server of its own
-    zkwire demo --json  # an object for each thing that happens
+    zkwire demo           # on an in-memory server of its own
+    zkwire demo --color never > demo.txt
 
     It checks all that it shows.
     """
     vars(asked).update(bytes=False, fast=True)
     stage = play(context, "demo", DEMO, Namespace())
     passed = stage.checks - len(stage.failures)
-    if not context.output.json:
-        context.output.text(f"\n   {passed} of {stage.checks} checks passed.")
+    context.output.text(f"\n   {passed} of {stage.checks} checks passed.")
     return REFUSED if stage.failures else DONE
 
 

@@ -143,7 +143,6 @@ VERSION = 1
 MOST_CHARACTERS = 1000  # of an error or a note: a path in it may have a mebibyte
 IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 TIMES = frozenset({"ctime", "mtime"})
-POLLOUT, POLLBROKEN = 0x04, 0x08 | 0x20  # of poll(2); the last two are POLLERR and POLLNVAL
 COLOURS = {"green": "32", "yellow": "33", "red": "31", "bold": "1", "dim": "2"}
 
 
@@ -228,12 +227,12 @@ class Output:
     @staticmethod
     def is_full() -> bool:
         """Whether standard output is a pipe, or a terminal, that takes nothing now."""
-        return _polled(POLLOUT) == 0
+        return _polled(0x04) == 0  # POLLOUT
 
     @staticmethod
     def check_reader() -> None:
         """BrokenPipeError if nothing reads the output any more."""
-        if (_polled(0) or 0) & POLLBROKEN:
+        if (_polled(0) or 0) & 0x28:  # POLLERR, POLLNVAL
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     @staticmethod

@@ -5,9 +5,9 @@ from __future__ import annotations
 from inspect import getsource
 from struct import pack, unpack_from
 
-from zkwire.cli.lessons.events import error_name
 from zkwire.cli.lessons.lesson import Flag, Lesson
 from zkwire.cli.lessons.stage import Stage, Wire
+from zkwire.cli.spy.message import error_name
 
 
 def frame(body: bytes) -> bytes:

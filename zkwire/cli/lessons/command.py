@@ -11,10 +11,9 @@ from contextlib import ExitStack, suppress
 from zkwire.cli.command import Arg, Command, Group, UsageError, arg, flag
 from zkwire.cli.context import Context
 from zkwire.cli.files import whole
-from zkwire.cli.lessons.events import Record
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
 from zkwire.cli.lessons.show import LeftError, legend, only_ascii, picture_of, shown_by
-from zkwire.cli.lessons.stage import Stage
+from zkwire.cli.lessons.stage import Record, Stage
 from zkwire.cli.output import DONE, REFUSED
 from zkwire.cli.picture import svg
 from zkwire.errors import ZooKeeperError
@@ -103,6 +102,8 @@ def _source(lesson: Lesson) -> str:
 
 def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Record:
     """Run a lesson, and show it as the options say; LeftError if its reader leaves."""
+    if context.output.json:
+        raise UsageError("lessons are for eyes: they have no JSON; --svg FILE draws one")
     shown = shown_by(context, name, lesson)
     stage = Stage(flags, shown.show, servers=lesson.servers)
     try:

@@ -11,12 +11,11 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from zkwire.cli.context import Context
-from zkwire.cli.lessons.events import PROSE, Event, error_name
 from zkwire.cli.lessons.lesson import TABLE, Lesson
-from zkwire.cli.output import Output, hex_id, printable
+from zkwire.cli.lessons.stage import PROSE, Event
+from zkwire.cli.output import Output, printable
 from zkwire.cli.picture import Band, Picture, Step
 from zkwire.testing.proxy.frames import Frame
 
@@ -290,66 +289,12 @@ def _clipped(text: str, room: int, more: str) -> str:
     return text[: room - end - len(more)] + more + text[-end:]
 
 
-def shown_by(context: Context, name: str, lesson: Lesson) -> Objects | Terminal:
+def shown_by(context: Context, name: str, lesson: Lesson) -> Terminal:
     """What shows a lesson as it was asked for."""
     asked, out = context.options, context.output
-    if out.json:
-        return Objects(out, name, lesson, tables=asked.bytes)
     reader = out.terminal and not asked.fast
     waits = reader and not asked.play and sys.stdin is not None and sys.stdin.isatty()
     return Terminal(out, name, lesson, waits=waits, pauses=reader and not waits, tables=asked.bytes)
-
-
-# --- objects --------------------------------------------------------------------------------------
-# A lesson as JSON: an object for its beginning, for each event, and for its end.
-#
-# An event has ``lesson``, ``t`` (seconds since the beginning) and ``event`` (the kinds of
-# :mod:`zkwire.cli.lessons.events`), and what there is of ``client``, ``server``, ``text``,
-# ``detail``, ``passed`` and ``rows``; a frame has ``dir``, ``op``, ``xid``, ``zxid``, ``error``,
-# ``path``, ``bytes``, its size with the length in front, and, if that is wanted, ``rows``, its byte
-# table, in which passwords are hidden.
-
-
-class Objects:
-    """Writes an object for each event."""
-
-    def __init__(self, output: Output, name: str, lesson: Lesson, *, tables: bool) -> None:
-        self._output, self._tables = output, tables
-        self._name, self._lesson = name, lesson
-        output.record({"lesson": name, "title": lesson.title, "cast": lesson.cast})
-
-    def show(self, event: Event) -> None:
-        """Write an event."""
-        fields: dict[str, Any] = {"lesson": self._name, "t": round(event.time, 6)}
-        fields["event"] = event.kind
-        given = {"client": event.actor, "server": event.server, "text": event.text}
-        fields |= {name: value for name, value in given.items() if value}
-        if event.frame is not None:
-            fields |= _frame_fields(event.frame)
-            if self._tables:
-                from zkwire.cli.spy.records import byte_table
-
-                fields["rows"] = byte_table(event.frame)
-        elif event.detail:
-            fields["detail"] = event.detail
-        if event.kind == "expect":
-            fields["passed"] = event.passed
-        if event.kind == "table":
-            fields["rows"] = event.rows
-        self._output.record(fields)
-
-    def finish(self, failures: list[str]) -> None:
-        """Write the end."""
-        remember = {"remember": self._lesson.remember, "in_code": self._lesson.in_code}
-        self._output.record({"lesson": self._name, **remember, "failures": failures})
-
-
-def _frame_fields(frame: Frame) -> dict[str, Any]:
-    zxid = hex_id(frame.zxid) if frame.zxid is not None and frame.zxid > 0 else None
-    error = error_name(frame.error) if frame.error else None
-    fields = {"dir": frame.direction, "op": frame.op, "xid": frame.xid, "path": frame.path}
-    fields |= {"zxid": zxid, "error": error, "bytes": len(frame.raw)}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 # --- picture --------------------------------------------------------------------------------------
@@ -456,7 +401,7 @@ class _Bands:
         if event.kind in ("cut", "end"):
             self._begin("blind", name, row, "no connection")
         elif event.kind == "frame" and frame is not None and frame.kind == "connect":
-            if frame.direction == "s2c" and "session 0" not in event.text:
+            if frame.direction == "s2c" and "refused" not in event.text:
                 self._end("blind", name, row)
                 self._end("over", name, row)
         elif event.kind == "server" and "expires" in event.text:

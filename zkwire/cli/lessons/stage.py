@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import zkwire
-from zkwire.cli.lessons.events import Event, Record, described
+from zkwire.cli.spy.records import record_of, words_of
 from zkwire.session.waitable import Waitable
-from zkwire.testing.proxy.frames import OPCODES, Direction
+from zkwire.testing.proxy.frames import OPCODES, Direction, Frame
 from zkwire.testing.proxy.relay import Conversation
 from zkwire.testing.server.sessions import Connection
 from zkwire.testing.server.tree import DataTree
@@ -23,6 +24,151 @@ from zkwire.wire.model import session_name
 
 TICK = 2.0
 _SETTLED = 0.2
+
+
+# What happens on a stage, one event at a time, for whatever shows it or keeps it.
+
+PROSE = frozenset({"say", "ask", "expect", "table", "code"})
+
+
+class Event(NamedTuple):
+    """One event, ``time`` seconds after the beginning.
+
+    ``frame``: ``frame`` has passed between ``actor`` and ``server``.  ``cut``: their connection
+    is lost.  ``end``: the client has seen the end of the connection.  ``server``: a change there.
+    ``stop``, ``go``: the client's process or network stands still, and goes on.  ``held``,
+    ``free``: a lock that a lesson follows is held by ``actor``, and no longer.
+    ``note``: what a client does beside the wire, and whether that is well (``passed``).
+    ``fold``: frames of these clients that are counted and not shown.  ``say``, ``ask``: words for
+    the reader.  ``expect``: a condition that must hold, and whether it has (``passed``).
+    ``table``: ``rows``.  ``code``: lines as they are.
+    """
+
+    time: float
+    kind: str
+    text: str
+    actor: str = ""
+    server: str = ""
+    detail: str = ""
+    frame: Frame | None = None
+    passed: bool = True
+    rows: Sequence[Sequence[object]] = ()
+
+
+# --- words ----------------------------------------------------------------------------------------
+# A frame in a few words: what it asks for or says, and the numbers that lessons are about.
+
+
+def described(frame: Frame) -> tuple[str, str]:
+    """What the frame says, and its numbers."""
+    record, size = record_of(frame), f"{len(frame.raw) - 4} B"
+    says = [word for word in words_of(record) if word]
+    if frame.kind == "connect":
+        return f"connect: {', '.join(says)}", size
+    if frame.kind == "notification":
+        return f"watch event: {record['path']} {record['type']}", f"xid {frame.xid}  {size}"
+    if frame.direction == "c2s":
+        return f"{frame.op} {frame.path or ''}".rstrip(), f"xid {frame.xid}  {size}"
+    answer = [record["error"]] if frame.error else [*filter(None, [record.get("created")]), *says]
+    zxid = f"zxid {frame.zxid:#x}  {size}" if frame.zxid and frame.zxid > 0 else size
+    return f"{frame.op}: {', '.join(answer) or 'ok'}", zxid
+
+
+# --- record ---------------------------------------------------------------------------------------
+# What happens in a lesson, kept and told, and the words for the reader.
+#
+# Everything is kept, so that a lesson takes its numbers from the run.  Where it happens is for the
+# stage to decide: on a virtual clock, or on a server.
+
+
+class Record:
+    """Events, and expectations.  ``tell`` gets each event that is to be shown.
+
+    ``failures``: the expectations that did not hold.
+    """
+
+    def __init__(self, tell: Callable[[Event], object]) -> None:
+        self.failures: list[str] = []
+        self.checks: int = 0
+        self.events: list[Event] = []
+        self.shown: list[Event] = []
+        self._show = tell
+        self._quiet = False
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        raise NotImplementedError
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        if event.kind in PROSE or event.kind == "fold" or not self._quiet:
+            self.shown.append(event)
+            self._show(event)
+
+    # --- what has happened ------------------------------------------------------------------------
+
+    def frames(self, client: SimulatedClient, op: str, direction: str = "") -> list[Frame]:
+        """The client's frames so far, of one operation or of all (""), ``c2s``, ``s2c`` or both.
+
+        ``connect``, ``ping``, ``auth`` and ``notification`` are operations here.
+        """
+        mine = [e.frame for e in self.events if e.frame is not None and e.actor == client.name]
+        mine = [frame for frame in mine if op in {"", frame.op}]
+        return [frame for frame in mine if direction in {"", frame.direction}]
+
+    def traffic(self, begin: float) -> list[Frame]:
+        """All requests, replies and events of watches from that moment on."""
+        kinds = {"request", "reply", "notification"}
+        frames = [e.frame for e in self.events if e.frame is not None and e.time >= begin]
+        return [frame for frame in frames if frame.kind in kinds]
+
+    @contextmanager
+    def quiet(self, what: str) -> Generator[None]:
+        """A context whose frames are counted and not shown; ``what`` they are about."""
+        begin, self._quiet = len(self.events), True
+        try:
+            yield
+        finally:
+            self._quiet = False
+            frames = [e.frame for e in self.events[begin:] if e.kind == "frame" and e.frame]
+            size = sum(len(frame.raw) for frame in frames)
+            actors = dict.fromkeys(event.actor for event in self.events[begin:] if event.actor)
+            text = f"{what}: {len(frames)} frames, {size:,} bytes"
+            self._tell(Event(self.now, "fold", text, " ".join(actors)))
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """A paragraph for the reader."""
+        self._tell(Event(self.now, "say", " ".join(text.split())))
+
+    def ask(self, text: str) -> None:
+        """A question, which the reader answers before the lesson goes on."""
+        self._tell(Event(self.now, "ask", " ".join(text.split())))
+
+    def code(self, text: str) -> None:
+        """Lines that are shown as they are."""
+        self._tell(Event(self.now, "code", text))
+
+    def note(self, name: str, text: str, *, well: bool = True) -> None:
+        """A row for what the client of this name does beside the wire."""
+        self._tell(Event(self.now, "note", f"{name} {text}", name, passed=well))
+
+    def table(self, *rows: Sequence[object]) -> None:
+        """Rows of numbers from the run, the first of them with the names of the columns."""
+        self._tell(Event(self.now, "table", "", rows=rows))
+
+    def expect(self, condition: object, words: str) -> None:
+        """The lesson fails unless the condition is true; ``words`` say what it is."""
+        self.checks += 1
+        passed = bool(condition)
+        if not passed:
+            self.failures.append(words)
+        self._tell(Event(self.now, "expect", words, passed=passed))
+
+
+# --- stage ----------------------------------------------------------------------------------------
 
 
 class Stage(Record):

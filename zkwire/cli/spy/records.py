@@ -107,6 +107,12 @@ def message_of_frame(frame: Frame) -> Message:
     return Message(frame.raw, frame.direction, kind, frame.opcode)
 
 
+def record_of(frame: Frame) -> Record:
+    """The record of one frame, with the data of nodes."""
+    event = Event(0, frame.time, frame.connection, "frame", "", frame)
+    return Recorder(0.0, Privacy("text")).record(event)
+
+
 def byte_table(frame: Frame) -> list[list[Any]]:
     """The byte table of one frame, with its secrets hidden."""
     return rows_of(message_of_frame(frame), Privacy("hex", 32))
@@ -138,6 +144,7 @@ class Privacy(NamedTuple):
 
     data: str = "size"
     most: int = 64
+    secrets: bool = False  # in tables of bytes, for documents of made-up sessions
 
 
 def details(message: Message, privacy: Privacy) -> dict[str, Any]:
@@ -174,7 +181,8 @@ def _zxid(values: dict[str, Value]) -> dict[str, Any]:
 def rows_of(message: Message, privacy: Privacy) -> list[list[Any]]:
     """The byte table: offset, bytes, name, value and note of each field."""
     table: list[list[Any]] = []
-    for row in message.rows[:MOST_ROWS]:
+    for found in message.rows[:MOST_ROWS]:
+        row = found._replace(secret=found.secret and not privacy.secrets)
         what = note(row, event=message.kind == "event")
         table.append([row.at, _hex(message, row, privacy), row.name, shown(row), what])
     if len(message.rows) > MOST_ROWS:
@@ -318,7 +326,7 @@ def facts(record: Record) -> tuple[list[str], str, list[str]]:
     before = [f"zx={record['zxid']}"] if "zxid" in record and reply else []
     if "err" in record:
         before.append(record.get("error", "ok"))
-    behind = [part for part in _behind(record) if part]
+    behind = [part for part in words_of(record) if part]
     if "problem" in record:
         behind.append(f"! {record['problem']}")
     if "rtt_ms" in record:
@@ -362,7 +370,8 @@ def _happening(record: Record) -> str:
     return one_line(f"close by the {record['by']}")
 
 
-def _behind(record: Record) -> Iterator[str]:
+def words_of(record: Record) -> Iterator[str]:
+    """What a message says beside its path, without its errors and times; "" for nothing."""
     if record["op"] == "connect":
         yield from _greeting_words(record)
         return

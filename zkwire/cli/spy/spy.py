@@ -6,24 +6,166 @@ the end is always the same: what has passed is written, then the drawings.
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from queue import Empty
 from time import monotonic
+from typing import Any
 
 from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context
+from zkwire.cli.files import recording, whole
 from zkwire.cli.interrupts import handled
-from zkwire.cli.output import BY_SIGNAL, FAILED, cannot_run, host_port, with_status
-from zkwire.cli.spy.outputs import FORMATS, Filter, Outputs, Pair
-from zkwire.cli.spy.records import Privacy, Recorder
+from zkwire.cli.output import (
+    BY_SIGNAL,
+    FAILED,
+    Output,
+    cannot_run,
+    host_port,
+    printable,
+    with_status,
+)
+from zkwire.cli.spy import records
+from zkwire.cli.spy.message import operations
+from zkwire.cli.spy.records import Privacy, Record, Recorder
 from zkwire.cli.spy.tap import KINDS, Event, Faults, Tap
 from zkwire.session.hosts import parse_hosts
+
+HAPPENINGS = frozenset({"open", "close", "fault"})
+FORMATS = ("text", "jsonl", "svg", "none")
+ENDINGS = {"txt": "text", "log": "text", "jsonl": "jsonl", "svg": "svg"}
+MOST = 300
+
+
+class Filter:
+    """Which records are shown; what is forwarded is none of its business.
+
+    ``pings``, ``op``, ``path``, ``session`` and ``errors_only`` are as the command has them.
+    ValueError for an operation or a session that cannot be.  A reply is shown for its own path or
+    for that of its request.  Faults are always shown.
+    """
+
+    def __init__(self, asked: Namespace) -> None:
+        names = [name for word in asked.op for name in word.split(",")]
+        kinds = [(name,) if name in HAPPENINGS else operations(name) for name in names]
+        self._ops = {op for kind in kinds for op in kind}
+        self._hidden = {"ping"} - self._ops if not asked.pings else set[str]()
+        self._path = asked.path
+        self._session = f"{int(asked.session, 16):#x}" if asked.session else None
+        self._errors = bool(asked.errors_only)
+
+    def shows(self, record: Record) -> bool:
+        """Whether this record is shown."""
+        op = record["op"]
+        if op == "fault":
+            return True
+        if op in self._hidden or (self._ops and op not in self._ops):
+            return False
+        if self._session is not None and record.get("session") != self._session:
+            return False
+        if self._errors and not records.failed(record):
+            return False
+        return self._path is None or any(
+            fnmatchcase(p, self._path) for p in records.paths_of(record)
+        )
+
+
+# --- outputs --------------------------------------------------------------------------------------
+# Text and jsonl are written as records come; a drawing is made at the end, of the first ``MOST``
+# records, and says how many are left out.
+
+
+class Outputs:
+    """What goes to standard output as ``form``, and the files; UsageError for a file's ending."""
+
+    def __init__(self, form: str, paths: list[str], output: Output, *, tables: bool) -> None:
+        self._output, self._tables = output, tables
+        self._drawn: list[Record] = []
+        self.count: int = 0
+        wanted: list[tuple[str, str | None]] = [(form, None)] if form != "none" else []
+        for path in paths:
+            ending = path.rpartition(".")[2]
+            if ending not in ENDINGS:
+                raise UsageError(f"-o {path}: the name ends in .{', .'.join(ENDINGS)}")
+            wanted.append((ENDINGS[ending], path))
+        self._open: list[tuple[str, Any]] = []
+        with ExitStack() as files:
+            for name, place in wanted:
+                opened = whole if name == "svg" else recording
+                file = None if place is None else files.enter_context(opened(place))
+                self._open.append((name, file))
+            self._files = files.pop_all()
+
+    def show(self, record: Record) -> None:
+        """Write a record; a recording that cannot be written ends, the run goes on."""
+        self.count += 1
+        if self.count <= MOST:
+            self._drawn.append(record)
+        for name, file in [*self._open]:
+            lines = () if name == "svg" else self._lines(name, file, record)
+            try:
+                for text, colour in lines:
+                    if file is None:
+                        self._output.line(text, colour=colour, flush=True)
+                    else:
+                        file.write(printable(text) + "\n")
+                        file.flush()
+            except OSError as error:
+                if file is None:
+                    raise
+                self._open.remove((name, file))
+                with suppress(OSError):  # what it has kept
+                    file.close()
+                self._output.note(f"the recording ends here: {error.strerror or error}")
+
+    def _lines(self, name: str, file: object, record: Record) -> Iterator[tuple[str, str]]:
+        """The lines of a record, with their colours."""
+        if name == "jsonl":
+            yield json.dumps(record), ""
+            return
+        (width, plain), op, colour = terminal(file), record["op"], ""
+        if op in ("fault", "close") or record.get("err") or "problem" in record or "lost" in record:
+            colour = "red"
+        elif op == "ping":
+            colour = "dim"
+        rows = records.table(record, width) if self._tables else ()
+        for text in (records.line(record, width), *rows):
+            yield records.in_ascii(text) if plain else text, colour
+            colour = "dim"
+
+    def abandon(self, error: BaseException) -> None:
+        """Close the files, without drawings."""
+        self._files.__exit__(type(error), error, error.__traceback__)
+
+    def finish(self) -> None:
+        """Make the drawings, close the files."""
+        with self._files:
+            for name, file in self._open:
+                if name == "svg":
+                    drawn = records.as_svg(self._drawn, self.count - len(self._drawn)).encode()
+                    (self._output.bytes if file is None else file.write)(drawn)
+
+
+def terminal(file: object) -> tuple[int, bool]:
+    """How wide lines may be, and whether only ASCII can be shown."""
+    if file is not None:
+        return records.WIDEST, False
+    plain = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    if sys.stdout is None or not sys.stdout.isatty():
+        return records.WIDEST, plain
+    return max(40, min(records.WIDEST, shutil.get_terminal_size((80, 24)).columns)), plain
+
+
+# --- a run ----------------------------------------------------------------------------------------
 
 _LAST_WORDS = 2.0  # seconds for the connections of a program that has ended
 _PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -34,7 +176,7 @@ def _spy(context: Context, asked: Namespace) -> int:
     zkwire spy 127.0.0.1:2181                 # then point a client at its address
     zkwire spy 127.0.0.1:2181 -- myclient {}  # run one through it
     zkwire spy --fault cut-after:create HOST:PORT -- myclient {}
-    zkwire spy -f text -f svg -o run.svg HOST:PORT   # lines, and a drawing
+    zkwire spy -o run.svg 127.0.0.1:2181      # and a drawing, at the end
 
     The words behind -- are a program that is run with {} replaced by the address of
     the spy; its exit status is the spy's.  Bytes pass untouched, whatever is shown.
@@ -45,9 +187,9 @@ def _spy(context: Context, asked: Namespace) -> int:
     listen = _listen(asked.listen)
     hosts, chroot = parse_hosts(asked.upstream)
     upstreams = [host_port(*host) for host in hosts]
-    pairs = asked.pairs or [["jsonl" if context.output.json else "text", None]]
+    form = asked.format or ("jsonl" if context.output.json else "text")
     try:
-        outputs = Outputs(pairs, context.output, tables=asked.hex)
+        outputs = Outputs(form, asked.output, context.output, tables=asked.hex)
         try:
             tap = Tap(upstreams, faults, listen)
         except OSError as error:
@@ -239,10 +381,10 @@ SHOWN = (
     flag("--hex", "a table of its bytes below each message"),
 )
 HOW = (
-    arg("-f", "--format", dest="pairs", action=Pair, choices=FORMATS, metavar="FORMAT",
-        help="text (default), jsonl, svg, or none; several with -o"),
-    arg("-o", "--output", dest="pairs", action=Pair, metavar="FILE",
-        help="write the format before it to a file; without -f its ending says the format"),
+    arg("-f", "--format", choices=FORMATS, metavar="FORMAT",
+        help="what standard output gets: text (default), jsonl, svg, or none"),
+    arg("-o", "--output", action="append", default=[], metavar="FILE",
+        help="write a file as well: .txt or .log, .jsonl or .svg; may be repeated"),
 )
 COMMANDS = {
     "spy": Command(_spy,
