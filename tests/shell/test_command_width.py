@@ -11,7 +11,7 @@ from zkwire.testing import Server
 LOOKS = (
     "ls -l /; tree -l /; stat /a; get --hex /a; acl get /; quota set /a -n 9; quota get /a; "
     "count /; config; whoami; ephemerals; doctor; who /e; watch /a --initial --timeout 10ms; help; "
-    "decode fffffffe0000000b; create /jobs; create -s /jobs/job- x; set /a y"
+    "create /jobs; create -s /jobs/job- x; set /a y"
 )
 
 

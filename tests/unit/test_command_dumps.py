@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from zkwire import ACL, Id
 from zkwire.cli.output import Output, entry_of, entry_text
-from zkwire.cli.transfer import dumps, tree
+from zkwire.cli.transfer import commands as dumps
+from zkwire.cli.transfer import tree
 from zkwire.cli.transfer.tree import Node, Progress, progress_line
 from zkwire.errors import NotSentError, ThrottledOpError
 

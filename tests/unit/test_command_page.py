@@ -43,13 +43,10 @@ def test_a_help_begins_with_two_examples_and_fits_a_terminal(name: str) -> None:
     assert [line for line in lines if len(line) > 80] == []
 
 
-def test_the_overview_fits_a_screen_and_names_each_command(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_words_it_shows_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == exits.USAGE
     out, err = capsys.readouterr()
-    lines = err.splitlines()
-    assert (out, len(lines) <= 24, max(map(len, lines)) <= 80) == ("", True, True)
+    assert (out, max(map(len, err.splitlines())) <= 80) == ("", True)
     assert set(TABLE) <= set(err.split())
 
 

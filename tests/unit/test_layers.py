@@ -48,7 +48,7 @@ LATE = ("aio", "trio", "testing", "kazoo", "cli")
 # Clocks that can be set, and what tells their time.
 WALL_CLOCKS = {"time": {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime"}}
 # A server stamps nodes with the time of day, and the command shows these stamps.
-MAY_READ_WALL_CLOCK = {"testing.server.loop", "cli.output", "cli.lock.listing"}
+MAY_READ_WALL_CLOCK = {"testing.server.loop", "cli.output", "cli.lock.command"}
 
 
 class Import(NamedTuple):

@@ -162,7 +162,7 @@ def test_the_lesson_of_bytes_shows_its_lines_and_why_49_bytes_are_45(
     (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
     (["--all", "--svg", "x.svg"], "one lesson makes a drawing: name it"),
     (["--svg", "x.svg"], "one lesson makes a drawing: name it"),
-    (["watch-gap", "--writes", "many"], "--writes: 'many' is no number"),
+    (["watch-gap", "--writes", "many"], "argument --writes: invalid int value: 'many'"),
     (["handshake", "--json"], "they have no JSON"),
 ])  # fmt: skip
 def test_a_wrong_word_is_an_error_of_usage(

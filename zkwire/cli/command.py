@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from textwrap import dedent, fill
+from textwrap import dedent
 from typing import Any, NamedTuple, NoReturn
 
 from zkwire import __version__
@@ -231,16 +230,6 @@ def defaults() -> dict[str, object]:
 
 TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 MAY_BE_NONE = (argparse.ZERO_OR_MORE, argparse.REMAINDER)
-# What argparse says, and what is said here; the first that matches counts.
-PLAIN_WORDS = (
-    (r"the following arguments are required: (.*, .*)", r"\1 are missing"),
-    (r"the following arguments are required: (.*)", r"\1 is missing"),
-    (r"argument (.*): expected .*", r"\1 takes a value"),
-    (r"argument (.*): ignored explicit argument .*", r"\1 takes no value"),
-    (r"argument (.*): not allowed with argument (.*)", r"\1 and \2 exclude each other"),
-    (r"argument (.*): invalid \w+ value: (.*)", r"\1: \2 is no number"),
-    (r"argument (.*)", r"\1"),
-)
 # Lines for 80 columns; argparse makes one for each argument, and would load shutil for it.
 FORMATTER = partial(argparse.RawDescriptionHelpFormatter, width=78)
 
@@ -300,17 +289,8 @@ class Parser(ArgumentParser):
         meant = nearest(option.partition("=")[0], self._option_string_actions)
         return f"there is no flag {option}{f'; did you mean {meant}?' if meant else ''}"
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            known = ", ".join(action.choices)
-            raise argparse.ArgumentError(action, f"{value!r} is none of {known}")
-
     def error(self, message: str) -> NoReturn:
         """Raise what argparse has found."""
-        for theirs, plain in PLAIN_WORDS:
-            if found := re.fullmatch(theirs, message, re.DOTALL):
-                message = found.expand(plain)
-                break
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def format_help(self) -> str:
@@ -340,29 +320,7 @@ def parser_of(name: str, command: Command, *, prog: str = "zkwire ", does: str =
 
 
 # --- help -----------------------------------------------------------------------------------------
-# ``zkwire help``, and what ``zkwire`` shows without a command.
-
-WIDTH = 78
-OVERVIEW = """zkwire, a ZooKeeper client in pure Python.
-
-usage: zkwire [OPTIONS] COMMAND ...
-
-commands:
-{names}
-
-  zkwire -s zk1:2181 ls /      the children of the root
-  zkwire -s zk1:2181 shell     look around: commands, one on each line
-  zkwire doctor -s zk1:2181    see whether a server can be used, and why not
-  zkwire demo                  what the locks do when things go wrong, no server
-
-zkwire help            what each command does, and the options of all commands
-zkwire help COMMAND    examples and flags of a command"""
-
-
-def overview() -> str:
-    """What there is, on one screen."""
-    names = fill(" ".join(TABLE), WIDTH, initial_indent="  ", subsequent_indent="  ")
-    return OVERVIEW.format(names=names)
+# ``zkwire help``.
 
 
 def parser_of_all() -> Parser:
@@ -375,7 +333,12 @@ def parser_of_all() -> Parser:
         arg("words", nargs="A...", metavar="COMMAND", help=argparse.SUPPRESS),
         prog="zkwire",
         usage="zkwire [OPTIONS] COMMAND ...",
-        description="\n".join([OVERVIEW.partition("\n")[0], "", "commands:", *lines]),
+        examples=(
+            "zkwire -s zk1:2181 ls /    # the children of the root",
+            "zkwire -s zk1:2181 shell   # commands, one on each line",
+            "zkwire doctor -s zk1:2181  # whether a server can be used, and why not",
+        ),
+        description="\n".join(["A ZooKeeper client in pure Python.", "", "commands:", *lines]),
         epilog='"zkwire help COMMAND" shows examples and options of a command.',
     )
 

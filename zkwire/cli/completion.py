@@ -56,21 +56,14 @@ def _complete(context: Context, asked: Namespace) -> int:
 def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
     """What the word behind those typed may become, and what that does; None: a file."""
     common = commands.Parser(*commands.CONNECTION, *commands.OUTPUT, add_help=False)
-    at = next((n for n in range(len(typed)) if _taken(common, typed[: n + 1])[1]), None)
+    at = next((n for n, each in enumerate(typed) if each in commands.TABLE), None)
     if at is None:
         if _wants_value(common, typed):
             return None
-        return (
-            _flags(common)
-            if word.startswith("-")
-            else ((n, d) for n, (_, d) in commands.TABLE.items())
-        )
+        names = [(name, does) for name, (_, does) in commands.TABLE.items()]
+        return _flags(common) if word.startswith("-") else names
     name, rest = typed[at], typed[at + 1 :]
-    command = commands.find(name)
-    parser, behind = commands.parser_of(name, command), commands.Parser(add_help=False)
-    behind.add_again(
-        (*commands.CONNECTION, *commands.OUTPUT) if command.connects else commands.OUTPUT
-    )
+    parser = commands.parser_of(name, commands.find(name))
     waiting = _wants_value(parser, rest)
     if waiting is not None:
         return [(str(choice), "") for choice in waiting.choices] if waiting.choices else None
@@ -79,12 +72,20 @@ def candidates(typed: list[str], word: str) -> Iterable[tuple[str, str]] | None:
     others = [action for action in parser._actions if not action.option_strings]
     named: dict[str, Iterable[str]] = {"help": commands.TABLE, "lesson": LESSONS}
     first = named.get(name) or (others[0].choices if others else None)
-    if first and not _taken(parser, rest)[1]:
+    plain = [
+        each
+        for number, each in enumerate(rest)
+        if not each.startswith("-") and not _wants_value(parser, rest[:number])
+    ]
+    if first and not plain:
         return [(str(choice), "") for choice in first]
     if not any("PATH" in str(action.metavar) for action in others):
         return None
-    given = [*_taken(common, typed[:at])[0], *_taken(behind, rest)[0]]
-    options = common.parse_args(given, Namespace(**commands.defaults()))
+    behind = commands.Parser(add_help=False)
+    behind.add_again((*commands.CONNECTION, *commands.OUTPUT))
+    options = Namespace(**commands.defaults())
+    for each, words in ((common, typed[:at]), (behind, rest)):
+        each.parse_known_args(words, options)
     options.connect_timeout = min(options.connect_timeout, SECONDS)
     return _paths(Context(options), word)
 
@@ -103,18 +104,6 @@ def _flags(parser: ArgumentParser) -> Iterator[tuple[str, str]]:
         if action.help is not SUPPRESS:
             for name in action.option_strings:
                 yield name, (action.help or "") % vars(action)
-
-
-def _taken(parser: ArgumentParser, words: list[str]) -> tuple[list[str], list[str]]:
-    """The parser's options among the words, with their values, and what is no option."""
-    options: list[str] = []
-    others: list[str] = []
-    for number, word in enumerate(words):
-        if word in parser._option_string_actions or _wants_value(parser, words[:number]):
-            options.append(word)
-        elif not word.startswith("-"):
-            others.append(word)
-    return options, others
 
 
 def _wants_value(parser: ArgumentParser, words: list[str]) -> Action | None:

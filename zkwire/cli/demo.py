@@ -143,6 +143,4 @@ def _demo(context: Context, asked: Namespace) -> int:
     return REFUSED if stage.failures else DONE
 
 
-COMMANDS = {
-    "demo": Command(_demo, in_shell=False, connects=False),
-}
+COMMANDS = {"demo": Command(_demo, in_shell=False, connects=False)}

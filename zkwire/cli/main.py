@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zkwire.cli.command import UsageError, defaults, find, overview, parser_of, parser_of_all
+from zkwire.cli.command import UsageError, defaults, find, parser_of, parser_of_all
 from zkwire.cli.context import Context
 from zkwire.cli.output import DONE, USAGE, Output, status_of, tell
 
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command of these words (None: those of the process); returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        tell(overview() + "\n")
+        tell(parser_of_all().format_help())
         return USAGE
     own = words[: words.index("--")] if "--" in words else words  # the others are a program's
     output, debug = Output(json="--json" in own), "--debug" in own

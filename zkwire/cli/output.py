@@ -143,6 +143,7 @@ VERSION = 1
 MOST_CHARACTERS = 1000  # of an error or a note: a path in it may have a mebibyte
 IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
 TIMES = frozenset({"ctime", "mtime"})
+CHANGES: dict[int, str] = {1: "created", 2: "deleted", 3: "changed", 4: "children"}  # EventType
 COLOURS = {"green": "32", "yellow": "33", "red": "31", "bold": "1", "dim": "2"}
 
 

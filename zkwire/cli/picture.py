@@ -236,40 +236,12 @@ def _names(picture: Picture, layout: _Layout) -> Iterator[str]:
         begin, end = layout.span(band)
         if band.label and end - begin >= len(band.label) * PER_CHARACTER:
             x = layout.lanes[band.lane] + column * (BAND + 2)
-            y, crossed = _middle(band, picture, layout)
-            if crossed:
-                half = len(band.label) * PER_CHARACTER / 2 + 2
-                box = f'x="{x - 6:.1f}" y="{y - half:.1f}" width="12" height="{half * 2:.1f}"'
-                yield f'<rect class="{band.kind} ground" style="stroke:none" {box}/>'
+            y, half = (begin + end) / 2, len(band.label) * PER_CHARACTER / 2 + 2
+            box = f'x="{x - 6:.1f}" y="{y - half:.1f}" width="12" height="{half * 2:.1f}"'
+            yield f'<rect class="{band.kind} ground" style="stroke:none" {box}/>'
             turn = f"translate({x + 4:.1f} {y:.1f}) rotate(-90)"
             where = f'transform="{turn}" text-anchor="middle"'
             yield f'<text class="ink" {where}>{as_xml(band.label)}</text>'
-
-
-def _middle(band: Band, picture: Picture, layout: _Layout) -> tuple[float, bool]:
-    """Where a band's label is, and whether an arrow crosses it there.
-
-    Where the fewest steps are on its lane or pass it, and near the middle.
-    """
-    begin, end = layout.span(band)
-    half = len(band.label) * PER_CHARACTER / 2 + 6
-    middle = (begin + end) / 2
-    taken = [
-        y for y, step in zip(layout.rows, picture.steps, strict=False) if _reaches(step, band.lane)
-    ]
-
-    def worth(y: float) -> tuple[int, float]:
-        return sum(abs(y - other) < half for other in taken), abs(y - middle)
-
-    room = max(0, int((end - begin) / 2 - half))
-    best = min((middle + offset for offset in range(-room, room + 1, 5)), key=worth)
-    return best, worth(best)[0] > 0
-
-
-def _reaches(step: Step, lane: int) -> bool:
-    """Whether a step's arrow or mark is on this lane, or passes it."""
-    ends = [end for end in (step.source, step.target) if end is not None]
-    return bool(ends) and min(ends) <= lane <= max(ends)
 
 
 def _step(step: Step, layout: _Layout, y: int) -> Iterator[str]:

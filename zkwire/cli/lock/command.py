@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import time
 from argparse import Namespace
+from typing import Any
 
+import zkwire
+from zkwire.cli import output as statuses
 from zkwire.cli.command import Command, UsageError, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
-from zkwire.cli.lock.holding import (
-    Grant,
-    Interrupted,
-    Signals,
-    acquire,
-    hold,
-    release,
-    show_grant,
-)  # fmt: skip
-from zkwire.cli.output import BY_SIGNAL, FAILED, LOCK_LOST, TIMED_OUT, cannot_run, with_status
-from zkwire.errors import LockLostError, LockTakenError
+from zkwire.cli.lock import holding
+from zkwire.cli.lock.holding import Grant, Interrupted, Signals
+from zkwire.cli.output import Output, hex_id
+from zkwire.errors import LockLostError, LockTakenError, NoAuthError, NoNodeError
 from zkwire.net.options import check_lease_margin
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.wire.paths import check_path
@@ -51,8 +49,6 @@ def _lock(context: Context, asked: Namespace) -> int | None:
     asked.path = check_path(context.path(asked.path))
     _check(asked)
     if asked.list:
-        from zkwire.cli.lock.listing import contenders_of, show
-
         show(context.output, asked.path, contenders_of(context.client, asked.path))
         return None
     with Signals() as signals:
@@ -63,7 +59,7 @@ def _lock(context: Context, asked: Namespace) -> int | None:
                 context.close()
         except Interrupted as end:
             context.output.drop()
-            return BY_SIGNAL + end.number
+            return statuses.BY_SIGNAL + end.number
         except LockTakenError:
             if context.output.quiet:
                 return int(asked.conflict_exit_code)
@@ -114,18 +110,20 @@ def _limits(asked: Namespace, timeout: float) -> tuple[float, float]:
 
 def _locked(context: Context, asked: Namespace, signals: Signals) -> int:
     signals.raising = True
-    grant = acquire(context, asked)
+    grant = holding.acquire(context, asked)
     signals.raising = False
     loss = None
     try:
         status, loss = _used(context, asked, grant, signals)
     finally:
         signals.raising = True
-        found = release(context, grant, IN_DOUBT if loss else None)
+        found = holding.release(context, grant, IN_DOUBT if loss else None)
         signals.raising = False
     loss = loss or found
     if loss is not None:
-        raise with_status(LockLostError(f"{asked.path} was lost: {loss}"), LOCK_LOST)
+        raise statuses.with_status(
+            LockLostError(f"{asked.path} was lost: {loss}"), statuses.LOCK_LOST
+        )
     return status
 
 
@@ -136,25 +134,122 @@ def _used(
     try:
         margin, kill_after = _limits(asked, grant.client.session_timeout)
     except UsageError as error:  # the server has granted another timeout
-        raise with_status(ValueError(str(error)), FAILED) from None
+        raise statuses.with_status(ValueError(str(error)), statuses.FAILED) from None
     if not asked.command:
         try:
             signals.raising = True  # while the output waits for its reader
-            show_grant(context.output, grant)
+            holding.show_grant(context.output, grant)
             signals.raising = False
         except Interrupted:
             if context.output.is_full():  # the line has not been written
                 raise
             context.output.drop()  # its reader may have had the line already
             return 0, None
-        return 0, hold(grant, signals, margin)
+        return 0, holding.hold(grant, signals, margin)
     from zkwire.cli.lock.running import Running
 
     try:
         running = Running(context, asked, grant, signals, (margin, kill_after))
     except OSError as error:
-        raise cannot_run(asked.command[0], error) from None
+        raise statuses.cannot_run(asked.command[0], error) from None
     return running.wait(), running.loss
+
+
+# --- list -----------------------------------------------------------------------------------------
+# The holders of a lock and its queue, whatever its kind and whatever client has made the nodes.
+#
+# The names of the nodes say the kind: below a semaphore stand ``leases`` and ``locks``, and readers
+# have names of their own.  The age of a node is this machine's time of day less the server's time
+# of its creation: it is as exact as the two clocks agree.
+
+SIGNATURE = re.compile(r"(\S+):([0-9]{1,10})(?: (.*))?", re.DOTALL)
+READERS = ("__READ__", "__rlock__")
+DIGITS = 10
+HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"
+WIDTH = 80
+UNITS = (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1))
+
+
+def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
+    """The holders and behind them the queue, in order, as JSON has them."""
+    try:
+        names = set(client.get_children(path))
+    except NoNodeError:
+        return []
+    if names & {"leases", "locks"}:
+        queue, holders = _semaphore(client, path)
+    else:
+        queue = _queue(client, path)
+        readers = [is_reader(c.path) for c in queue]
+        holders = max(1, ([*readers, False]).index(False))
+    ages = [client.pipeline.exists(contender.path) for contender in queue]
+    found: list[dict[str, Any]] = []
+    for contender, reply in zip(queue, ages, strict=True):
+        try:
+            stat = reply.result()
+        except NoAuthError:
+            age = None  # the server shows nothing of it
+        else:
+            if stat is None:
+                continue  # gone meanwhile
+            age = max(0.0, round(time.time() - stat.ctime / 1000, 1))
+        found.append(_fields(contender, len(found), len(found) < holders, age))
+    return found
+
+
+def _queue(client: zkwire.Client, path: str) -> list[zkwire.Contender]:
+    return zkwire.SequentialLock(client, path).contenders()
+
+
+def is_reader(path: str) -> bool:
+    """Whether the contender with this node shares the lock with others."""
+    return path[:-DIGITS].endswith(READERS)
+
+
+def _semaphore(client: zkwire.Client, path: str) -> tuple[list[zkwire.Contender], int]:
+    """The leases and behind them those that have none yet; how many leases hold."""
+    data = client.get_data(path).data or b""
+    count = int(data) if data.isdigit() else 1
+    leases, queue = (_queue(client, f"{path}/{n}") for n in ("leases", "locks"))
+    waiting = {contender.session_id for contender in leases[count:]}
+    return [*leases, *(c for c in queue if c.session_id not in waiting)], count
+
+
+def _fields(
+    contender: zkwire.Contender, position: int, held: bool, age: float | None
+) -> dict[str, Any]:
+    shown = contender.text or ""
+    signed = SIGNATURE.fullmatch(shown)
+    host, pid, text = signed.groups() if signed else (None, None, shown)
+    process = {"host": host, "pid": None if pid is None else int(pid), "id": text or "", "age": age}
+    session, shared = hex_id(contender.session_id), is_reader(contender.path)
+    held_by = {"position": position, "held": held, "shared": shared, "session": session}
+    return {**held_by, **process, "path": contender.path}
+
+
+def show(output: Output, path: str, found: list[dict[str, Any]]) -> None:
+    """A line for each, below a head, which fits into a terminal."""
+    lines = [HEADER, *map(_line, found)] if found else []
+    width = WIDTH if output.terminal else None
+    output.result({"path": path, "contenders": found}, [line[:width] for line in lines])
+
+
+def _line(one: dict[str, Any]) -> str:
+    process = "-" if one["pid"] is None else f"{one['host']}:{one['pid']}"
+    how = ("reads" if one["shared"] else "holds") if one["held"] else "waits"
+    words = f"{one['position']:>3} {how:5} {one['session']:18} {_age(one['age']):>6}"
+    return f"{words}  {process:20} {one['id']}".rstrip()
+
+
+def _age(seconds: float | None) -> str:
+    """Two units at most; ``-`` if it is not known."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for unit, size, smaller, part in UNITS:
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
+    return f"{whole}s"
 
 
 # fmt: off
@@ -173,7 +268,7 @@ COMMANDS = {
                 help="so many hold it at a time")),
         arg("--names", choices=("zkwire", "kazoo"), default="zkwire",
             help="kazoo: its locks contend on the same path"),
-        arg("-E", "--conflict-exit-code", default=TIMED_OUT, metavar="N",
+        arg("-E", "--conflict-exit-code", default=statuses.TIMED_OUT, metavar="N",
             type=integer("exit status, a number from 0 to 255", 0, 255),
             help="the exit status if it is not free in time (124)"),
         arg("--on-lost", choices=("term", "kill", "warn"), default="term",

@@ -21,17 +21,8 @@ from contextlib import suppress
 from typing import Any
 
 from zkwire.cli.context import Context
-from zkwire.cli.lock import watchdog
-from zkwire.cli.lock.holding import (
-    FOR_COMMAND,
-    NOT_PROLONGED,
-    SIGKILL,
-    Deadline,
-    Grant,
-    Signals,
-    environment_of,
-    known,
-)  # fmt: skip
+from zkwire.cli.lock import holding, watchdog
+from zkwire.cli.lock.holding import Deadline, Grant, Signals, known
 
 HAS_GROUPS: bool = hasattr(os, "killpg")  # of processes, to which signals go; else it is Windows
 GROUP_POLL = 0.05  # nothing tells of the end of a group
@@ -54,7 +45,7 @@ class Running:
         margin, kill_after = times if asked.on_lost == "term" and HAS_GROUPS else (times[0], 0.0)
         self._deadline = Deadline(margin, kill_after)
         self.loss: str | None = None
-        signals.hear(FOR_COMMAND)
+        signals.hear(holding.FOR_COMMAND)
         watched = HAS_GROUPS and not self._warn
         self._watchdog = Watchdog(margin, kill_after) if watched else None
         self._deadline.prolong(grant.lease_end())
@@ -63,7 +54,7 @@ class Running:
             group = self._watchdog.group
             # First: this may be stopped behind any line.
             self._watchdog.tell([-group], self._deadline)
-        environment = environment_of(context, grant)
+        environment = holding.environment_of(context, grant)
         try:
             self._child: PlainChild = (
                 Child(asked.command, environment, group)
@@ -87,7 +78,7 @@ class Running:
                 if self._watchdog is not None:
                     self._watchdog.let_go()
                 elif not self._warn:
-                    self._child.send(SIGKILL)
+                    self._child.send(holding.SIGKILL)
                 if self._child.exited():
                     self._child.reap()
                 raise
@@ -127,7 +118,7 @@ class Running:
         if self._watchdog is not None:
             self._watchdog.tell(self._child.targets(), self._deadline)
         if self._deadline.ending and self.loss is None:  # last: a reader of it may be slow
-            self._lose(lost.reason or NOT_PROLONGED)
+            self._lose(lost.reason or holding.NOT_PROLONGED)
 
     def _lose(self, reason: str) -> None:
         self.loss = reason

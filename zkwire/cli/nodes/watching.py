@@ -16,7 +16,8 @@ import zkwire
 from zkwire import SeenChildren
 from zkwire.cli.command import Command, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
-from zkwire.cli.output import (
+from zkwire.cli.output import (  # fmt: skip
+    CHANGES,
     DONE,
     TIMED_OUT,
     Output,
@@ -37,12 +38,6 @@ from zkwire.wire.paths import check_path
 # closely.  With one of them the server reports every change, but none of those during an outage.
 
 Seen = zkwire.SeenData | SeenChildren
-KINDS: dict[int, str] = {
-    EventType.NODE_CREATED: "created",
-    EventType.NODE_DELETED: "deleted",
-    EventType.NODE_DATA_CHANGED: "changed",
-    EventType.NODE_CHILDREN_CHANGED: "children",
-}
 
 
 def _watch(context: Context, asked: Namespace) -> int:
@@ -120,8 +115,8 @@ class Events:
         if event.type == EventType.REREAD:
             self._stream.put(self._stream.change, "reconnected")
             self._stream.put(self._stream.gap, event.path)
-        elif event.type in KINDS:
-            self._stream.put(self._stream.change, KINDS[event.type], event.path, zxid=event.zxid)
+        elif event.type in CHANGES:
+            self._stream.put(self._stream.change, CHANGES[event.type], event.path, zxid=event.zxid)
 
 
 class States:
@@ -207,7 +202,6 @@ def _names(seen: Seen | None) -> list[str]:
 WIDTH = 80
 LOOK_SECONDS = 1.0
 QUEUED = 100
-CHANGES = frozenset({"created", "changed", "deleted", "added", "removed", "children"})
 MISSED = "changes before this line may have been missed"
 
 
@@ -286,7 +280,7 @@ class Stream:
         else:
             line = one_line(f"{kind} {path}".rstrip())
             self._output.line(_fitting(line, says), flush=True)
-        if kind in CHANGES and self._left is not None:
+        if kind in {*CHANGES.values(), "added", "removed"} and self._left is not None:
             self._left -= 1
             if self._left == 0:
                 raise EnoughError(0)

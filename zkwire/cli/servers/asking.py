@@ -11,11 +11,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from zkwire.cli.context import Context
 from zkwire.cli.output import host_port
-from zkwire.net.dial import LookUp, resolve
+from zkwire.net.dial import resolve
 from zkwire.session import hosts as known
 
 T = TypeVar("T")
@@ -96,29 +97,16 @@ def resolved(
     servers: list[tuple[str, int]], until: float
 ) -> list[tuple[tuple[str, int], list[known.Address] | str]]:
     """The addresses of each server, or in words why there are none; each server once."""
-    news = threading.Condition()
-
-    def wake() -> None:
-        with news:
-            news.notify_all()
-
-    lookups = [
-        (server, LookUp(server, resolve, wake, time.monotonic)) for server in dict.fromkeys(servers)
-    ]
-    for _, lookup in lookups:
-        lookup.ask()
-    with news:
-        news.wait_for(
-            lambda: all(lookup.found is not None for _, lookup in lookups),
-            max(0.0, until - time.monotonic()),
-        )
-    return [(server, _in_words(lookup.found)) for server, lookup in lookups]
+    names = list(dict.fromkeys(servers))
+    found = all_at_once([partial(_addresses, *server) for server in names], until)
+    return [(server, each or LATE) for server, each in zip(names, found, strict=True)]
 
 
-def _in_words(found: list[known.Address] | str | None) -> list[known.Address] | str:
-    if isinstance(found, list):
-        return found
-    return re.sub(r"\[Errno -?\d+\] ", "", found or LATE)
+def _addresses(host: str, port: int) -> list[known.Address] | str:
+    try:
+        return resolve(host, port)
+    except (OSError, ValueError) as error:
+        return re.sub(r"\[Errno -?\d+\] ", "", f"cannot resolve the name: {error}")
 
 
 def all_at_once(works: Sequence[Callable[[], T]], until: float) -> list[T | None]:

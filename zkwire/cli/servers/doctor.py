@@ -328,6 +328,4 @@ def _speaks_tls(target: asking.Target) -> bool:
     return True
 
 
-COMMANDS = {
-    "doctor": Command(_doctor),
-}
+COMMANDS = {"doctor": Command(_doctor)}

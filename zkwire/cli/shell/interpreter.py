@@ -14,24 +14,10 @@ from functools import partial
 
 import zkwire
 from zkwire import __version__
-from zkwire.cli.command import (
-    TABLE,
-    Arg,
-    Command,
-    Group,
-    Parser,
-    Run,
-    UsageError,
-    arg,
-    defaults,
-    find,
-    flag,
-    no_command,
-    one_of,
-    parser_of,
-)
+from zkwire.cli import command as commands
+from zkwire.cli.command import TABLE, Arg, Command, Parser, UsageError, arg, flag
 from zkwire.cli.context import Context
-from zkwire.cli.output import DONE, Output, status_of
+from zkwire.cli.output import CHANGES, DONE, Output, status_of
 from zkwire.cli.shell.words import NAMES, commands_of, translate
 from zkwire.errors import ClientClosedError, NoNodeError, NotSentError, SessionExpiredError
 from zkwire.wire.model import EventType, State
@@ -58,7 +44,7 @@ class Interpreter:
         self.events = Events(lambda text: self.note(text))  # noqa: PLW0108 - a terminal replaces it
         self.own = OwnCommands(self)
         # Those of all commands: the shell's own are no matter of the commands in it.
-        self._common = {name: getattr(context.options, name) for name in defaults()}
+        self._common = {name: getattr(context.options, name) for name in commands.defaults()}
 
     # --- the client -------------------------------------------------------------------------------
 
@@ -93,16 +79,16 @@ class Interpreter:
         if own is not None:
             return own[1]
         if name in TABLE:
-            command = find(name)
+            command = commands.find(name)
             if command.in_shell:
                 return command
             raise UsageError(f"{name!r} is no command of the shell: use `zkwire {name}`")
-        raise no_command(name, (*TABLE, *self.own.table, *NAMES), "help")
+        raise commands.no_command(name, (*TABLE, *self.own.table, *NAMES), "help")
 
     def parser(self, name: str) -> Parser:
         """The parser for the words behind a command's name."""
         does, _ = self.own.table.get(name, ("", None))
-        return parser_of(name, self.find(name), prog="", does=does)
+        return commands.parser_of(name, self.find(name), prog="", does=does)
 
     def run_line(self, line: str, *, keep_going: bool = False) -> int:
         """Run the commands of a line up to the first that fails; its exit status."""
@@ -220,7 +206,7 @@ class OwnCommands:
         add("help", "all commands, or the flags of one", self._help, _optional("COMMAND"))
         add("quit", "end the shell", self._quit)
 
-    def _add(self, name: str, does: str, run: Run, *args: Arg | Group) -> None:
+    def _add(self, name: str, does: str, run: commands.Run, *args: Arg | commands.Group) -> None:
         self.table[name] = does, Command(run, *args)
 
     def _session(self) -> None:
@@ -320,7 +306,7 @@ class OwnCommands:
             line(self._shell.parser(name).format_help().rstrip())
             return
         for name, (_, does) in TABLE.items():
-            if name not in self.table and find(name).in_shell:
+            if name not in self.table and commands.find(name).in_shell:
                 line(f"  {name:13}  {does}")
         line("\nin the shell alone:")
         for name, (does, _) in self.table.items():
@@ -342,7 +328,7 @@ ADD_WATCH = (
 )
 REMOVE = (
     arg("path", metavar="PATH"),
-    one_of(
+    commands.one_of(
         *(arg(letter, dest="kind", action="store_const", const=name, default="ANY",
               help=f"only those of the kind {name.lower()}") for letter, name in WATCHES.items()),
         arg("-a", dest="kind", action="store_const", const="ANY", default="ANY",
@@ -364,10 +350,7 @@ STATES = {
     State.AUTH_FAILED: "ended: the server has refused the credentials",
 }
 KINDS: dict[int, str] = {
-    EventType.NODE_CREATED: "created",
-    EventType.NODE_DELETED: "deleted",
-    EventType.NODE_DATA_CHANGED: "changed",
-    EventType.NODE_CHILDREN_CHANGED: "children",
+    **CHANGES,
     EventType.REREAD: "gap",
     EventType.DATA_WATCH_REMOVED: "removed: data watch",
     EventType.CHILD_WATCH_REMOVED: "removed: child watch",

@@ -31,16 +31,8 @@ XIDS = {
     ops.SET_WATCHES_XID: "watches set again",
 }
 STATES = {0: "disconnected", 3: "sync_connected", 5: "connected_read_only", -112: "expired"}
-_KINDS = (
-    "",
-    "ephemeral",
-    "sequential",
-    "ephemeral sequential",
-    "container",
-    "ttl",
-    "ttl sequential",
-)
-FLAGS = {code: tuple(words.split()) for code, words in enumerate(_KINDS)}
+FLAGS = ("persistent", "ephemeral", "sequential", "ephemeral sequential", "container", "ttl",
+         "ttl sequential")  # fmt: skip
 MODES = {0: "persistent", 1: "persistent_recursive"}
 # Other spellings of operations, and all operations that a word stands for.
 FAMILIES = {
@@ -99,10 +91,6 @@ def shown(row: Row) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _flags(code: int) -> str:
-    return " ".join(FLAGS[code]) or "persistent" if code in FLAGS else ""
-
-
 def _perms(code: int) -> str:
     return " ".join(perm.name.lower() for perm in Perms if perm in Perms(code) and perm.name)
 
@@ -110,7 +98,7 @@ def _perms(code: int) -> str:
 # Of the fields whose numbers have names.
 _NOTES: dict[str, Callable[[int], str]] = {
     "err": error_name,
-    "flags": _flags,
+    "flags": lambda code: FLAGS[code] if 0 <= code < len(FLAGS) else "",
     "mode": lambda code: MODES.get(code, ""),
     "state": lambda code: STATES.get(code, ""),
     "perms": lambda code: _perms(code) if 0 <= code < 32 else "",

@@ -17,21 +17,7 @@ from typing import Any, NamedTuple
 
 from zkwire.cli.output import hex_id, one_line
 from zkwire.cli.picture import Picture, Step, svg
-from zkwire.cli.spy.message import (
-    FLAGS,
-    HIDDEN,
-    MODES,
-    MULTIS,
-    STATES,
-    Message,
-    Row,
-    Value,
-    error_name,
-    event_name,
-    note,
-    shown,
-    watch_type,
-)
+from zkwire.cli.spy.message import HIDDEN, MULTIS, Message, Row, Value, error_name, note, shown
 from zkwire.cli.spy.tap import Event
 from zkwire.testing.proxy.frames import Frame
 from zkwire.wire.ops import OPS
@@ -149,15 +135,17 @@ class Privacy(NamedTuple):
 
 def details(message: Message, privacy: Privacy) -> dict[str, Any]:
     """The fields of a record that depend on the operation, in a fixed order."""
-    values = message.values()
+    values, event = message.values(), message.kind == "event"
+    says = {row.name: note(row, event=event) or shown(row) for row in message.rows}
     if message.kind == "connect":
         found = _greeting(message, values)
-    elif message.kind == "event":
-        found = _event(values)
+    elif event:
+        kind = {"type": says["type"], "state": says["state"]} if "path" in values else {}
+        found = kind | ({"path": values["path"]} if kind else {}) | _zxid(values)
     elif message.op in MULTIS:
         return _multi(message)
     else:
-        found = _named(message, values)
+        found = _named(message, values, says)
         counts = [name for name in _COUNTED if f"count of {name}" in values]
         found |= {name: max(_number(values, f"count of {name}"), 0) for name in counts}
     for row in message.rows:
@@ -201,16 +189,8 @@ def _greeting(message: Message, values: dict[str, Value]) -> dict[str, Any]:
     return found | ({"read_only": True} if values.get("read_only") else {})
 
 
-def _event(values: dict[str, Value]) -> dict[str, Any]:
-    if "path" not in values:
-        return _zxid(values)
-    state = _number(values, "state")
-    found = {"type": event_name(_number(values, "type")), "state": STATES.get(state, str(state))}
-    return {**found, "path": values["path"], **_zxid(values)}
-
-
-def _named(message: Message, values: dict[str, Value]) -> dict[str, Any]:
-    """The fields that operations share."""
+def _named(message: Message, values: dict[str, Value], says: dict[str, str]) -> dict[str, Any]:
+    """The fields that operations share; ``says``: the values in words."""
     found: dict[str, Any] = {}
     request = message.kind == "request"
     path = values.get("path", values.get("prefix_path"))
@@ -223,16 +203,13 @@ def _named(message: Message, values: dict[str, Value]) -> dict[str, Any]:
     if not request:
         version = values.get("stat.version", values.get("version"))
         return found if version is None else found | {"version": version}
-    flags = values.get("flags")
-    if isinstance(flags, int):
-        found["flags"] = list(FLAGS.get(flags, (str(flags),)))
-    found |= {name: values[name] for name in ("version", "ttl", "scheme", "mode") if name in values}
-    if "mode" in found:
-        found["mode"] = MODES.get(found["mode"], str(found["mode"]))
-    if values.get("watch"):
-        found["watch"] = True
+    if "flags" in values:
+        found["flags"] = says["flags"].split() if values["flags"] else []
+    found |= {name: values[name] for name in ("version", "ttl", "scheme") if name in values}
+    found |= {"mode": says["mode"]} if "mode" in values else {}
+    found |= {"watch": True} if values.get("watch") else {}
     if message.op in ("remove_watches", "check_watches") and "type" in values:
-        found["type"] = watch_type(_number(values, "type"))
+        found["type"] = says["type"]
     if "relative_zxid" in values:
         found["last_zxid"] = hex_id(_number(values, "relative_zxid"))
         found["watches"] = sum(_number(values, f"count of {kind}_watches") for kind in _WATCHES)

@@ -21,19 +21,12 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
+from zkwire.cli import output as statuses
 from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context
 from zkwire.cli.files import recording, whole
 from zkwire.cli.interrupts import handled
-from zkwire.cli.output import (
-    BY_SIGNAL,
-    FAILED,
-    Output,
-    cannot_run,
-    host_port,
-    printable,
-    with_status,
-)
+from zkwire.cli.output import Output, host_port, printable
 from zkwire.cli.spy import records
 from zkwire.cli.spy.message import operations
 from zkwire.cli.spy.records import Privacy, Record, Recorder
@@ -196,7 +189,7 @@ def _spy(context: Context, asked: Namespace) -> int:
             outputs.abandon(error)
             raise
     except OSError as error:
-        raise with_status(error, FAILED) if asked.program else error from None
+        raise statuses.with_status(error, statuses.FAILED) if asked.program else error from None
     return _Run(context, asked, shown, outputs, tap).run(faults, chroot)
 
 
@@ -243,7 +236,7 @@ class _Run:
             finally:  # the reader of the text may have ended, and there are files
                 self._outputs.finish()
         if self._program is None and ended in (signal.SIGTERM, signal.SIGHUP):
-            return BY_SIGNAL + ended
+            return statuses.BY_SIGNAL + ended
         return status
 
     def _set_timers(self, faults: Faults) -> None:
@@ -337,7 +330,7 @@ class _Program:
         try:
             self.process = subprocess.Popen(words)
         except OSError as error:
-            raise cannot_run(words[0], error) from None
+            raise statuses.cannot_run(words[0], error) from None
         self._ended = ended
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
@@ -351,7 +344,7 @@ class _Program:
             self.process.kill()
             status = self.process.wait()
         self._thread.join()
-        return status if status >= 0 else BY_SIGNAL - status
+        return status if status >= 0 else statuses.BY_SIGNAL - status
 
     def _wait(self) -> None:
         self.process.wait()

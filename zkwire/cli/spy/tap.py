@@ -7,27 +7,25 @@ a frame leaves when it is whole, untouched.
 
 from __future__ import annotations
 
-import socket
 import threading
 from argparse import ArgumentTypeError
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 from typing import NamedTuple
 
+import zkwire
 from zkwire.cli.command import duration
 from zkwire.cli.output import host_port
 from zkwire.cli.spy.message import operations
-from zkwire.errors import ProtocolError
-from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
+from zkwire.errors import ProtocolError, SessionExpiredError, ZooKeeperError
+from zkwire.jute.records import ConnectRequest, ConnectResponse
 from zkwire.testing.proxy.faults import Action, Cut, Gate, Hold, Send, Step, Wait
 from zkwire.testing.proxy.frames import Frame
 from zkwire.testing.proxy.proxy import resolve
 from zkwire.testing.proxy.relay import Address, Relay
-from zkwire.wire.ops import CLOSE_SESSION
 
 Steps = list[tuple[Frame, tuple[Step, ...]]]
 
@@ -191,7 +189,7 @@ class Tap:
             self.hold(True)
             if session is None or not end_session(*session):
                 self._put(connection, "fault", "expire: there is no session")
-        except (OSError, ProtocolError) as error:
+        except ZooKeeperError as error:
             self._put(connection, "fault", f"expire: {error}")
         except RuntimeError:  # the relays are closed
             return
@@ -212,33 +210,13 @@ _SECONDS = 10.0
 
 
 def end_session(address: Address, session_id: int, password: bytes) -> bool:
-    """End it on this server; whether it was there.  OSError if the server cannot be reached."""
-    family, where = address
-    with socket.socket(family, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_SECONDS)
-        connection.connect(where)
-        greeting = ConnectRequest(0, 0, int(_SECONDS * 1000), session_id, password, False)
-        connection.sendall(frame(greeting.encode()))
-        if not ConnectResponse.decode(_receive(connection)).time_out:
-            return False
-        connection.sendall(frame(RequestHeader.pack(1, CLOSE_SESSION.opcode)))
-        while ReplyHeader.unpack(_receive(connection))[0].xid != 1:
-            pass
+    """End it on this server; whether it was there.  ZooKeeperError if it cannot be reached."""
+    session = zkwire.Credentials(session_id, password)
+    client = zkwire.Client(host_port(*address[1][:2]), resume=session)
+    with closing(client), suppress(SessionExpiredError):
+        client.connect(_SECONDS)
         return True
-
-
-def _receive(connection: socket.socket) -> bytes:
-    return _exactly(connection, int.from_bytes(_exactly(connection, 4), "big"))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        chunk = connection.recv(min(size - len(data), 65536))
-        if not chunk:
-            raise ConnectionError("the server has closed the connection")
-        data += chunk
-    return data
+    return False
 
 
 # --- faults ---------------------------------------------------------------------------------------

@@ -2,27 +2,143 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Generator
+from base64 import b64decode
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO
+from typing import IO, Any
 
 from zkwire.cli.command import Command, arg, flag
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.files import whole
-from zkwire.cli.output import BEHIND, DONE, Output
-from zkwire.cli.transfer import dumps
-from zkwire.cli.transfer.dumps import DumpFile
+from zkwire.cli.output import BEHIND, DONE, Output, data_fields, entry_of, entry_text, stat_fields
+from zkwire.cli.transfer import tree as trees
 from zkwire.cli.transfer.plan import ACLS, Numbers, Plan, Writer
-from zkwire.cli.transfer.tree import Place, Progress, TreeReader, at, below, check_place, result
+from zkwire.cli.transfer.tree import Node, Place, Progress, TreeReader
 from zkwire.errors import ServerError, ZooKeeperError
+from zkwire.operations.sequence import next_number
+from zkwire.wire.paths import check_path, parent
 
 Write = Callable[[str], object]
 
 
+# --- the format -----------------------------------------------------------------------------------
+# Of a dump: JSON Lines, in ASCII.
+#
+# The first line says what it is, with the version of the format and the path that it was read from.
+# Then a node is on each line: its path (from the root of the tree), its data and its access list.
+# The last line says that nothing is missing: a dump that was cut off is refused.
+
+VERSION = 1
+KIND = "zkwire dump"
+END = {"end": True}
+
+
+def head(root: str) -> str:
+    """The first line."""
+    return json.dumps({"v": VERSION, "kind": KIND, "root": root})
+
+
+def line(node: Node, *, stat: bool = False) -> str:
+    """The line of a node."""
+    fields: dict[str, Any] = {
+        "path": node.path,
+        "data": data_fields(node.data),
+        "acl": [entry_text(entry) for entry in node.acl],
+    }
+    if stat and node.stat is not None:
+        fields["stat"] = stat_fields(node.stat)
+    return json.dumps(fields)
+
+
+def end() -> str:
+    """The last line."""
+    return json.dumps(END)
+
+
+class DumpFile:
+    """A dump, which can be read again and again; ``name`` is the file's, for errors.
+
+    ``root``: the path that it was read from.  Reading raises ValueError at a line that is wrong.
+    """
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file = file
+        self._name = name
+        file.seek(0)
+        fields = self._fields(1, file.readline())
+        if fields.get("kind") != KIND or fields.get("v") != VERSION:
+            raise ValueError(
+                f"{name} is no dump of version {VERSION}: its first line has no header"
+            )
+        try:
+            self.root: str = check_path(fields["root"])
+        except KeyError as error:
+            raise self._wrong(1, f"no {error}") from None
+        except (ValueError, TypeError) as error:
+            raise self._wrong(1, str(error)) from None
+
+    def __iter__(self) -> Iterator[Node]:
+        self._file.seek(0)
+        self._file.readline()
+        seen = set[str]()
+        for number, text in enumerate(self._file, 2):
+            fields = self._fields(number, text)
+            if fields == END:
+                return
+            node = self._node(number, fields)
+            if node.path in seen:
+                raise self._wrong(number, f"{node.path} a second time")
+            if node.path != "/" and parent(node.path) not in seen:
+                raise self._wrong(number, f"{node.path} before its parent")
+            seen.add(node.path)
+            yield node
+        raise ValueError(f"{self._name} ends too early: its last line is not {end()}")
+
+    def _fields(self, number: int, text: bytes) -> dict[str, Any]:
+        try:
+            fields: dict[str, Any] | None = json.loads(text)
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise self._wrong(number, "no JSON object")
+        return fields
+
+    def _node(self, number: int, fields: dict[str, Any]) -> Node:
+        try:
+            acl = [entry_of(entry) for entry in fields["acl"]]
+            sequence = _sequence(fields.get("stat"))
+            return Node(check_path(fields["path"]), _data(fields["data"]), acl, sequence=sequence)
+        except KeyError as error:
+            raise self._wrong(number, f"no {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise self._wrong(number, str(error)) from None
+
+    def _wrong(self, number: int, what: str) -> ValueError:
+        return ValueError(f"{self._name}, line {number}: {what}")
+
+
+def _sequence(stat: dict[str, Any] | None) -> int | None:
+    """The number that the next sequential child would have got, if the stat is there."""
+    return None if stat is None else next_number(stat["cversion"], stat["num_children"])
+
+
+def _data(fields: dict[str, str] | None) -> bytes:
+    """The opposite of :func:`zkwire.cli.output.data_fields`; null is empty."""
+    if fields is None:
+        return b""
+    if set(fields) == {"text"}:
+        return fields["text"].encode()
+    if set(fields) == {"base64"}:
+        return b64decode(fields["base64"], validate=True)
+    raise ValueError("data is null, or has text or base64")
+
+
+# --- dump -----------------------------------------------------------------------------------------
 # ``zkwire dump``: a tree as JSON Lines.
 
 STDOUT = "-"
@@ -37,10 +153,10 @@ def _dump(context: Context, asked: Namespace) -> None:
     as it was at some moment while the tree was read.  Containers and nodes with a
     time to live look like persistent ones to a client, and so become such.
     """
-    check_place(asked.path)
+    trees.check_place(asked.path)
     if asked.file != STDOUT and os.path.isfile(asked.file) and not asked.force:
         raise FileExistsError(f"{asked.file} is there already; --force overwrites it")
-    with at(context, asked.path) as place, _opened(asked.file, context.output) as write:
+    with trees.at(context, asked.path) as place, _opened(asked.file, context.output) as write:
         write_dump(context.output, place, write, asked)
 
 
@@ -50,12 +166,12 @@ def write_dump(output: Output, place: Place, write: Write, asked: Namespace) -> 
     tree = TreeReader(place, ephemerals=asked.ephemerals == "persistent")
     for node in Progress(output).over(tree, "reading", _total(place)):
         if not count:  # behind the first answer: nothing is written if there is no such tree
-            write(dumps.head(place.path))
-        write(dumps.line(node, stat=stat))
+            write(head(place.path))
+        write(line(node, stat=stat))
         count += 1
     if not count:
         raise ValueError(f"{place.path} is ephemeral: see --ephemerals")
-    write(dumps.end())
+    write(end())
     if tree.left_out:
         output.note(f"{_nodes(tree.left_out)} ephemeral, left out (--ephemerals persistent)")
     if tree.gone:
@@ -72,7 +188,7 @@ def _nodes(count: int) -> str:
 def _total(place: Place) -> int | None:
     """How many nodes there are, about; None where the server does not tell."""
     try:
-        counted = result(place.client, lambda ops: ops.get_all_children_number(place.path))
+        counted = trees.result(place.client, lambda ops: ops.get_all_children_number(place.path))
         return int(counted) + 1
     except ServerError:
         return None
@@ -105,7 +221,7 @@ def _load(context: Context, asked: Namespace) -> int:
     """
     with _readable(asked.file) as file:
         dump = DumpFile(file, asked.file)
-        with at(context, check_place(asked.path or dump.root)) as place:
+        with trees.at(context, trees.check_place(asked.path or dump.root)) as place:
             return _make_equal(context.output, dump, place, asked)
 
 
@@ -121,11 +237,11 @@ def _copy(context: Context, asked: Namespace) -> int:
     Numbers of sequential nodes go on behind the names that there are; the status
     is 6 where that would take more than a million.
     """
-    check_place(asked.source)
-    check_place(asked.target)
+    trees.check_place(asked.source)
+    trees.check_place(asked.target)
     asked.stat = True  # where the source counts from
-    with tempfile.TemporaryFile() as file, at(context, asked.target) as target:
-        with at(context, asked.source) as source:
+    with tempfile.TemporaryFile() as file, trees.at(context, asked.target) as target:
+        with trees.at(context, asked.source) as source:
             if target.is_within(source) or (asked.delete and source.is_within(target)):
                 raise ValueError(f"{asked.source} and {asked.target} overlap")
             write_dump(
@@ -157,7 +273,7 @@ def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) 
         error.add_note(f"done before: {_counts(writer.done)}")
         raise
     for path in left:
-        output.note(f"{below(place.path, path)} has children by now and was not deleted")
+        output.note(f"{trees.below(place.path, path)} has children by now and was not deleted")
     done = {**writer.done, "equal": plan.equal}
     behind = {"behind": list(numbers.left_behind)} if numbers.left_behind else {}
     output.result({"path": place.path, **done, **behind}, [_counts(done)])
@@ -178,7 +294,7 @@ def _list(output: Output, dump: DumpFile, plan: Plan) -> None:
     changes += [("change", path, str(how)) for path, how in plan.different.items()]
     changes += [("delete", path, "") for path in plan.extra]
     for change, path, how in changes:
-        full = below(plan.place.path, path)
+        full = trees.below(plan.place.path, path)
         fields = {"change": change, "path": full, "differs": how or None}
         output.result(fields, [f"{change} {full}" + (f" ({how})" if how else "")])
 
