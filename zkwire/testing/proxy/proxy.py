@@ -24,12 +24,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from zkwire.testing.proxy.faults import (
-    Action,
-    Cut,
-    Step,
-    forward,
-)
+from zkwire.testing.proxy.faults import Action, Cut, Step, forward
 from zkwire.testing.proxy.frames import OPCODES, Frame, request_description
 from zkwire.testing.proxy.relay import Address, Relay
 

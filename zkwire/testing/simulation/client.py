@@ -367,10 +367,7 @@ class SimulatedDriver(Driver):
         self.flush()
 
     def spawn(
-        self,
-        work: Callable[[Pipeline], Coroutine[Any, Any, object]],
-        *,
-        lasting: bool = False,
+        self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
     ) -> None:
         if self.session.ended:
             raise self.session.ending()

@@ -478,13 +478,7 @@ class Runner:
         return Figures(self.runs, self.steps)
 
 
-def explore(
-    scenario: Scenario,
-    seeds: Iterable[int],
-    *,
-    most: int = 3,
-    **options: Any,
-) -> Figures:
+def explore(scenario: Scenario, seeds: Iterable[int], *, most: int = 3, **options: Any) -> Figures:
     """Run under one random schedule for each seed, with up to ``most`` faults.
 
     Each simulation gets the seed, too.
