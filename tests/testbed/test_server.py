@@ -187,7 +187,7 @@ def test_a_server_takes_no_orders_but_while_it_runs(kind: type[Server] | type[En
 def test_a_server_that_cannot_start_leaves_no_thread(server: Server) -> None:
     other = Server(port=server.port)
     ensemble = Ensemble(2)
-    ensemble.servers[1]._listener.port = server.port
+    ensemble.servers[1].port = server.port
     before = threading.active_count()
     for start in (other.start, other.__enter__, ensemble.servers[1].start, ensemble.__enter__):
         with pytest.raises(OSError, match="in use"):
@@ -198,7 +198,7 @@ def test_a_server_that_cannot_start_leaves_no_thread(server: Server) -> None:
 def test_a_member_that_cannot_start_again_ends_no_other(server: Server) -> None:
     with Ensemble(2) as ensemble, Client(ensemble.servers[0].hosts) as client:
         ensemble.servers[1].stop()
-        ensemble.servers[1]._listener.port = server.port
+        ensemble.servers[1].port = server.port
         with pytest.raises(OSError, match="in use"):
             ensemble.servers[1].start()
         assert client.create("/a") == "/a"

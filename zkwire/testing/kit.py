@@ -55,7 +55,6 @@ from zkwire.errors import (
     NoNodeError,
     NotEmptyError,
     QuotaExceededError,
-    RuntimeInconsistencyError,
     ServerError,
     error_for,
 )
@@ -65,6 +64,7 @@ from zkwire.jute.records import ConnectResponse
 from zkwire.testing.proxy.faults import Action, Send, Step
 from zkwire.testing.proxy.frames import OPCODES, Frame
 from zkwire.testing.proxy.proxy import FaultProxy
+from zkwire.testing.server.operations import refused_parts
 from zkwire.testing.server.server import Server
 from zkwire.testing.server.tree import CONTAINER
 
@@ -109,7 +109,6 @@ _RECORDS: Final[dict[int, type[Record]]] = {
 _NAMES: Final = {opcode: name for name, opcode in OPCODES.items()}
 _HEADER, _REPLY_HEADER = 12, 20  # bytes: the length, and what stands before the body
 _ROOT: Final = r.ExistsRequest("/", False)
-_ERROR = -1
 _SEQUENTIAL = {2, 3, 6}  # CreateMode.java
 _ID = re.compile(r"[0-9a-f]{16}(?:-?[0-9a-f]{8,})*|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = re.compile(r"\d{10}")
@@ -211,10 +210,7 @@ def _refused(reply: bytes, refusal: Refusal, count: int) -> bytes:
     head = reply[4 : _REPLY_HEADER - 4]
     if not count:
         return _framed(head + refusal.code.to_bytes(4, "big", signed=True))
-    later = RuntimeInconsistencyError.code
-    codes = [0] * refusal.part + [refusal.code] + [later] * (count - refusal.part - 1)
-    errors = [r.MultiHeader.pack(_ERROR, False, c) + r.ErrorResponse.pack(c) for c in codes]
-    return _framed(head + bytes(4) + b"".join(errors) + r.MultiHeader.pack(_ERROR, True, -1))
+    return _framed(head + bytes(4) + refused_parts(refusal.part, refusal.code, count))
 
 
 def _framed(body: bytes) -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step
+from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step, drop
 from zkwire.testing.proxy.frames import (
     OPCODES,
     Frame,
@@ -29,33 +29,23 @@ _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
 
 
 class _Rule:
-    """A rule for the n-th request of an operation, counted from the creation of the rule."""
+    """A rule for the n-th request of an operation, counted from the creation of the rule.
 
-    __slots__ = ("action", "description", "left", "op")
+    With a ``code`` the request is refused, and the connection then ended if it says ``close``;
+    else it gets the ``action``.
+    """
 
-    def __init__(self, op: str, nth: int, action: Action, *, reply: bool = False) -> None:
-        self.op = op
+    def __init__(
+        self, op: str, nth: int, action: Action, *, reply: bool = False, code: int = 0,
+        close: bool = False,
+    ) -> None:  # fmt: skip
+        self.op, self.left, self.action, self.code, self.close = op, nth, action, code, close
         self.description = request_description(op, nth, reply)
-        self.left = nth
-        self.action = action
 
     def counts(self, frame: Frame) -> bool:
         """Count this frame; whether the rule is for it."""
-        if frame.op != self.op:
-            return False
-        self.left -= 1
-        return self.left == 0
-
-
-class _Refusal(_Rule):
-    """A rule that answers a request with an error; the request is not carried out."""
-
-    __slots__ = ("close", "code")
-
-    def __init__(self, op: str, nth: int, code: int, close: bool) -> None:
-        super().__init__(op, nth, lambda _: ())
-        self.code = code
-        self.close = close
+        self.left -= frame.op == self.op
+        return self.left == 0 and frame.op == self.op
 
 
 class _Stopped(NamedTuple):
@@ -90,7 +80,7 @@ class FaultPoints:
         The request is not carried out; ``close`` ends the connection after the answer.
         """
         _check(op, nth, OPCODES)
-        self._rules.append(_Refusal(op, nth, code, close))
+        self._rules.append(_Rule(op, nth, drop, code=code, close=close))
 
     @property
     def unfired(self) -> list[str]:
@@ -118,7 +108,7 @@ class FaultPoints:
             return
         rule = matched[0]
         self._rules = [other for other in self._rules if other not in matched]
-        if isinstance(rule, _Refusal):
+        if rule.code:
             self._processor.refuse(connection, body, rule.code, now, close=rule.close)
             return
 

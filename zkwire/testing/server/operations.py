@@ -460,7 +460,7 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
             result, caused = _WRITES_IN_MULTI[opcode][1](state, connection, request)
         except ServerError as refusal:
             state.tree.roll_back()
-            return _refused(index, refusal.code, len(requests)), []
+            return refused_parts(index, refusal.code, len(requests)), []
         events += caused
         parts += (r.MultiHeader.pack(_ANSWERED_AS.get(opcode, opcode), False, 0), result)
     parts.append(_END)
@@ -470,7 +470,7 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
 def refused_multi(state: ServerState, body: bytes, code: int) -> bytes:
     """The answer to a multi of which the first operation is refused with ``code``."""
     count = len(_begin_multi(state, body))
-    return _refused(0, code, count) if count else _END
+    return refused_parts(0, code, count) if count else _END
 
 
 class _NoTransactionError(MarshallingError):
@@ -542,7 +542,8 @@ def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
     return (opcode if opcode == ops.CREATE_CONTAINER.opcode else found), request
 
 
-def _refused(culprit: int, code: int, count: int) -> bytes:
+def refused_parts(culprit: int, code: int, count: int) -> bytes:
+    """The results of a multi of so many operations, one of which is refused."""
     codes = [0] * culprit + [code] + [RuntimeInconsistencyError.code] * (count - culprit - 1)
     parts = [r.MultiHeader.pack(_ERROR, False, c) + r.ErrorResponse.pack(c) for c in codes]
     return b"".join(parts) + _END

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
 from zkwire.jute.frames import SEND_LIMIT
@@ -59,45 +60,36 @@ class Behaviour(TypedDict, total=False):
     jute_maxbuffer: int
 
 
+@dataclass
 class Rules:
     """A :class:`Behaviour` with all defaults, and what follows from the version."""
 
-    def __init__(
-        self,
-        *,
-        version: Version = "3.8",
-        unknown_opcodes: Collection[int] = (),
-        extended_types: bool = True,
-        read_only: bool = False,
-        local_sessions: bool = True,
-        sasl_users: Mapping[str, str] | None = None,
-        enforce_auth: Collection[str] = (),
-        super_password: str | None = None,
-        reconfig: bool = False,
-        handshake_timeout: float = 10.0,
-        jute_maxbuffer: int = SEND_LIMIT,
-    ) -> None:
-        if version not in _VERSIONS:
-            raise ValueError(f"unknown version {version!r}: not one of {', '.join(_VERSIONS)}")
-        if not 0 < handshake_timeout < math.inf:
-            raise ValueError(f"handshake_timeout must be above 0 and finite: {handshake_timeout!r}")
-        flags = {"extended_types": extended_types, "read_only": read_only}
-        flags |= {"local_sessions": local_sessions, "reconfig": reconfig}
-        for name, flag in flags.items():
-            if not isinstance(flag, bool):
+    version: Version = "3.8"
+    unknown_opcodes: Collection[int] = ()
+    extended_types: bool = True
+    read_only: bool = False
+    local_sessions: bool = True
+    sasl_users: Mapping[str, str] | None = None
+    enforce_auth: Collection[str] = ()
+    super_password: str | None = None
+    reconfig: bool = False
+    handshake_timeout: float = 10.0
+    jute_maxbuffer: int = SEND_LIMIT
+
+    def __post_init__(self) -> None:
+        if self.version not in _VERSIONS:
+            known = ", ".join(_VERSIONS)
+            raise ValueError(f"unknown version {self.version!r}: not one of {known}")
+        if not 0 < self.handshake_timeout < math.inf:
+            given = self.handshake_timeout
+            raise ValueError(f"handshake_timeout must be above 0 and finite: {given!r}")
+        for name in ("extended_types", "read_only", "local_sessions", "reconfig"):
+            if not isinstance(flag := getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, not {flag!r}")
-        self.version = version
-        self.extended_types = extended_types
-        self.read_only = read_only
-        self.local_sessions = local_sessions
-        self.sasl_users = sasl_users
-        self.enforce_auth: frozenset[str] = frozenset(enforce_auth)
-        self.super_password = super_password
-        self.reconfig = reconfig
-        self.handshake_timeout = handshake_timeout
-        self.jute_maxbuffer = jute_maxbuffer
-        at = tuple(map(int, version.split(".")))
+        at = tuple(map(int, self.version.split(".")))
         later = [op for op in (*ops.OPS.values(), DELETE_CONTAINER) if op.release[:2] > at]
-        self.unknown: frozenset[int] = frozenset(unknown_opcodes) | {op.opcode for op in later}
-        self.before_39: bool = version != "3.9"
-        self.has_config: bool = version != "3.4"
+        self.unknown: frozenset[int] = frozenset(
+            {*self.unknown_opcodes, *(op.opcode for op in later)}
+        )
+        self.before_39: bool = self.version != "3.9"
+        self.has_config: bool = self.version != "3.4"

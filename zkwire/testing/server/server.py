@@ -170,7 +170,7 @@ class _Service:
         if self._loop is None:
             self._loop = Loop(self._processor, self._now, self._tls)
         try:
-            listener.start(self._loop)
+            listener.begin(self._loop)
         except BaseException:
             if is_first:
                 self.close()
@@ -207,14 +207,15 @@ class _Listener:
 
     @property
     def hosts(self) -> str:
+        """The connect string for this address alone."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def start(self, loop: Loop) -> None:
+    def begin(self, loop: Loop) -> None:
         if self.listener is None:
             self.listener = loop.listen(self.host, self.port, self.member)
             self.port = self.listener.getsockname()[1]
 
-    def stop(self, loop: Loop) -> None:
+    def end(self, loop: Loop) -> None:
         listener, self.listener = self.listener, None
         if listener is not None:
             loop.stop_listening(listener)
@@ -272,7 +273,7 @@ class Server(_Service):
 
     def stop(self) -> None:
         """Close all connections and accept no more; the tree stays, and sessions expire in time."""
-        self._listener.stop(self._running())
+        self._listener.end(self._running())
 
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum away, or give it back; either ends all connections.
@@ -288,38 +289,28 @@ class Server(_Service):
         super().close()
 
 
-class Member:
-    """One server of an ensemble."""
+class Member(_Listener):
+    """One server of an ensemble; ``port`` is chosen by the first start, and later ones keep it."""
 
     def __init__(self, ensemble: Ensemble, number: int) -> None:
+        super().__init__(LOOPBACK, 0, number)
         self._ensemble = ensemble
-        self._listener = _Listener(LOOPBACK, 0, number)
-
-    @property
-    def port(self) -> int:
-        """The port, which the first start chooses and later ones keep."""
-        return self._listener.port
-
-    @property
-    def hosts(self) -> str:
-        """The connect string for this member alone."""
-        return self._listener.hosts
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._ensemble._start(self._listener)
+        self._ensemble._start(self)
         self._ensemble._write_configuration()
 
     def stop(self) -> None:
         """Close the connections to this member and accept no more."""
-        self._listener.stop(self._ensemble._running())
+        self.end(self._ensemble._running())
 
     def set_read_only(self, read_only: bool) -> None:
         """Take this member's quorum away, or give it back; see :meth:`Server.set_read_only`.
 
         The others keep theirs.  Unlike a real server, this member still sees their writes.
         """
-        self._ensemble._set_read_only(read_only, (self._listener.member,))
+        self._ensemble._set_read_only(read_only, (self.member,))
 
 
 class Ensemble(_Service):
@@ -378,7 +369,7 @@ class Ensemble(_Service):
 
     def close(self) -> None:
         for server in self.servers:
-            server._listener.listener = None  # the loop closes it
+            server.listener = None  # the loop closes it
         super().close()
 
 

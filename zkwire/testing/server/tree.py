@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from zkwire.errors import (
     BadArgumentsError,
@@ -32,6 +32,7 @@ from zkwire.errors import (
     NotEmptyError,
 )
 from zkwire.jute.records import ACL, Stat
+from zkwire.testing.server.credentials import Credentials
 from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
 from zkwire.wire.paths import CONFIG_NODE, LAST_SEQUENCE, check_path
 
@@ -186,17 +187,6 @@ def signed(number: int) -> int:
 _SPECIAL = ("/", "/zookeeper", _QUOTAS, CONFIG_NODE)
 
 
-class Caller(Protocol):
-    """The credentials of the connection that sent a request, as far as the tree uses them."""
-
-    def require(self, acl: Acls, perms: int) -> None:
-        """Raise NoAuthError unless ``acl`` allows one of ``perms``."""
-
-    def expand(self, acl: Acls | None) -> Acls:
-        """The ACL as it is stored; raises InvalidACLError if it is not valid."""
-        ...
-
-
 class Event(NamedTuple):
     """A change that watches may wait for; ``acl`` is the ACL of the node at ``path``."""
 
@@ -280,7 +270,7 @@ class DataTree:
 
     # --- writes: each returns its result and the events it causes ---------------------------------
 
-    def create(self, new: NewNode, caller: Caller) -> tuple[str, Node, list[Event]]:
+    def create(self, new: NewNode, caller: Credentials) -> tuple[str, Node, list[Event]]:
         """PrepRequestProcessor.pRequest2TxnCreate, then DataTree.createNode."""
         path = new.path
         above_path = _above(path)
@@ -312,7 +302,7 @@ class DataTree:
             ],
         )
 
-    def delete(self, path: str, version: int, caller: Caller) -> list[Event]:
+    def delete(self, path: str, version: int, caller: Credentials) -> list[Event]:
         """Delete a node that has this version (-1: any) and no children."""
         above_path = _above(path)
         if path in self._special:
@@ -351,7 +341,7 @@ class DataTree:
         ]
 
     def set_data(
-        self, path: str, data: bytes | None, version: int, caller: Caller
+        self, path: str, data: bytes | None, version: int, caller: Credentials
     ) -> tuple[Node, list[Event]]:
         """Replace a node's data if it has this version (-1: any)."""
         _validate(path)
@@ -366,7 +356,7 @@ class DataTree:
         node.mzxid, node.mtime = self.zxid, self.now
         return node, [Event(EventType.NODE_DATA_CHANGED, path, node.acl)]
 
-    def set_acl(self, path: str, acl: Acls | None, version: int, caller: Caller) -> Node:
+    def set_acl(self, path: str, acl: Acls | None, version: int, caller: Credentials) -> Node:
         """Replace a node's ACL if it has this ACL version (-1: any).  Never part of a multi."""
         _validate(path)
         expanded = caller.expand(acl)
@@ -377,7 +367,7 @@ class DataTree:
         node.aversion = signed(node.aversion + 1)
         return node
 
-    def check(self, path: str, version: int, caller: Caller) -> None:
+    def check(self, path: str, version: int, caller: Credentials) -> None:
         """Refuse if the node does not exist or has another version (-1: any)."""
         _validate(path)
         node = self.node(path)

@@ -30,7 +30,6 @@ from zkwire.testing.server.sessions import Connection
 if TYPE_CHECKING:
     from zkwire.recipes._service import Service
     from zkwire.recipes.runtime import Owned
-    from zkwire.testing.server.processor import Processor
 
 
 T = TypeVar("T")
@@ -136,24 +135,6 @@ class Holder(Protocol):
         ...
 
 
-class Scheduler(Protocol):
-    """What a client needs of the simulation that it is in."""
-
-    now: float
-    seed: int
-    rng: Random
-    servers: int
-    timeout: float
-    processor: Processor
-    current: Task | None
-
-    def add_task(
-        self, client: Client, coroutine: Coroutine[Any, Any, Any], name: str, *, background: bool
-    ) -> Task: ...
-    def step_within(self, task: Task) -> None: ...
-    def drop_task(self, task: Task) -> None: ...
-
-
 class Client:
     """One process with one client in it.
 
@@ -163,9 +144,9 @@ class Client:
     those whose claims a check looks at.  ``options`` are those of the session.
     """
 
-    def __init__(self, sim: Scheduler, name: str, chroot: str, **options: Any) -> None:
+    def __init__(self, sim: Any, name: str, chroot: str, **options: Any) -> None:
         self.name = name
-        self.sim = sim
+        self.sim: Any = sim  # the Simulation that it is in
         # Of its own, so that what one client draws does not depend on what others do meanwhile.
         self.rng: Random = Random(sim.rng.random())
         hosts = HostList([("server", n) for n in range(sim.servers)], self.rng)
@@ -209,7 +190,8 @@ class Client:
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], name: str = "") -> Task:
         """Run a coroutine in this process; it may await the world's things and this client's."""
-        return self.sim.add_task(self, coroutine, name, background=False)
+        task: Task = self.sim.add_task(self, coroutine, name, background=False)
+        return task
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""

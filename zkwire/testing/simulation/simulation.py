@@ -31,17 +31,14 @@ Checks decide whether a run is correct, see :mod:`zkwire.testing.simulation.inva
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from zkwire.testing.proxy.frames import reply_frame, request_frame
 from zkwire.testing.simulation import fault_choice
 from zkwire.testing.simulation.client import Cancelled, Client, Link, Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.stage import START, Stage, event_in
-from zkwire.wire import ops
-
-_HEADER: Final = struct.Struct(">iii")  # length, xid, and opcode or the zxid's upper half
 
 
 def describe(step: Step, client: Client | None) -> str:
@@ -61,23 +58,18 @@ def describe(step: Step, client: Client | None) -> str:
     return str(step)
 
 
-def _request(frame: bytes, link: Link) -> str:
+def _request(data: bytes, link: Link) -> str:
     if not link.connection.greeted:
         return "connect"
-    _, xid, opcode = _HEADER.unpack_from(frame)
-    op = ops.OPS.get(opcode)
-    length = int.from_bytes(frame[12:16], "big")
-    path = frame[16 : 16 + length].decode("utf-8", "replace") if length < len(frame) else ""
-    return f"{op.name if op else opcode}#{xid} {path}".rstrip()
+    frame = request_frame(0, data, 0.0)
+    return f"{frame.op}#{frame.xid} {frame.path or ''}".rstrip()
 
 
-def _reply(frame: bytes) -> str:
-    event = event_in(frame)
+def _reply(data: bytes) -> str:
+    event, frame = event_in(data), reply_frame(0, data, 0.0, None)
     if event is not None:
         return f"{event[0].name} {event[1]}"
-    _, xid, _ = _HEADER.unpack_from(frame)
-    code = int.from_bytes(frame[16:20], "big", signed=True)
-    return f"#{xid}" + (f" error {code}" if code else "")
+    return f"#{frame.xid}" + (f" error {frame.error}" if frame.error else "")
 
 
 _TIME: Final = Step("time")
