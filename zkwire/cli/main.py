@@ -22,7 +22,11 @@ def main(arguments: list[str] | None = None) -> int:
     own = words[: words.index("--")] if "--" in words else words  # the others are a program's
     output, debug = Output(json="--json" in own), "--debug" in own
     try:
-        return _flushed(_status(words))
+        status = _run(words)
+        output.flush()
+        return status
+    except SystemExit as end:  # argparse has shown a help, or the version
+        return end.code if isinstance(end.code, int) else DONE
     except BrokenPipeError as error:  # the reader of the output has ended
         output.drop()
         return status_of(error)
@@ -37,13 +41,6 @@ def main(arguments: list[str] | None = None) -> int:
             output.error(error)
         _end_output(output, interrupted=interrupted)
         return status_of(error)
-
-
-def _status(words: list[str]) -> int:
-    try:
-        return _run(words)
-    except SystemExit as end:  # argparse has shown a help, or the version
-        return end.code if isinstance(end.code, int) else DONE
 
 
 def _run(arguments: list[str]) -> int:
@@ -63,12 +60,6 @@ def _run(arguments: list[str]) -> int:
         context.close()
 
 
-def _flushed(status: int) -> int:
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    return status
-
-
 def _end_output(output: Output, *, interrupted: bool) -> None:
     """Write what is buffered, or drop it: where that is impossible Python would exit with 120.
 
@@ -76,7 +67,7 @@ def _end_output(output: Output, *, interrupted: bool) -> None:
     """
     try:
         if not (interrupted and output.is_full()):
-            _flushed(DONE)
+            output.flush()
             return
     except (OSError, KeyboardInterrupt):
         pass

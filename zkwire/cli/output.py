@@ -254,6 +254,12 @@ def printable(text: str, kept: str = "\n\t") -> str:
     return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
+def only_ascii() -> bool:
+    """Whether standard output takes no other characters."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return str(encoding).lower().replace("-", "") != "utf8"
+
+
 def one_line(text: str) -> str:
     """``text`` with each character that is not printable as its number, new lines included."""
     return printable(text, "")

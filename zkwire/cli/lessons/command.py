@@ -12,9 +12,9 @@ from zkwire.cli.command import Arg, Command, Group, UsageError, arg, flag
 from zkwire.cli.context import Context
 from zkwire.cli.files import whole
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
-from zkwire.cli.lessons.show import LeftError, legend, only_ascii, picture_of, shown_by
+from zkwire.cli.lessons.show import LeftError, legend, picture_of, shown_by
 from zkwire.cli.lessons.stage import Record, Stage
-from zkwire.cli.output import DONE, REFUSED
+from zkwire.cli.output import DONE, REFUSED, only_ascii
 from zkwire.cli.picture import svg
 from zkwire.errors import ZooKeeperError
 from zkwire.testing.simulation import ViolationError

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from zkwire.cli.context import Context
 from zkwire.cli.lessons.lesson import TABLE, Lesson
 from zkwire.cli.lessons.stage import PROSE, Event
-from zkwire.cli.output import Output, printable
+from zkwire.cli.output import Output, only_ascii, printable
 from zkwire.cli.picture import Band, Picture, Step
 from zkwire.testing.proxy.frames import Frame
 
@@ -56,12 +56,6 @@ def legend(*, ascii_only: bool) -> list[str]:
     arrows = [(("├──▶", "+-->")[at], "a request"), (("◀──┤", "<--+")[at], "a reply")]
     signs = [(sign[at], sign[3:]) for sign in _SIGNS.values() if sign[3:]]
     return [f"{sign:>6}  {says}" for sign, says in (*arrows, *signs, *_NUMBERS.items())]
-
-
-def only_ascii() -> bool:
-    """Whether standard output takes no other characters."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return str(encoding).lower().replace("-", "") != "utf8"
 
 
 def _ending(name: str, lesson: Lesson) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -10,7 +9,15 @@ from typing import Any
 import zkwire
 from zkwire.cli.command import Command, arg, flag, integer, one_of
 from zkwire.cli.context import Context
-from zkwire.cli.output import DONE, REFUSED, data_fields, moment, stat_fields, stat_lines
+from zkwire.cli.output import (
+    DONE,
+    REFUSED,
+    data_fields,
+    moment,
+    only_ascii,
+    stat_fields,
+    stat_lines,
+)
 from zkwire.errors import NoNodeError, error_for
 
 
@@ -160,6 +167,9 @@ def below(path: str, name: str) -> str:
     return f"{path.rstrip('/')}/{name}"
 
 
+STROKES, ASCII = ("└── ", "├── ", "│   ", "    "), ("`-- ", "|-- ", "|   ", "    ")
+
+
 # --- tree -----------------------------------------------------------------------------------------
 
 
@@ -209,30 +219,18 @@ def _nested(children: dict[str, list[str]], path: str, stats: dict[str, zkwire.S
 def _drawing(
     children: dict[str, list[str]], path: str, stats: dict[str, zkwire.Stat]
 ) -> Iterator[str]:
-    last, inner, bar, blank = _strokes()
+    last, inner, bar, blank = ASCII if only_ascii() else STROKES
     todo = [(path, name, "") for name in reversed(children.get(path, []))]
     while todo:
         parent, name, indent = todo.pop()
         is_last = name == children[parent][-1]
         node = below(parent, name)
-        yield indent + (last if is_last else inner) + name + _remark(stats.get(node))
+        remark = ""
+        if stat := stats.get(node):
+            remark = f"  ({stat.data_length} bytes{', ephemeral' if stat.ephemeral_owner else ''})"
+        yield indent + (last if is_last else inner) + name + remark
         deeper = indent + (blank if is_last else bar)
         todo += [(node, child, deeper) for child in reversed(children.get(node, []))]
-
-
-def _remark(stat: zkwire.Stat | None) -> str:
-    if stat is None:
-        return ""
-    return f"  ({stat.data_length} bytes{', ephemeral' if stat.ephemeral_owner else ''})"
-
-
-def _strokes() -> tuple[str, str, str, str]:
-    strokes = "└── ", "├── ", "│   ", "    "
-    try:
-        "".join(strokes).encode(getattr(sys.stdout, "encoding", None) or "ascii")
-    except UnicodeEncodeError:
-        return "`-- ", "|-- ", "|   ", "    "
-    return strokes
 
 
 def _count(context: Context, asked: Namespace) -> None:

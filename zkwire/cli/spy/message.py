@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from zkwire.cli.output import hex_id, moment
+from zkwire.cli.output import IDS, TIMES, hex_id, moment
 from zkwire.errors import SERVER_ERRORS, error_for
 from zkwire.jute import records
 from zkwire.jute.codec import FIXED, Field
@@ -42,8 +42,7 @@ FAMILIES = {
     "notification": ("watch",),
 }
 _EVENTS = {1: "created", 2: "deleted", 3: "data_changed", 4: "children_changed"}
-_IDS = frozenset({"session_id", "zxid", "last_zxid_seen", "relative_zxid", "cur_config_id"})
-_STAT_IDS = frozenset({"czxid", "mzxid", "pzxid", "ephemeral_owner"})
+_IDS = IDS | {"session_id", "zxid", "last_zxid_seen", "relative_zxid", "cur_config_id"}
 
 
 def operations(word: str) -> tuple[str, ...]:
@@ -67,12 +66,10 @@ def error_name(code: int) -> str:
     return name if name != "Server" or code in SERVER_ERRORS else str(code)
 
 
-def event_name(number: int) -> str:
-    """What has happened to a node, or the number."""
-    if number in _EVENTS:
-        return _EVENTS[number]
-    known = number in EventType.__members__.values()
-    return EventType(number).name.lower() if known else str(number)
+def _named(kind: type[EventType | WatchType], number: int) -> str:
+    """The name of a number, or the number."""
+    known = number in kind.__members__.values()
+    return kind(number).name.lower() if known else str(number)
 
 
 def shown(row: Row) -> str:
@@ -84,15 +81,11 @@ def shown(row: Row) -> str:
         return "null"
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    if isinstance(value, int) and (last in _IDS or last in _STAT_IDS):
+    if isinstance(value, int) and last in _IDS:
         return hex_id(value)
-    if last in {"ctime", "mtime"} and isinstance(value, int):
+    if last in TIMES and isinstance(value, int):
         return moment(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _perms(code: int) -> str:
-    return " ".join(perm.name.lower() for perm in Perms if perm in Perms(code) and perm.name)
 
 
 # Of the fields whose numbers have names.
@@ -101,7 +94,9 @@ _NOTES: dict[str, Callable[[int], str]] = {
     "flags": lambda code: FLAGS[code] if 0 <= code < len(FLAGS) else "",
     "mode": lambda code: MODES.get(code, ""),
     "state": lambda code: STATES.get(code, ""),
-    "perms": lambda code: _perms(code) if 0 <= code < 32 else "",
+    "perms": lambda code: " ".join(
+        perm.name.lower() for perm in Perms if code & perm and perm.name
+    ),
     "version": lambda code: "any" if code == -1 else "",
     "zxid": lambda code: "none" if code == -1 else "",
     "time_out": lambda code: "milliseconds" if code else "",
@@ -117,20 +112,14 @@ def note(row: Row, *, event: bool) -> str:
     if last == "xid":
         return XIDS.get(value, "")
     if last == "type" and event:
-        return event_name(value)
+        return _EVENTS.get(value) or _named(EventType, value)
     if last == "type" and (row.at <= 8 or row.name.startswith("[")):  # of a header
         return NAMES.get(value, "")
     if last == "type":
-        return watch_type(value) if value else ""
+        return _named(WatchType, value) if value else ""
     say = _NOTES.get(last)
     text = say(value) if say is not None else ""
     return "" if text == str(value) else text
-
-
-def watch_type(number: int) -> str:
-    """The kind of watch that a request removes or asks for."""
-    known = number in WatchType.__members__.values()
-    return WatchType(number).name.lower() if known else str(number)
 
 
 # --- rows -----------------------------------------------------------------------------------------

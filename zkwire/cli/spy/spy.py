@@ -26,7 +26,7 @@ from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, 
 from zkwire.cli.context import Context
 from zkwire.cli.files import recording, whole
 from zkwire.cli.interrupts import handled
-from zkwire.cli.output import Output, host_port, printable
+from zkwire.cli.output import Output, host_port, only_ascii, printable
 from zkwire.cli.spy import records
 from zkwire.cli.spy.message import operations
 from zkwire.cli.spy.records import Privacy, Record, Recorder
@@ -152,7 +152,7 @@ def terminal(file: object) -> tuple[int, bool]:
     """How wide lines may be, and whether only ASCII can be shown."""
     if file is not None:
         return records.WIDEST, False
-    plain = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    plain = only_ascii()
     if sys.stdout is None or not sys.stdout.isatty():
         return records.WIDEST, plain
     return max(40, min(records.WIDEST, shutil.get_terminal_size((80, 24)).columns)), plain

@@ -44,11 +44,6 @@ def below(root: str, path: str) -> str:
     return join("" if root == "/" else root, path)
 
 
-def child(path: str, name: str) -> str:
-    """The path of a child."""
-    return f"/{name}" if path == "/" else f"{path}/{name}"
-
-
 def ancestors(path: str) -> list[str]:
     """What is above a path, the nearest first."""
     found: list[str] = []
@@ -299,7 +294,7 @@ class TreeReader:
             return []
         if isinstance(names, ServerError):
             raise names
-        paths = [child(path, name) for name in sorted(names)]
+        paths = [f"{path.rstrip('/')}/{name}" for name in sorted(names)]
         return [found for found in paths if not self._place.is_reserved(found)]
 
 
