@@ -28,7 +28,6 @@ import pytest
 import zkwire.testing
 from tests.shell.test_client import undisturbed
 from tests.support.differential_sides import RealLink
-from tests.support.embedded import Peer, Reply, Told, connected
 from tests.support.queued_requests import queued_requests, refused_in_the_queue
 from zkwire import (
     Client,
@@ -59,7 +58,6 @@ from zkwire.testing.proxy.faults import (
 )
 from zkwire.testing.server import loop
 from zkwire.testing.server import loop as loops
-from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.server import Ensemble, Server, serve
 from zkwire.testing.server.tree import DataTree, NewNode
@@ -383,37 +381,6 @@ def test_cut_before_means_not_carried_out(server: Server, action: object) -> Non
             client.create("/a")
         assert client.exists("/a") is None
         client.create("/a")  # once
-
-
-def test_a_held_reply_waits_and_so_does_what_is_behind_it(server: Server) -> None:
-    gate = Gate()
-    with Client(server.hosts) as client, Client(server.hosts) as other:
-        server.on("create", action=hold(gate), reply=True)
-        replies = [client.pipeline.create("/a"), client.pipeline.exists("/a")]
-        assert gate.wait_reached().op == "create"
-        assert other.exists("/a") is not None, "it has been carried out"
-        gate.release()
-        assert replies[0].result(SECONDS) == "/a"
-        assert replies[1].result(SECONDS) is not None
-
-
-def test_events_do_not_overtake_a_held_reply() -> None:
-    peer, gate = connected(), Gate()
-    points = FaultPoints(peer.processor, lambda: None)
-    peer.exists("/w", watch=True)
-    points.on("exists", action=hold(gate), reply=True)
-    ask = struct.pack(">ii", 7, 3) + r.ExistsRequest("/", False).encode()
-    points.process(peer.connection, ask, 0.0)
-    Peer(peer.processor).connect().create("/w")
-    assert points.holds(peer.connection)
-    assert points.released() == []
-    assert peer.connection.take_output() == b""
-    gate.release()
-    assert points.released() == [peer.connection]
-    points.resume(peer.connection)
-    reply, told = peer.received()
-    assert isinstance(reply, Reply)
-    assert told == Told(1, "/w")
 
 
 def test_a_held_request_has_not_been_carried_out(server: Server) -> None:

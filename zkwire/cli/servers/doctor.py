@@ -20,12 +20,11 @@ from zkwire.wire.model import State
 
 WIDTH = 80
 CLOSING = 5.0  # seconds beyond the limit, for the last questions and for the session's end
-HEADINGS = ("server", "mode", "version", "ping", "session", "nodes")
 
 
 def _doctor(context: Context, _: Namespace) -> int | None:
     """
-    zkwire doctor --server zk1,zk2,zk3      # a line for each address
+    zkwire doctor --server zk1,zk2,zk3      # what each address says
     zkwire doctor --json | jq .problem      # an object for each address
 
     Each address is connected to, asked for `srvr`, and has a session for a moment.
@@ -68,48 +67,14 @@ def _examined(context: Context, servers: list[tuple[str, int]], chroot: str) -> 
 
 
 def _show(out: Output, checkups: list[Checkup]) -> None:
-    """The table, problems below their servers, and hints, each once, at the end."""
-    rows = [_row(checkup) for checkup in checkups]
-    table = [HEADINGS, *(row for row in rows if len(row) > 1)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
-    if sum(widths) + 2 * (len(widths) - 1) > WIDTH:
-        widths[0] = len(HEADINGS[0])  # longer ones stand on lines of their own
-    if len(table) > 1:
-        out.line(_aligned(HEADINGS, widths))
-    for row, checkup in zip(rows, checkups, strict=True):
-        name, *cells = row
-        if not cells:
-            out.line(name)
-        elif len(name) <= widths[0]:
-            out.line(_aligned(row, widths))
-        else:
-            out.line(name)
-            out.line(_aligned(("", *cells), widths))
+    """Each address, what is known of it and its problem; at the end the hints, each once."""
+    for checkup in checkups:
+        also = "" if checkup.where in (None, checkup.name) else f" ({checkup.where})"
+        out.line(f"{checkup.name}{also}")
+        _paragraph(out, ", ".join(checkup.facts()), "    ")
         _paragraph(out, checkup.problem or "", "    ")
     for hint in dict.fromkeys(hint for checkup in checkups for hint in checkup.hints):
         _paragraph(out, f"hint: {hint}", "")
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _row(checkup: Checkup) -> tuple[str, ...]:
-    """The cells of a line; the name alone where nothing could be asked."""
-    name = checkup.name
-    if checkup.where not in (None, name):
-        name = f"{name} ({checkup.where})"
-    if checkup.session_timeout is None and checkup.mode is None:
-        return (name,)
-    ping, session = checkup.ping, checkup.session_timeout
-    return (
-        name,
-        checkup.mode or "-",
-        checkup.version or "-",
-        "-" if ping is None else f"{ping * 1000:.1f} ms",
-        "-" if session is None else f"{session:g} s",
-        "-" if checkup.nodes is None else f"{checkup.nodes:,}",
-    )
 
 
 def _paragraph(out: Output, text: str, indent: str) -> None:
@@ -145,6 +110,13 @@ class Checkup:
         self.connect: float | None = None
         self.ping: float | None = None
         self.session_timeout: float | None = None
+
+    def facts(self) -> list[str]:
+        """What is shown to people."""
+        ping, timeout = self.ping and f"ping {self.ping * 1000:.1f} ms", self.session_timeout
+        session = timeout and f"session {timeout:g} s"
+        nodes = None if self.nodes is None else f"{self.nodes:,} nodes"
+        return [fact for fact in (self.mode, self.version, ping, session, nodes) if fact]
 
     def fields(self) -> dict[str, Any]:
         """What ``--json`` shows."""

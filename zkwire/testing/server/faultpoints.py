@@ -3,7 +3,7 @@
 The actions are those of `zkwire.testing.proxy.faults`, and a rule counts as `FaultProxy.on` does.
 The difference: without a network in between, "after the request" means that the operation is
 carried out and no byte of its reply is sent.  Actions about segments and times (delay, drip, split,
-half_close) need the proxy.
+half_close), and to hold a reply, need the proxy.
 
 Decides what happens to a frame that a rule names; must not know sockets.  Other threads may add
 rules; everything else runs in the thread that drives the processor.
@@ -124,7 +124,7 @@ class FaultPoints:
     def queued(self, connection: Connection) -> Iterator[bytes]:
         """The request that waits at a gate, which is forgotten."""
         stopped = self._stopped.get(connection)
-        if stopped is not None and stopped.hold.frame.direction == "c2s":
+        if stopped is not None:
             self.forget(connection)
             yield stopped.hold.frame.raw[4:]
 
@@ -140,8 +140,6 @@ class FaultPoints:
         """Perform the steps after the gate."""
         stopped = self._stopped.pop(connection, None)
         if stopped is not None:
-            connection.barrier = None
-            connection.send(b"")
             self._run(connection, stopped.rest, stopped.perform)
 
     def _run(
@@ -172,26 +170,12 @@ class FaultPoints:
         # An operation that ends the connection has ended it already; its reply gets the action.
         connection.ended, ended = False, connection.ended
         frame = reply_frame(connection.number, connection.undo_send(), now, request)
-        position = len(connection.output)
-
-        def perform(step: Step) -> None:
+        for step in action(frame):
             match step:
                 case Send(data, 0):
                     connection.send(data)
                 case _:
                     self._perform_on_connection(connection, step)
-
-        steps = tuple(action(frame))
-        if any(isinstance(step, Hold) for step in steps):
-            # Events that come while the reply is held must not overtake it.
-            held = next(step for step in steps if isinstance(step, Hold))
-            for step in steps:
-                if step is not held:
-                    perform(step)
-            connection.barrier = position
-            self._run(connection, iter((held,)), perform)
-        else:
-            self._run(connection, iter(steps), perform)
         if ended:
             self._processor.end(connection)
 

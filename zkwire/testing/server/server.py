@@ -109,8 +109,8 @@ class _Service:
     def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
         """Do ``action`` to the ``nth`` request of an operation from now on, or to its reply.
 
-        The actions are those of `zkwire.testing.proxy.faults` that are not about the network;
-        ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
+        The actions are those of `zkwire.testing.proxy.faults` that are not about the network, but
+        no reply is held; ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
         """
         loop = self._running()
         loop.call(partial(loop.faults.on, op, action=action, nth=nth, reply=reply))

@@ -54,7 +54,7 @@ class Connection:
     """
 
     __slots__ = (
-        "_on_output", "_splitter", "barrier", "credentials", "ended", "first_bytes", "greeted",
+        "_on_output", "_splitter", "credentials", "ended", "first_bytes", "greeted",
         "member", "mute", "number", "output", "queued", "reset", "sasl", "session", "waiting",
     )  # fmt: skip
 
@@ -77,7 +77,6 @@ class Connection:
         self.ended: bool = False
         self.output: list[bytes] = []
         self.waiting: int = 0  # bytes in the output
-        self.barrier: int | None = None  # a fault holds the output back from this frame on
         self.mute: bool = False  # a fault swallows all output
         self.reset: bool = False  # a fault ends the connection with RST
         self.queued: Callable[[], Iterable[bytes]] = tuple
@@ -109,8 +108,6 @@ class Connection:
         rest, self.output = self.output, []
         self.send(frame)
         self.output += rest
-        if self.barrier is not None:
-            self.barrier += len(self.output) - len(rest)
 
     def undo_send(self) -> bytes:
         """Undo the last :meth:`send`."""
@@ -125,12 +122,7 @@ class Connection:
 
     def take_output(self) -> bytes:
         """The bytes for the peer; they count as sent."""
-        if self.barrier is None:
-            parts, self.output = self.output, []
-        else:
-            parts, self.output = self.output[: self.barrier], self.output[self.barrier :]
-            self.barrier = 0
-        data = b"".join(parts)
+        data, self.output = b"".join(self.output), []
         self.waiting -= len(data)
         return data
 
