@@ -14,7 +14,7 @@ from zkwire import ACL, Id
 from zkwire.cli.output import Output, entry_of, entry_text
 from zkwire.cli.transfer import commands as dumps
 from zkwire.cli.transfer import tree
-from zkwire.cli.transfer.tree import Node, Progress, progress_line
+from zkwire.cli.transfer.tree import Node, progress
 from zkwire.errors import NotSentError, ThrottledOpError
 
 OPEN = "world:anyone:cdrwa"
@@ -139,14 +139,6 @@ def test_a_window_gives_up_after_two_session_timeouts(monkeypatch: pytest.Monkey
     assert next(clock) == 4 * 7, "begins at 0, and looks at the clock at 7, 14 and 21"
 
 
-def test_progress_says_how_long_it_still_takes() -> None:
-    assert progress_line("writing", 1200, 5000, 0.3) == (
-        "writing 1,200 of 5,000 nodes, 4,000/s, 0:01 left"
-    )
-    assert progress_line("reading", 7, None, 2.0) == "reading 7 nodes, 4/s"
-    assert len(progress_line("comparing", 10**8, 10**9, 3e6)) < 80
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -158,7 +150,7 @@ def test_progress_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch, quiet: boo
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr("zkwire.cli.transfer.tree.time.monotonic", lambda: next(clock))
-    assert list(Progress(Output(quiet=quiet)).over("abc", "reading", 3)) == [*"abc"]
+    assert list(progress(Output(quiet=quiet), "abc", "reading", 3)) == [*"abc"]
     text = terminal.getvalue()
     assert ("reading 2 of 3 nodes" in text) is not quiet
     assert text.strip() == "" or text.endswith("\r" + " " * 79 + "\r")

@@ -17,7 +17,7 @@ from zkwire.cli.lessons.lesson import TABLE, Lesson
 from zkwire.cli.lessons.stage import PROSE, Event
 from zkwire.cli.output import Output, only_ascii, printable
 from zkwire.cli.picture import Band, Picture, Step
-from zkwire.testing.proxy.frames import Frame
+from zkwire.cli.spy.records import byte_table, cut_path, table
 
 NARROWEST, WIDEST = 72, 100
 LANE, TIME = 7, 9  # columns
@@ -34,7 +34,7 @@ _SIGNS = {
     "free": "○o it is held no longer",
     "note": "◆* what a client does beside the wire",
     "dot": "·. with three of them, what is counted and not shown",
-    "yes": "✓+ as expected", "no": "✗! not as expected", "more": "…~", "bar": "█#",
+    "yes": "✓+ as expected", "no": "✗! not as expected", "bar": "█#",
 }  # fmt: skip
 _NUMBERS = {
     "xid": "the number of a request on its connection; the reply repeats it",
@@ -123,7 +123,8 @@ class Terminal:
         else:
             self._row(event)
             if frame is not None and (self._tables or event.actor == self._lesson.bytes_of):
-                self._explain(frame)
+                for line in table({"rows": byte_table(frame)}, self._width):
+                    self._line(line, "dim")
         if self._pauses:
             self._output.flush()
             time.sleep(_PAUSE.get(event.kind, 0.1))
@@ -143,7 +144,7 @@ class Terminal:
             self._output.line("")
         self._folded = True
         dots = f"{self._sign('dot') * 3:>{TIME - 1}} "
-        self._line(dots + _clipped(text, self._width - TIME, self._sign("more")), "dim")
+        self._line(dots + cut_path(text, self._width - TIME), "dim")
 
     def _speak(self, event: Event) -> None:
         if event.kind == "ask":
@@ -230,16 +231,10 @@ class Terminal:
         text, detail = printable(event.text), event.detail
         if len(text) + len(detail) >= room:
             detail = detail.rpartition("  ")[2]
-        text = _clipped(text, room - len(detail) - bool(detail), self._sign("more"))
+        text = cut_path(text, room - len(detail) - bool(detail))
         line = f"{at}{lanes} {text}{detail:>{room - len(text)}}".rstrip()
         notified = event.frame is not None and event.frame.kind == "notification"
         self._line(line, "red" if event.kind in ("cut", "end") else "yellow" if notified else "")
-
-    def _explain(self, frame: Frame) -> None:
-        from zkwire.cli.spy.records import byte_table, table
-
-        for line in table({"rows": byte_table(frame)}, self._width):
-            self._line(line, "dim")
 
     def _drawn(self, event: Event) -> str:
         """The lanes of a row: a line from lane to lane, or a sign on one."""
@@ -273,14 +268,6 @@ class Terminal:
         if self._ascii:
             text = text.translate(_PLAIN).encode("ascii", "replace").decode()
         self._output.line(text, colour=colour)
-
-
-def _clipped(text: str, room: int, more: str) -> str:
-    """The text without its middle if it is longer: ids stand there, and numbers at the end."""
-    if len(text) <= room:
-        return text
-    end = room // 3
-    return text[: room - end - len(more)] + more + text[-end:]
 
 
 def shown_by(context: Context, name: str, lesson: Lesson) -> Terminal:

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from argparse import Namespace
+from datetime import timedelta
 from typing import Any
 
 import zkwire
@@ -165,9 +166,8 @@ def _used(
 SIGNATURE = re.compile(r"(\S+):([0-9]{1,10})(?: (.*))?", re.DOTALL)
 READERS = ("__READ__", "__rlock__")
 DIGITS = 10
-HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>6}  {'process':20} id"
+HEADER = f"{'#':>3} {'state':5} {'session':18} {'age':>8}  {'process':20} id"
 WIDTH = 80
-UNITS = (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1))
 
 
 def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
@@ -237,19 +237,9 @@ def show(output: Output, path: str, found: list[dict[str, Any]]) -> None:
 def _line(one: dict[str, Any]) -> str:
     process = "-" if one["pid"] is None else f"{one['host']}:{one['pid']}"
     how = ("reads" if one["shared"] else "holds") if one["held"] else "waits"
-    words = f"{one['position']:>3} {how:5} {one['session']:18} {_age(one['age']):>6}"
+    age = "-" if one["age"] is None else timedelta(seconds=int(one["age"]))
+    words = f"{one['position']:>3} {how:5} {one['session']:18} {age!s:>8}"
     return f"{words}  {process:20} {one['id']}".rstrip()
-
-
-def _age(seconds: float | None) -> str:
-    """Two units at most; ``-`` if it is not known."""
-    if seconds is None:
-        return "-"
-    whole = int(seconds)
-    for unit, size, smaller, part in UNITS:
-        if whole >= size:
-            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
-    return f"{whole}s"
 
 
 # fmt: off

@@ -18,7 +18,7 @@ from zkwire.cli.files import whole
 from zkwire.cli.output import BEHIND, DONE, Output, data_fields, entry_of, entry_text, stat_fields
 from zkwire.cli.transfer import tree as trees
 from zkwire.cli.transfer.plan import ACLS, Numbers, Plan, Writer
-from zkwire.cli.transfer.tree import Node, Place, Progress, TreeReader
+from zkwire.cli.transfer.tree import Node, Place, TreeReader, progress
 from zkwire.errors import ServerError, ZooKeeperError
 from zkwire.operations.sequence import next_number
 from zkwire.wire.paths import check_path, parent
@@ -164,7 +164,7 @@ def write_dump(output: Output, place: Place, write: Write, asked: Namespace) -> 
     """Write the tree at the place, a line for each call; returns how many nodes there were."""
     stat, count = getattr(asked, "stat", False), 0
     tree = TreeReader(place, ephemerals=asked.ephemerals == "persistent")
-    for node in Progress(output).over(tree, "reading", _total(place)):
+    for node in progress(output, tree, "reading", _total(place)):
         if not count:  # behind the first answer: nothing is written if there is no such tree
             write(head(place.path))
         write(line(node, stat=stat))
@@ -251,12 +251,12 @@ def _copy(context: Context, asked: Namespace) -> int:
 
 
 def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) -> int:
-    plan, progress, paths = Plan(place, asked.acl), Progress(output), set[str]()
+    plan, paths = Plan(place, asked.acl), set[str]()
     numbers = Numbers(place)
-    for node in progress.over(dump, "checking"):  # all of it before anything else
+    for node in progress(output, dump, "checking"):  # all of it before anything else
         paths.add(node.path)
         numbers.add(node)
-    plan.look(progress.over(dump, "comparing", len(paths)))
+    plan.look(progress(output, dump, "comparing", len(paths)))
     if asked.delete:
         plan.find_extra(paths)
     if asked.dry_run:
@@ -266,7 +266,7 @@ def _make_equal(output: Output, dump: DumpFile, place: Place, asked: Namespace) 
     plan.check_allowed(force=asked.force)
     writer = Writer(plan)
     try:
-        writer.write(progress.over(dump, "writing", plan.total))
+        writer.write(progress(output, dump, "writing", plan.total))
         left = writer.delete()
         numbers.bring_forward()
     except ZooKeeperError as error:
