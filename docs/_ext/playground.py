@@ -49,7 +49,8 @@ def provide(app: Sphinx, error: Exception | None) -> None:
     else:
         logging.getLogger(__name__).warning("no Pyodide: python3 check.py site fetches it")
     with ZipFile(static / "zkwire.zip", "w") as archive:
-        for file in sorted([*(ROOT / "zkwire").rglob("*.py"), *CODE.glob("*.py")]):
+        own = [*(ROOT / "zkwire").rglob("*.py"), *(ROOT / "zkwire").rglob("*.css")]
+        for file in sorted([*own, *CODE.glob("*.py")]):
             member = ZipInfo(str(file.relative_to(ROOT)))  # without a date: the same each time
             archive.writestr(member, file.read_bytes(), ZIP_DEFLATED)
 

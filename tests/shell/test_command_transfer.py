@@ -319,7 +319,7 @@ def test_a_child_is_created_behind_its_parent_also_after_a_break(server: Server)
         proxy.on("create", action=cut_before)
         writer = Writer(plan)
         writer.write(nodes())
-        assert (writer.created, client.get_children("/t")) == (2, ["child"])
+        assert (writer.done["created"], client.get_children("/t")) == (2, ["child"])
 
 
 def test_the_largest_node_there_can_be(server: Server, run: Run) -> None:

@@ -22,7 +22,7 @@ def drawing(title: str, about: str, size: tuple[int, int], lines: Iterable[str])
             f'width="{width}" height="{height}" role="img" aria-labelledby="t d">',
             f'<title id="t">{as_xml(title)}</title>',
             f'<desc id="d">{as_xml(about)}</desc>',
-            f"<style>{STYLE}</style>",
+            f"<style>\n{STYLE}</style>",
             f'<rect class="back" width="{width}" height="{height}"/>',
             *lines,
             "</svg>",

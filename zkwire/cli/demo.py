@@ -18,11 +18,8 @@ from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.output import DONE, REFUSED
 
 WRITERS, LINES, PIECES = 4, 4, 6
-LOCKS: dict[str, type[Any]] = {
-    "NonBlockingLock": AsyncNonBlockingLock,
-    "BlockingLock": AsyncBlockingLock,
-    "SequentialLock": AsyncSequentialLock,
-}
+KINDS: tuple[type[Any], ...] = (AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock)
+LOCKS = {kind.__name__.removeprefix("Async"): kind for kind in KINDS}
 
 
 async def demo(stage: Stage) -> None:

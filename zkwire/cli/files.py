@@ -36,7 +36,12 @@ def whole(path: str, *, private: bool = True) -> Generator[BinaryIO]:
     target = os.path.realpath(path)
     part = os.path.join(os.path.dirname(target), f".zkwire-{os.urandom(8).hex()}.part")
     with ending():
-        number = _created(part, path, PRIVATE if private or former else PUBLIC)
+        mode = PRIVATE if private or former else PUBLIC
+        try:
+            number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OWN, mode)
+        except OSError as error:
+            error.filename = path
+            raise
         try:
             with open(number, "wb") as file:
                 if former is not None:
@@ -89,14 +94,6 @@ def _former(path: str) -> os.stat_result | None:
         # The kernel may refuse another user's link in /tmp, and what is read-only is not replaced.
         os.close(os.open(path, os.O_WRONLY))
     return former
-
-
-def _created(part: str, path: str, mode: int) -> int:
-    try:
-        return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OWN, mode)
-    except OSError as error:
-        error.filename = path
-        raise
 
 
 def _keep_access(number: int, former: os.stat_result) -> None:

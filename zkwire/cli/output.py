@@ -307,18 +307,14 @@ def data_fields(data: bytes | None) -> dict[str, str] | None:
 
 def stat_fields(stat: zkwire.Stat) -> dict[str, int | str]:
     """A stat as JSON: ids in hexadecimal digits, times in UTC as RFC 3339 writes them."""
-    return {name: _stat_field(name, getattr(stat, name)) for name in stat.__fields__}
+    values = {name: getattr(stat, name) for name in stat.__fields__}
+    values |= {name: hex_id(values[name]) for name in IDS}
+    return values | {name: moment(values[name]) for name in TIMES}
 
 
 def stat_lines(stat: zkwire.Stat) -> list[str]:
     """A stat for people, a field on each line."""
     return [f"{name} = {value}" for name, value in stat_fields(stat).items()]
-
-
-def _stat_field(name: str, value: int) -> int | str:
-    if name in IDS:
-        return hex_id(value)
-    return moment(value) if name in TIMES else value
 
 
 def hex_id(number: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from pkgutil import get_data
 from typing import NamedTuple
 
 from zkwire.cli.output import one_line
@@ -18,29 +19,7 @@ from zkwire.cli.output import one_line
 PER_CHARACTER = 6.75  # of the font at 11 pixels
 ROW, TOP, LEFT, NEAR = 30, 64, 76, 56
 BAND = 16  # how wide a band is
-FONT = 'ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace'
-STYLE = f"""
-svg{{font:11px {FONT}}}text{{white-space:pre}}
-.back{{fill:#fff}}.ink{{fill:#111}}.dim{{fill:#595959}}.bad{{fill:#b00020}}
-.lane{{stroke:#8a8a8a;fill:none}}.head{{fill:#eef2f7;stroke:#8a8a8a}}
-.line{{stroke:#1a4f8b;fill:none}}.tip{{fill:#1a4f8b}}
-.back-line{{stroke:#1b6b3a;fill:none;stroke-dasharray:5 3}}.back-tip{{fill:#1b6b3a}}
-.event-line{{stroke:#8a5a00;fill:none}}.event-tip{{fill:#fff;stroke:#8a5a00}}
-.cross{{stroke:#b00020;stroke-width:2;fill:none}}
-.alive{{fill:#d5ecdb;stroke:#1b6b3a}}.doubt{{fill:#fbe7b2;stroke:#8a5a00}}
-.over{{fill:#f8d4d8;stroke:#b00020}}.blind{{fill:#d9dce1;stroke:#595959}}
-.held{{fill:#cfe0f7;stroke:#1a4f8b;stroke-width:2}}
-@media (prefers-color-scheme:dark){{
-.back{{fill:#14171c}}.ink{{fill:#eceff4}}.dim{{fill:#a3abb8}}.bad{{fill:#ff8a80}}
-.lane{{stroke:#6b7280}}.head{{fill:#232a34;stroke:#6b7280}}
-.line{{stroke:#8ab8f5}}.tip{{fill:#8ab8f5}}
-.back-line{{stroke:#7fd3a0}}.back-tip{{fill:#7fd3a0}}
-.event-line{{stroke:#f0c060}}.event-tip{{fill:#14171c;stroke:#f0c060}}
-.cross{{stroke:#ff8a80}}
-.alive{{fill:#17402a;stroke:#7fd3a0}}.doubt{{fill:#4d3a0c;stroke:#f0c060}}
-.over{{fill:#53202a;stroke:#ff8a80}}.blind{{fill:#3a414c;stroke:#a3abb8}}
-.held{{fill:#1d3a5f;stroke:#8ab8f5}}}}
-"""
+STYLE: str = (get_data("zkwire.cli", "picture.css") or b"").decode()
 # The kinds of arrow: the class of the line, and of its tip.
 ARROWS = {
     "request": ("line", "tip"),
@@ -126,8 +105,7 @@ class _Layout:
 
     def end_of(self, step: Step) -> float:
         """Where the text beside a lane ends."""
-        last = len(self.lanes) - 1
-        if step.target is not None or 0 < last == step.source:
+        if step.target is not None:
             return 0.0
         return self.beside(step.source) + len(step.label) * PER_CHARACTER + 30
 
@@ -142,7 +120,7 @@ def svg(picture: Picture) -> str:
         f'width="{width}" height="{height}" role="img" aria-labelledby="t d">',
         f'<title id="t">{as_xml(picture.title)}</title>',
         f'<desc id="d">{as_xml(picture.description)}</desc>',
-        f"<style>{STYLE}</style>",
+        f"<style>\n{STYLE}</style>",
         f'<rect class="back" width="{width}" height="{height}"/>',
         *_lanes(picture, layout),
         *_bands(picture, layout),
@@ -189,9 +167,7 @@ def _places(picture: Picture, aside: list[float]) -> list[float]:
         source = 0 if step.source is None else step.source
         if step.target is not None:
             right = max(source, step.target)
-        elif last and source == last:
-            right = last
-        elif last and aside[source + 1]:  # the words would cross its bands
+        elif source < last and aside[source + 1]:  # the words would cross its bands
             right = source + 1
         else:
             continue
@@ -286,10 +262,7 @@ def _happening(step: Step, layout: _Layout, y: int) -> Iterator[str]:
     else:
         yield f'<path class="cross" d="M{x - 5:.1f} {y - 5}l10 10m0 -10l-10 10"/>'
     kind = "dim" if step.kind == "open" else "ink" if step.kind == "note" else "bad"
-    place = layout.beside(step.source)
-    if 0 < len(layout.lanes) - 1 == step.source:  # to the left: nothing else is there
-        place = x - 14 - len(step.label) * PER_CHARACTER
-    yield from _beside(place, y, step.label, "bad" if step.bad else kind)
+    yield from _beside(layout.beside(step.source), y, step.label, "bad" if step.bad else kind)
 
 
 def _beside(x: float, y: int, text: str, kind: str) -> Iterator[str]:

@@ -86,10 +86,8 @@ def _flags(name: str, lesson: Lesson, asked: argparse.Namespace) -> argparse.Nam
         if other.name not in own and getattr(asked, other.dest) is not None:
             has = ", ".join(own) or "none"
             raise UsageError(f"the lesson {name} has no {other.name}; it has {has}")
-    given = {each.dest: getattr(asked, each.dest) for each in lesson.flags}
-    default = {each.dest: each.default for each in lesson.flags}
-    chosen = {dest: default[dest] if value is None else value for dest, value in given.items()}
-    return argparse.Namespace(**chosen)
+    chosen = ((each, getattr(asked, each.dest)) for each in lesson.flags)
+    return argparse.Namespace(**{e.dest: e.default if v is None else v for e, v in chosen})
 
 
 def _source(lesson: Lesson) -> str:

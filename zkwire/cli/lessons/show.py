@@ -46,6 +46,11 @@ _PAUSE = {"frame": 0.15, "cut": 0.5, "end": 0.3, "say": 2.0, "ask": 2.0}  # seco
 _PROMPT = "   [Enter: the answer   ?: the signs   q: leave] "
 
 
+def names_of(servers: int) -> list[str]:
+    """What so many servers are called."""
+    return [f"S{n + 1}" for n in range(servers)] if servers > 1 else ["server"]
+
+
 class LeftError(Exception):
     """The reader has left the lesson."""
 
@@ -86,9 +91,7 @@ class Terminal:
         self._waits, self._pauses, self._tables = waits, pauses, tables
         columns = shutil.get_terminal_size((80, 24)).columns
         self._width = min(max(columns - 1, NARROWEST), WIDEST)
-        self._servers = [f"S{n + 1}" for n in range(lesson.servers)]
-        if lesson.servers == 1:
-            self._servers = ["server"]
+        self._servers = names_of(lesson.servers)
         self._clients: list[str] = []
         self._ascii = only_ascii()
         self._prose = True  # the last thing shown was words
@@ -301,9 +304,11 @@ def picture_of(
 
     Pings of the client ``pings_of`` have rows.  ``scale``: see Picture.
     """
-    names = [f"S{n + 1}" for n in range(servers)] if servers > 1 else ["server"]
     seen = dict.fromkeys(name for event in events for name in event.actor.split())
-    lanes = [*(name for name in seen if "/" not in name), *names]  # not those of a crowd
+    lanes = [
+        *(name for name in seen if "/" not in name),
+        *names_of(servers),
+    ]  # not those of a crowd
     bands = _Bands(lanes)
     steps: list[Step] = []
     for event, step in rows_of(events, lanes, pings_of, scaled=bool(scale)):

@@ -179,7 +179,7 @@ def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
     if names & {"leases", "locks"}:
         queue, holders = _semaphore(client, path)
     else:
-        queue = _queue(client, path)
+        queue = zkwire.SequentialLock(client, path).contenders()
         readers = [is_reader(c.path) for c in queue]
         holders = max(1, ([*readers, False]).index(False))
     ages = [client.pipeline.exists(contender.path) for contender in queue]
@@ -197,10 +197,6 @@ def contenders_of(client: zkwire.Client, path: str) -> list[dict[str, Any]]:
     return found
 
 
-def _queue(client: zkwire.Client, path: str) -> list[zkwire.Contender]:
-    return zkwire.SequentialLock(client, path).contenders()
-
-
 def is_reader(path: str) -> bool:
     """Whether the contender with this node shares the lock with others."""
     return path[:-DIGITS].endswith(READERS)
@@ -210,7 +206,8 @@ def _semaphore(client: zkwire.Client, path: str) -> tuple[list[zkwire.Contender]
     """The leases and behind them those that have none yet; how many leases hold."""
     data = client.get_data(path).data or b""
     count = int(data) if data.isdigit() else 1
-    leases, queue = (_queue(client, f"{path}/{n}") for n in ("leases", "locks"))
+    places = (f"{path}/{name}" for name in ("leases", "locks"))
+    leases, queue = (zkwire.SequentialLock(client, place).contenders() for place in places)
     waiting = {contender.session_id for contender in leases[count:]}
     return [*leases, *(c for c in queue if c.session_id not in waiting)], count
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from posixpath import join
 
 import zkwire
@@ -132,33 +131,17 @@ def _quota(context: Context, asked: Namespace) -> None:
     if (asked.action == "set") != bool(limits):
         raise UsageError("quota set takes one limit or more; get and del take none")
     path = context.path(asked.path)
-    full = _chroot(context) + path.rstrip("/")
+    hosts, slash, chroot = context.server.partition("/")
+    full = (slash + chroot).rstrip("/") + path.rstrip("/")
     if not full or f"{full}/".startswith("/zookeeper/"):
         raise UsageError(f"there can be no quota on {full or '/'}")
-    with _without_chroot(context) as client:
+    with closing(context.connect(hosts)) as client:
         if asked.action == "set":
             _set_quota(client, full, limits)
         if asked.action == "del":
             _delete_quota(client, full)
         elif asked.action == "get" or context.output.json:
             _show_quota(context, client, path, full)
-
-
-def _chroot(context: Context) -> str:
-    _, slash, chroot = context.server.partition("/")
-    return (slash + chroot).rstrip("/")
-
-
-@contextmanager
-def _without_chroot(context: Context) -> Generator[zkwire.Client]:
-    if not _chroot(context):
-        yield context.client
-        return
-    client = context.connect(context.server.partition("/")[0])
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def _numbers_in(text: bytes) -> dict[str, int]:

@@ -113,8 +113,8 @@ class Checkup:
 
     def facts(self) -> list[str]:
         """What is shown to people."""
-        ping, timeout = self.ping and f"ping {self.ping * 1000:.1f} ms", self.session_timeout
-        session = timeout and f"session {timeout:g} s"
+        ping = f"ping {self.ping * 1000:.1f} ms" if self.ping else None
+        session = f"session {self.session_timeout:g} s" if self.session_timeout else None
         nodes = None if self.nodes is None else f"{self.nodes:,} nodes"
         return [fact for fact in (self.mode, self.version, ping, session, nodes) if fact]
 

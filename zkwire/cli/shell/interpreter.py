@@ -188,26 +188,26 @@ class OwnCommands:
         self._shell = shell
         self._former = "/"
         self.table: dict[str, tuple[str, Command]] = {}
-        add, hosts = self._add, _optional("HOSTS")
-        add("cd", "go to a node: relative paths begin there", self._cd, _optional("PATH"))
-        add("pwd", "where relative paths begin", self._pwd)
-        add("connect", "a new session, with another server", self._connect, hosts)
-        add("reconnect", "a new session, with the same servers", self._connect, hosts)
-        add("close", "end the session, and stay in the shell", self._close)
-        does = "add credentials; the secret is asked for, or in a file (-f)"
-        add("addauth", does, self._addauth, *ADDAUTH)
-        does = "show each change of a node, and of all below, as it comes"
-        add("addWatch", does, self._add_watch, *ADD_WATCH)
-        add("removewatches", "show no more changes of a node", self._remove_watches, *REMOVE)
-        add("printwatches", "show changes at all: on or off", self._print, _optional("on|off"))
-        add("history", "the last lines, without those that have secrets", self._history)
-        add("redo", "run a line of the history again", self._redo, _optional("NUMBER"))
-        add("version", "the version of zkwire", self._version)
-        add("help", "all commands, or the flags of one", self._help, _optional("COMMAND"))
-        add("quit", "end the shell", self._quit)
-
-    def _add(self, name: str, does: str, run: commands.Run, *args: Arg | commands.Group) -> None:
-        self.table[name] = does, Command(run, *args)
+        hosts = _optional("HOSTS")
+        for name, does, run, *args in (
+            ("cd", "go to a node: relative paths begin there", self._cd, _optional("PATH")),
+            ("pwd", "where relative paths begin", self._pwd),
+            ("connect", "a new session, with another server", self._connect, hosts),
+            ("reconnect", "a new session, with the same servers", self._connect, hosts),
+            ("close", "end the session, and stay in the shell", self._close),
+            ("addauth", "add credentials; the secret is asked for, or in a file (-f)",
+             self._addauth, *ADDAUTH),
+            ("addWatch", "show each change of a node, and of all below, as it comes",
+             self._add_watch, *ADD_WATCH),
+            ("removewatches", "show no more changes of a node", self._remove_watches, *REMOVE),
+            ("printwatches", "show changes at all: on or off", self._print, _optional("on|off")),
+            ("history", "the last lines, without those that have secrets", self._history),
+            ("redo", "run a line of the history again", self._redo, _optional("NUMBER")),
+            ("version", "the version of zkwire", self._version),
+            ("help", "all commands, or the flags of one", self._help, _optional("COMMAND")),
+            ("quit", "end the shell", self._quit),
+        ):  # fmt: skip
+            self.table[name] = does, Command(run, *args)
 
     def _session(self) -> None:
         """Begin a session if there is none yet."""
@@ -387,9 +387,5 @@ class Events:
 
     def watch(self, command: str, client: zkwire.Client, path: str) -> None:
         """Set the watch that zkCli's ``-w`` sets for this command.  Raises what the read raises."""
-        if command == "ls":
-            client.get_children(path, watch=self.event)
-        elif command == "get":
-            client.get_data(path, watch=self.event)
-        else:
-            client.exists(path, watch=self.event)
+        reads = {"ls": client.get_children, "get": client.get_data, "stat": client.exists}
+        reads[command](path, watch=self.event)

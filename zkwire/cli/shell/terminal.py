@@ -266,7 +266,8 @@ def _shell(context: Context, asked: Namespace) -> int:
 
     interpreter = Interpreter(context)
     try:
-        if asked.script is None and _at_terminal():
+        streams = (sys.stdin, sys.stdout, sys.stderr)
+        if asked.script is None and None not in streams and sys.stdin.isatty():
             return Terminal(interpreter).run()
         if asked.script is not None and "\n" not in asked.script:  # an error in it needs no number
             return interpreter.run_line(asked.script, keep_going=asked.keep_going)
@@ -274,12 +275,6 @@ def _shell(context: Context, asked: Namespace) -> int:
         return _script(interpreter, lines, keep_going=asked.keep_going)
     finally:
         interpreter.close()
-
-
-def _at_terminal() -> bool:
-    """Whether lines are typed, which takes the other two streams as well."""
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    return None not in streams and sys.stdin.isatty()
 
 
 def _typed() -> Iterator[str]:

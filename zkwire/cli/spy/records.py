@@ -75,8 +75,9 @@ class Recorder:
         record["op"] = message.op
         record |= details(message, self._privacy)
         record["bytes"] = len(frame.raw)
-        if frame.request is not None:
-            _answers(record, frame, frame.request)
+        if (request := frame.request) is not None:
+            record |= {"path": request.path} if request.path is not None else {}
+            record |= {"re": request.number, "rtt_ms": round((frame.time - request.time) * 1000, 3)}
         if "err" in values and kind == "reply":
             code = int(values["err"] or 0)
             record |= {"err": code} | ({"error": error_name(code)} if code else {})
@@ -102,14 +103,6 @@ def record_of(frame: Frame) -> Record:
 def byte_table(frame: Frame) -> list[list[Any]]:
     """The byte table of one frame, with its secrets hidden."""
     return rows_of(message_of_frame(frame), Privacy("hex", 32))
-
-
-def _answers(record: Record, frame: Frame, request: Frame) -> None:
-    """What a reply has of its request."""
-    if request.path is not None:
-        record["path"] = request.path
-    record["re"] = request.number
-    record["rtt_ms"] = round((frame.time - request.time) * 1000, 3)
 
 
 # --- details --------------------------------------------------------------------------------------
@@ -285,7 +278,8 @@ def line(record: Record, width: int = WIDEST) -> str:
     connection = f"c{record['conn']}" if record["conn"] else "-"
     head = f"{time:8} {connection:3}"
     if "dir" not in record:
-        return cut(f"{head}{_mark(op)} {_happening(record)}", width)
+        mark = "✕" if op in ("close", "fault") else "·"
+        return cut(f"{head}{mark} {_happening(record)}", width)
     arrow = "→" if record["dir"] == "c2s" else "←"
     name = f"{op if len(op) <= columns[0] else op[: columns[0] - 1] + '…':{columns[0]}}"
     xid = f"x={record['xid']}" if "xid" in record else ""
@@ -332,10 +326,6 @@ def cut_path(path: str, width: int) -> str:
         return path
     front = (width - 1) // 3
     return path[:front] + "…" + path[front + 1 - width :]
-
-
-def _mark(op: str) -> str:
-    return "✕" if op in ("close", "fault") else "·"
 
 
 def _happening(record: Record) -> str:

@@ -135,10 +135,6 @@ class Outputs:
             yield records.in_ascii(text) if plain else text, colour
             colour = "dim"
 
-    def abandon(self, error: BaseException) -> None:
-        """Close the files, without drawings."""
-        self._files.__exit__(type(error), error, error.__traceback__)
-
     def finish(self) -> None:
         """Make the drawings, close the files."""
         with self._files:
@@ -182,11 +178,11 @@ def _spy(context: Context, asked: Namespace) -> int:
     upstreams = [host_port(*host) for host in hosts]
     form = asked.format or ("jsonl" if context.output.json else "text")
     try:
-        outputs = Outputs(form, asked.output, context.output, tables=asked.hex)
+        tap = Tap(upstreams, faults, listen)
         try:
-            tap = Tap(upstreams, faults, listen)
-        except OSError as error:
-            outputs.abandon(error)
+            outputs = Outputs(form, asked.output, context.output, tables=asked.hex)
+        except BaseException:
+            tap.close()
             raise
     except OSError as error:
         raise statuses.with_status(error, statuses.FAILED) if asked.program else error from None

@@ -176,10 +176,7 @@ class Tap:
         with self._lock:
             self._holds += 1 if frozen else -1
         for relay in self._relays:
-            relay.call(partial(self._set_frozen, relay))
-
-    def _set_frozen(self, relay: Relay) -> None:
-        relay.frozen = self._holds > 0
+            relay.call(partial(setattr, relay, "frozen", self._holds > 0))
 
     def _end(self, connection: int, gate: Gate | None) -> None:
         try:

@@ -158,19 +158,12 @@ def _request_bytes(path: str, data: bytes, acl: Sequence[zkwire.ACL]) -> int:
 
 
 class Writer:
-    """Carries out a plan; counts what it has ``created``, ``changed`` and ``deleted``."""
+    """Carries out a plan; ``done`` counts what it has created, changed and deleted."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._client = plan.place.client
-        self.created: int = 0
-        self.changed: int = 0
-        self.deleted: int = 0
-
-    @property
-    def done(self) -> dict[str, int]:
-        """The three counts by name."""
-        return {"created": self.created, "changed": self.changed, "deleted": self.deleted}
+        self.done: dict[str, int] = {"created": 0, "changed": 0, "deleted": 0}
 
     def write(self, nodes: Iterable[tree.Node]) -> None:
         """Create and change the nodes that are not equal; parents come first."""
@@ -205,10 +198,7 @@ class Writer:
         for answer in answers:
             if isinstance(answer, ServerError) and not self._is_done(node, answer):
                 raise answer
-        if node.path in self._plan.missing:
-            self.created += 1
-        else:
-            self.changed += 1
+        self.done["created" if node.path in self._plan.missing else "changed"] += 1
         return node.path
 
     def _is_done(self, node: tree.Node, refusal: ServerError) -> bool:
@@ -243,7 +233,7 @@ class Writer:
         elif isinstance(answer, ServerError) and not isinstance(answer, NoNodeError):
             raise answer
         else:
-            self.deleted += 1
+            self.done["deleted"] += 1
 
 
 # --- numbers --------------------------------------------------------------------------------------
