@@ -86,17 +86,6 @@ def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
     assert (ran.returncode, ran.stderr[:24]) == (1, b"zkwire: line 1: NoNode: ")
 
 
-def test_redo_of_a_line_with_redo_is_refused(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shell = interpreter_of(server)
-    shell.history += ["pwd", "pwd; redo"]
-    lines = ("redo", "redo 2", "redo 9", "redo x", "redo 1")
-    assert [shell.run_line(line) for line in lines] == [2, 2, 2, 2, 0]
-    out, err = capsys.readouterr()
-    assert (out, err.splitlines()[-1]) == ("/\n", "pwd")
-
-
 def test_the_help_of_a_command_of_zkcli(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-s", server.hosts, "shell", "-c", "help deleteall"]) == 0
     first, _, *rest = capsys.readouterr().out.splitlines()

@@ -139,12 +139,3 @@ def test_recording_is_private_and_begins_anew(file: Path) -> None:
     file.chmod(0o644)
     recording(str(file)).close()
     assert mode_of(file) == 0o644
-
-
-def test_recording_that_is_being_written_is_refused(file: Path) -> None:
-    with recording(str(file)) as first:
-        first.write("first\n")
-        first.flush()
-        with pytest.raises(OSError, match="another process is writing it"):
-            recording(str(file))
-    assert file.read_text() == "first\n"

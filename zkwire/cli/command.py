@@ -69,14 +69,9 @@ class Command:
     """
 
     def __init__(
-        self,
-        run: Run,
-        *args: Arg | Group,
-        usage: str | None = None,
-        in_shell: bool = True,
-        connects: bool = True,
-        runs_program: bool = False,
-    ) -> None:
+        self, run: Run, *args: Arg | Group, usage: str | None = None, in_shell: bool = True,
+        connects: bool = True, runs_program: bool = False,
+    ) -> None:  # fmt: skip
         self.run, self.args, self.usage = run, args, usage
         self.in_shell, self.connects, self.runs_program = in_shell, connects, runs_program
         examples, _, self.details = dedent(run.__doc__ or "").strip().partition("\n\n")

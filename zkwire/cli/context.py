@@ -86,7 +86,20 @@ class Context:
     @cached_property
     def tls(self) -> Any:
         """What ``--tls``, ``--cafile`` and ``--cert`` ask for; None without them."""
-        return _tls(self.options)
+        options = self.options
+        if options.key and not options.cert:
+            raise ValueError("--key is the key of a --cert")
+        if not (options.tls or options.cafile or options.cert):
+            return None
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=options.cafile)
+            if options.cert:
+                context.load_cert_chain(options.cert, options.key)
+        except OSError as error:
+            raise unusable(error, options.cafile, options.cert, options.key) from None
+        return context
 
     def path(self, text: str) -> str:
         """An absolute path, without a ``/`` at its end; a relative one begins at the directory."""
@@ -120,22 +133,6 @@ def _credentials(asked: str | None) -> list[tuple[str, bytes]]:
     except OSError as error:  # without the name, which may be a secret that was typed there
         words = f"the FILE of --auth SCHEME:FILE cannot be read: {error.strerror}"
         raise OSError(words) from None
-
-
-def _tls(options: Namespace) -> Any:
-    if options.key and not options.cert:
-        raise ValueError("--key is the key of a --cert")
-    if not (options.tls or options.cafile or options.cert):
-        return None
-    import ssl
-
-    try:
-        context = ssl.create_default_context(cafile=options.cafile)
-        if options.cert:
-            context.load_cert_chain(options.cert, options.key)
-    except OSError as error:
-        raise unusable(error, options.cafile, options.cert, options.key) from None
-    return context
 
 
 def unusable(error: OSError, *files: str | None) -> OSError:

@@ -6,15 +6,14 @@ A symbolic link as the name of a file leads to the file that is written, and sta
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import threading
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, NoReturn, TextIO
 
-from zkwire.cli.interrupts import ending
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from typing import BinaryIO, TextIO
+from zkwire.cli.output import BY_SIGNAL, with_status
 
 PRIVATE, PUBLIC = 0o600, 0o666
 _OWN: int = getattr(os, "O_CLOEXEC", getattr(os, "O_NOINHERIT", 0)) | getattr(os, "O_BINARY", 0)
@@ -59,27 +58,13 @@ def whole(path: str, *, private: bool = True) -> Generator[BinaryIO]:
 def recording(path: str) -> TextIO:
     """A file that grows as something happens, from its beginning; OSError if it cannot be written.
 
-    A new one is for its owner alone.  While it is open no other process writes it this way.
+    A new one is for its owner alone.
     """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OWN, PRIVATE)
     file = open(number, "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        try:
-            _lock(file)
-        except BlockingIOError:
-            file.close()
-            raise OSError(f"{path}: another process is writing it") from None
         file.truncate(0)
     return file
-
-
-def _lock(file: TextIO) -> None:
-    """Let no other process write it; BlockingIOError if one does.  Windows sees to that itself."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _former(path: str) -> os.stat_result | None:
@@ -105,3 +90,39 @@ def _keep_access(number: int, former: os.stat_result) -> None:
     if os.fstat(number).st_gid != former.st_gid:
         mode &= ~0o070  # these were the rights of another group
     os.fchmod(number, mode)
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+# What asks a command to end that has something to put away first: Ctrl-C, SIGTERM and SIGHUP.
+#
+# All three end as KeyboardInterrupt; the exit status of the command says which it was.  A signal
+# that was ignored when the process was started stays so (``nohup``).
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+
+def interrupt(number: int) -> NoReturn:
+    """End the command as this signal does."""
+    raise with_status(KeyboardInterrupt(), BY_SIGNAL + number)
+
+
+@contextmanager
+def ending() -> Generator[None]:
+    """Within it SIGTERM and SIGHUP are as Ctrl-C."""
+    with handled(lambda number, _: interrupt(number)):
+        yield
+
+
+@contextmanager
+def handled(handler: Callable[[int, object], object]) -> Generator[None]:
+    """Within it the three are for this handler; in another thread than the main one for none."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in map(int, SIGNALS):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)

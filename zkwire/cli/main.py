@@ -22,11 +22,12 @@ def main(arguments: list[str] | None = None) -> int:
     own = words[: words.index("--")] if "--" in words else words  # the others are a program's
     output, debug = Output(json="--json" in own), "--debug" in own
     try:
-        status = _run(words)
+        try:
+            status = _run(words)
+        except SystemExit as end:  # argparse has shown a help, or the version
+            status = end.code if isinstance(end.code, int) else DONE
         output.flush()
         return status
-    except SystemExit as end:  # argparse has shown a help, or the version
-        return end.code if isinstance(end.code, int) else DONE
     except BrokenPipeError as error:  # the reader of the output has ended
         output.drop()
         return status_of(error)

@@ -6,7 +6,9 @@ A lesson checks what it says; the exit status is 1 if something in it was not as
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import ExitStack, suppress
+from inspect import getsource
 
 from zkwire.cli.command import Arg, Command, Group, UsageError, arg, flag
 from zkwire.cli.context import Context
@@ -60,7 +62,7 @@ def _one(context: Context, name: str, asked: argparse.Namespace) -> int:
     lesson = find(name)
     flags = _flags(name, lesson, asked)
     if asked.source:
-        context.output.text(_source(lesson))
+        context.output.text(getsource(sys.modules[lesson.run.__module__]).rstrip())
         return DONE
     with ExitStack() as files:  # a bad name is an error before the lesson
         file = files.enter_context(whole(asked.svg, private=False)) if asked.svg else None
@@ -90,14 +92,6 @@ def _flags(name: str, lesson: Lesson, asked: argparse.Namespace) -> argparse.Nam
     return argparse.Namespace(**{e.dest: e.default if v is None else v for e, v in chosen})
 
 
-def _source(lesson: Lesson) -> str:
-    from inspect import getmodule, getsource
-
-    module = getmodule(lesson.run)
-    assert module is not None
-    return getsource(module).rstrip()
-
-
 def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Record:
     """Run a lesson, and show it as the options say; LeftError if its reader leaves."""
     if context.output.json:
@@ -118,8 +112,7 @@ def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
 ARGUMENTS = (
     arg("name", nargs="?", metavar="NAME", help="the lesson; without it, the list"),
     flag("--all", "all lessons, one after the other"),
-    flag("--play", "as a film: a terminal waits at no question"),
-    flag("--fast", "no time to read on a terminal"),
+    flag("--fast", "a terminal waits at no question"),
     flag("--legend", "what the signs and the numbers mean"),
     flag("--bytes", "the bytes of each frame below it"),
     arg("--svg", metavar="FILE", help="draw the lesson into this file"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from zkwire.cli.context import Context
@@ -34,7 +33,7 @@ _SIGNS = {
     "free": "○o it is held no longer",
     "note": "◆* what a client does beside the wire",
     "dot": "·. with three of them, what is counted and not shown",
-    "yes": "✓+ as expected", "no": "✗! not as expected", "bar": "█#",
+    "yes": "✓+ as expected", "no": "✗! not as expected",
 }  # fmt: skip
 _NUMBERS = {
     "xid": "the number of a request on its connection; the reply repeats it",
@@ -42,7 +41,6 @@ _NUMBERS = {
     "45 B": "the bytes of a message, without the four in front that say how many they are",
 }
 _PLAIN = str.maketrans("…•", "~*")  # in byte tables
-_PAUSE = {"frame": 0.15, "cut": 0.5, "end": 0.3, "say": 2.0, "ask": 2.0}  # seconds, for a reader
 _PROMPT = "   [Enter: the answer   ?: the signs   q: leave] "
 
 
@@ -79,16 +77,16 @@ def _ending(name: str, lesson: Lesson) -> Iterator[str]:
 class Terminal:
     """Shows events.
 
-    ``waits``: at a question the reader presses Enter.  ``pauses``: there is time to read.
+    ``waits``: at a question the reader presses Enter.
     ``tables``: the bytes of each frame are below it, and pings are not folded.
     """
 
     def __init__(
-        self, output: Output, name: str, lesson: Lesson, *, waits: bool, pauses: bool, tables: bool
+        self, output: Output, name: str, lesson: Lesson, *, waits: bool, tables: bool
     ) -> None:
         self._output = output
         self._name, self._lesson = name, lesson
-        self._waits, self._pauses, self._tables = waits, pauses, tables
+        self._waits, self._tables = waits, tables
         columns = shutil.get_terminal_size((80, 24)).columns
         self._width = min(max(columns - 1, NARROWEST), WIDEST)
         self._servers = names_of(lesson.servers)
@@ -128,9 +126,6 @@ class Terminal:
             if frame is not None and (self._tables or event.actor == self._lesson.bytes_of):
                 for line in table({"rows": byte_table(frame)}, self._width):
                     self._line(line, "dim")
-        if self._pauses:
-            self._output.flush()
-            time.sleep(_PAUSE.get(event.kind, 0.1))
 
     # ----------------------------------------------------------------------------------------------
 
@@ -164,16 +159,13 @@ class Terminal:
             self._words(event.text)
 
     def _table(self, rows: Sequence[Sequence[object]]) -> None:
-        """Columns, with a bar for the number in the last one."""
+        """Rows in columns."""
         cells = [[f"{c:,}" if isinstance(c, int) else str(c) for c in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        most = max([row[-1] for row in rows if isinstance(row[-1], int)], default=1)
-        room = self._width - sum(widths) - 3 * len(widths)
-        lines = list[str]()
-        for row, cell in zip(rows, cells, strict=True):
-            line = "   ".join(f"{text:>{width}}" for text, width in zip(cell, widths, strict=True))
-            size = row[-1] * room // most if isinstance(row[-1], int) else 0
-            lines.append(f"   {line} {self._sign('bar') * size}".rstrip())
+        lines = [
+            "   ".join(["", *(f"{c:>{width}}" for c, width in zip(row, widths, strict=True))])
+            for row in cells
+        ]
         self._block(lines)
 
     def _block(self, lines: Iterable[str]) -> None:
@@ -276,9 +268,9 @@ class Terminal:
 def shown_by(context: Context, name: str, lesson: Lesson) -> Terminal:
     """What shows a lesson as it was asked for."""
     asked, out = context.options, context.output
-    reader = out.terminal and not asked.fast
-    waits = reader and not asked.play and sys.stdin is not None and sys.stdin.isatty()
-    return Terminal(out, name, lesson, waits=waits, pauses=reader and not waits, tables=asked.bytes)
+    typed = sys.stdin is not None and sys.stdin.isatty()
+    waits = out.terminal and typed and not asked.fast
+    return Terminal(out, name, lesson, waits=waits, tables=asked.bytes)
 
 
 # --- picture --------------------------------------------------------------------------------------
@@ -292,14 +284,9 @@ MOST = 300
 
 
 def picture_of(
-    title: str,
-    about: str,
-    events: list[Event],
-    servers: int = 1,
-    *,
-    pings_of: str = "",
+    title: str, about: str, events: list[Event], servers: int = 1, *, pings_of: str = "",
     scale: float = 0.0,
-) -> Picture:
+) -> Picture:  # fmt: skip
     """Events as a picture; of more than ``MOST`` rows it says how many are left out.
 
     Pings of the client ``pings_of`` have rows.  ``scale``: see Picture.

@@ -193,14 +193,9 @@ class Stage(Record):
     # --- clients ----------------------------------------------------------------------------------
 
     def client(
-        self,
-        name: str,
-        *,
-        session_timeout: float = 10.0,
-        server: str = "S1",
-        auth: Sequence[tuple[str, bytes]] = (),
-        resume: zkwire.Credentials | None = None,
-    ) -> SimulatedClient:
+        self, name: str, *, session_timeout: float = 10.0, server: str = "S1",
+        auth: Sequence[tuple[str, bytes]] = (), resume: zkwire.Credentials | None = None,
+    ) -> SimulatedClient:  # fmt: skip
         """A client, which begins to connect; the options are those of AsyncClient."""
         options = {"timeout": session_timeout, "resume": resume}
         return SimulatedClient(self._play.enter(name, _number(server), auth, **options))

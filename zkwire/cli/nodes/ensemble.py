@@ -172,15 +172,12 @@ def _show_quota(context: Context, client: zkwire.Client, path: str, full: str) -
     used = _numbers_in(client.get_data(f"{QUOTAS}{full}{STATISTICS}").data)
     rows, lines = dict[str, dict[str, int | None]](), list[str]()
     for name, (key, hard_key) in KEYS.items():
-        numbers = used.get(key), _or_none(limits.get(key)), _or_none(limits.get(hard_key))
+        known = used.get(key), limits.get(key), limits.get(hard_key)
+        numbers = [None if number == NONE else number for number in known]
         rows[name] = dict(zip(("used", "limit", "hard_limit"), numbers, strict=True))
         now, soft, hard = ("none" if n is None else str(n) for n in numbers)
         lines.append(f"{name} = {now}, limit {soft}, hard limit {hard}")
     context.output.result({"path": path, **rows}, lines)
-
-
-def _or_none(number: int | None) -> int | None:
-    return None if number == NONE else number
 
 
 def _set_quota(client: zkwire.Client, path: str, limits: dict[str, int]) -> None:

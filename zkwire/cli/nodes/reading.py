@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import zkwire
+from zkwire.cli import output as outputs
 from zkwire.cli.command import Command, arg, flag, integer, one_of
 from zkwire.cli.context import Context
-from zkwire.cli.output import (
-    DONE,
-    REFUSED,
-    data_fields,
-    moment,
-    only_ascii,
-    stat_fields,
-    stat_lines,
-)
+from zkwire.cli.output import DONE, REFUSED, moment, only_ascii
 from zkwire.errors import NoNodeError, error_for
 
 
 def stat_if(asked: Namespace, stat: zkwire.Stat) -> dict[str, Any]:
     """The stat as JSON, where it was asked for."""
-    return {"stat": stat_fields(stat)} if asked.stat else {}
+    return {"stat": outputs.stat_fields(stat)} if asked.stat else {}
 
 
 def _get(context: Context, asked: Namespace) -> None:
@@ -34,7 +27,7 @@ def _get(context: Context, asked: Namespace) -> None:
     """
     out, path = context.output, context.path(asked.path)
     data, stat = context.client.get_data(path)
-    shown: dict[str, Any] = {"data": data_fields(data)}
+    shown: dict[str, Any] = {"data": outputs.data_fields(data)}
     if asked.file is not None:
         from zkwire.cli.files import whole
 
@@ -44,16 +37,12 @@ def _get(context: Context, asked: Namespace) -> None:
     if not out.json:
         if asked.hex:
             out.result({}, hex_lines(data))
-        elif asked.base64:
-            from base64 import b64encode
-
-            out.line(b64encode(data).decode())
         elif asked.raw or not (out.terminal or context.in_shell or asked.stat or asked.file):
             out.bytes(data)
         elif asked.file is None:
             out.text(data.decode("utf-8", "backslashreplace"))
     fields = {"path": path, **shown, **stat_if(asked, stat)}
-    out.result(fields, stat_lines(stat) if asked.stat else ())
+    out.result(fields, outputs.stat_lines(stat) if asked.stat else ())
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
@@ -86,7 +75,9 @@ def _stat(context: Context, asked: Namespace) -> None:
     stat = context.client.exists(path)
     if stat is None:
         raise error_for(NoNodeError.code, "stat", path)
-    context.output.result({"path": path, "stat": stat_fields(stat)}, stat_lines(stat))
+    context.output.result(
+        {"path": path, "stat": outputs.stat_fields(stat)}, outputs.stat_lines(stat)
+    )
 
 
 def _sync(context: Context, asked: Namespace) -> None:
@@ -126,10 +117,12 @@ def _ls(context: Context, asked: Namespace) -> None:
     if asked.count:
         listed, lines = {"count": len(names)}, [str(len(names))]
     elif asked.long:
-        stats = list(_stats(client, path, names))
-        listed = {key: [{name: each, "stat": stat_fields(stat)} for each, stat in stats]}
+        paths = [name if name.startswith("/") else below(path, name) for name in names]
+        found = zip(names, each(client.pipeline.exists, paths), strict=True)
+        stats = [(name, stat) for name, (_, stat) in found if stat is not None]
+        listed = {key: [{name: each, "stat": outputs.stat_fields(stat)} for each, stat in stats]}
         lines = [HEADER, *(_row(*pair) for pair in stats)] if names else []
-    shown = stat_lines(stat) if asked.stat else []
+    shown = outputs.stat_lines(stat) if asked.stat else []
     out.result({"path": path, **listed, **stat_if(asked, stat)}, [*lines, *shown])
 
 
@@ -137,16 +130,6 @@ def _row(name: str, stat: zkwire.Stat) -> str:
     kind = "e" if stat.ephemeral_owner else "-"
     numbers = f"{stat.num_children:8}  {stat.data_length:8}  {stat.version:7}"
     return f"{kind} {numbers}  {moment(stat.mtime)[:19]}Z  {name}"
-
-
-def _stats(
-    client: zkwire.Client, path: str, names: Sequence[str]
-) -> Iterator[tuple[str, zkwire.Stat]]:
-    """Each name, or path, and its stat."""
-    paths = [name if name.startswith("/") else below(path, name) for name in names]
-    for name, (_, stat) in zip(names, each(client.pipeline.exists, paths), strict=True):
-        if stat is not None:
-            yield name, stat
 
 
 def each(ask: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -210,7 +193,7 @@ def _nested(children: dict[str, list[str]], path: str, stats: dict[str, zkwire.S
             node: dict[str, Any] = {"name": name}
             inner = below(parent, name)
             if inner in stats:
-                node["stat"] = stat_fields(stats[inner])
+                node["stat"] = outputs.stat_fields(stats[inner])
             node["children"] = made[inner] = []
             made[parent].append(node)
     return made[path]
@@ -254,7 +237,6 @@ COMMANDS = {
         one_of(
             flag("--raw", "exactly the bytes, at a terminal, too"),
             flag("--hex", "a table of the bytes"),
-            flag("--base64", "the bytes in base64, on one line"),
             arg("-o", dest="file", metavar="FILE", help="write exactly the bytes to this file"))),
     "exists": Command(_exists, PATH),
     "stat": Command(_stat, PATH),

@@ -14,19 +14,10 @@ from typing import Any, NoReturn, Self
 
 import zkwire
 from zkwire import SeenChildren
+from zkwire.cli import output as outputs
 from zkwire.cli.command import Command, arg, duration, flag, integer, one_of
 from zkwire.cli.context import Context
-from zkwire.cli.output import (  # fmt: skip
-    CHANGES,
-    DONE,
-    TIMED_OUT,
-    Output,
-    data_fields,
-    hex_id,
-    now,
-    one_line,
-    stat_fields,
-)
+from zkwire.cli.output import CHANGES, DONE, TIMED_OUT, Output
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ZooKeeperError
 from zkwire.wire.model import EventType, State
 from zkwire.wire.paths import check_path
@@ -177,7 +168,7 @@ class States:
         says = f"version {seen.stat.version}"
         if seen.data:
             says += ", " + seen.data.decode(errors="backslashreplace")
-        more = {"version": seen.stat.version, "data": data_fields(seen.data)}
+        more = {"version": seen.stat.version, "data": outputs.data_fields(seen.data)}
         self._stream.change(kind, self._path, says, seen.stat.mzxid, **more)
 
     def _children(self, before: list[str], after: list[str], *, added: str = "added") -> None:
@@ -273,12 +264,12 @@ class Stream:
     ) -> None:
         """One line; EnoughError behind the last that is wanted."""
         if self._output.json:
-            when = {"time": now(), "t": round(monotonic() - self._began, 3)}
+            when = {"time": outputs.now(), "t": round(monotonic() - self._began, 3)}
             place = {"path": path} if path else {}
-            known = {"zxid": hex_id(zxid)} if zxid is not None else {}
+            known = {"zxid": outputs.hex_id(zxid)} if zxid is not None else {}
             self._output.record({"event": kind, **when, **place, **known, **more}, flush=True)
         else:
-            line = one_line(f"{kind} {path}".rstrip())
+            line = outputs.one_line(f"{kind} {path}".rstrip())
             self._output.line(_fitting(line, says), flush=True)
         if kind in {*CHANGES.values(), "added", "removed"} and self._left is not None:
             self._left -= 1
@@ -297,7 +288,7 @@ def _raise(error: ZooKeeperError) -> NoReturn:
 def _fitting(line: str, says: str) -> str:
     """``line: says``, where ``says`` is cut to what a line of a terminal has room for."""
     room = WIDTH - len(line) - 2
-    said = one_line(says)
+    said = outputs.one_line(says)
     if len(said) > room:
         said = said[: max(0, room - 3)] + "..."
     return f"{line}: {said}" if said and room > 3 else line
@@ -357,8 +348,8 @@ def _wait(context: Context, asked: Namespace) -> int:
 
 
 def _tell(context: Context, path: str, seen: Seen) -> None:
-    data = data_fields(getattr(seen, "data", None))
-    shown = {"data": data, "stat": stat_fields(seen.stat)} if seen.stat else {}
+    data = outputs.data_fields(getattr(seen, "data", None))
+    shown = {"data": data, "stat": outputs.stat_fields(seen.stat)} if seen.stat else {}
     context.output.result({"path": path, "exists": seen.stat is not None, **shown})
 
 

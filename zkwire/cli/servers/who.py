@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
 import time
 from argparse import Namespace
 from functools import partial
@@ -24,7 +23,6 @@ from zkwire.wire.paths import strip
 Answer = str | OSError | dict[str, Any]
 
 SESSION = re.compile(r"0x[0-9a-fA-F]{1,16}")
-WIDTH = 80
 
 
 def _who(context: Context, asked: Namespace) -> int | None:
@@ -96,12 +94,8 @@ def _lines(path: str | None, told: Told) -> list[str]:
 def _note(out: Output, told: Told) -> None:
     """What has not been told, and what would change that."""
     for server, words in told.refused.items():
-        text = (
-            f"{server} does not allow {' and '.join(words)}: {SETTING}=srvr,cons,dump in its "
-            "configuration would; and no admin server answers (--admin-port)"
-        )
-        for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False):
-            out.note(line)
+        out.note(f"{server} does not allow {' and '.join(words)}: it would with")
+        out.note(f"  {SETTING}=srvr,cons,dump; and no admin server answers (--admin-port)")
     for server, why in told.failed.items():
         out.note(f"{server} was not asked: {why}")
     if told.ephemerals is None:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 
 import zkwire
-from zkwire import __version__
 from zkwire.cli import command as commands
 from zkwire.cli.command import TABLE, Arg, Command, Parser, UsageError, arg, flag
 from zkwire.cli.context import Context
@@ -202,8 +201,6 @@ class OwnCommands:
             ("removewatches", "show no more changes of a node", self._remove_watches, *REMOVE),
             ("printwatches", "show changes at all: on or off", self._print, _optional("on|off")),
             ("history", "the last lines, without those that have secrets", self._history),
-            ("redo", "run a line of the history again", self._redo, _optional("NUMBER")),
-            ("version", "the version of zkwire", self._version),
             ("help", "all commands, or the flags of one", self._help, _optional("COMMAND")),
             ("quit", "end the shell", self._quit),
         ):  # fmt: skip
@@ -281,21 +278,6 @@ class OwnCommands:
         lines = self._shell.history
         for number in range(max(0, len(lines) - SHOWN), len(lines)):
             context.output.line(f"{number + 1:4}  {lines[number]}")
-
-    def _redo(self, context: Context, asked: Namespace) -> int:
-        lines = self._shell.history
-        word = asked.word or str(len(lines))
-        if not word.isascii() or not word.isdigit() or not 0 < int(word) <= len(lines):
-            raise UsageError("redo takes the number of a line of `history`")
-        line = lines[int(word) - 1]
-        if any(name == "redo" for name, *_ in commands_of(line)):
-            raise UsageError(f"redo is in this line itself: {line}")
-        context.output.note(line)
-        return self._shell.run_line(line)
-
-    @staticmethod
-    def _version(context: Context, _: Namespace) -> None:
-        context.output.line(f"zkwire {__version__}")
 
     def _help(self, context: Context, asked: Namespace) -> None:
         line = context.output.text

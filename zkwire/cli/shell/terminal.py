@@ -12,6 +12,7 @@ import threading
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -38,7 +39,9 @@ class Terminal:
         self._shell = interpreter
         self._typing = False
         self._output = threading.RLock()  # no line begins in the middle of the prompt
-        self._readline: Readline | None = readline_or_none(interpreter)
+        self._readline: Readline | None = None
+        with suppress(ImportError):  # not every Python has it
+            self._readline = Readline(import_module("readline"), interpreter)
         interpreter.at_terminal = True
         interpreter.note = self.note
 
@@ -99,7 +102,7 @@ class Terminal:
 
     def _keep(self, line: str) -> None:
         """Remember the line, for `history` and the file."""
-        if not line.strip() or has_secret(line) or line.split(maxsplit=1)[0] == "redo":
+        if not line.strip() or has_secret(line):
             return
         history = self._shell.history
         history.append(line)
@@ -144,15 +147,6 @@ def history_file() -> Path | None:
     except RuntimeError:
         return None
     return Path(state) / "zkwire" / "history"
-
-
-def readline_or_none(interpreter: Interpreter) -> Readline | None:
-    """The module, which not every Python has."""
-    try:
-        import readline
-    except ImportError:
-        return None
-    return Readline(readline, interpreter)
 
 
 class Readline:
@@ -216,11 +210,8 @@ def completions(shell: Interpreter, line: str) -> list[str]:
     try:
         words, last = unfinished(line)
         if not words or words == ["help"]:
-            return [
-                f"{name} "
-                for name in sorted({*TABLE, *shell.own.table, *NAMES})
-                if name.startswith(last)
-            ]
+            names = sorted({*TABLE, *shell.own.table, *NAMES})
+            return [f"{name} " for name in names if name.startswith(last)]
         if last.startswith("-"):
             name = translate(words)[0]
             return [f"{flag} " for flag in flags(shell.parser(name)) if flag.startswith(last)]

@@ -128,11 +128,6 @@ NAMES: dict[str, tuple[str, ...]] = {
     "delquota": ("quota", "del"),
     "exit": ("quit",),
 }
-# Of a command, flags that have another name here; None: one with a value, which has no use here.
-FLAGS: dict[str, dict[str, str | None]] = {
-    "deleteall": {"-b": None},
-    "get": {"-b": "--base64", "-x": "--hex"},
-}
 LIMITS = frozenset({"-n", "-b", "-N", "-B"})
 _VALUED = frozenset({"-t", "--ttl", "--acl", "--data-file"})
 # A second word of theirs is no path: `delete PATH VERSION` is that of ZooKeeper 3.4.
@@ -142,7 +137,8 @@ ONE_PATH = frozenset({"delete", "deleteall", "rmr"})
 def translate(words: list[str]) -> list[str]:
     """The words of our command for those of zkCli's; others are returned as they are."""
     name, *rest = words
-    rest = _flags(FLAGS.get(name, {}), rest)
+    if name == "get":
+        rest = ["--hex" if word == "-x" else word for word in rest]
     if name == "create":
         rest = _create(rest)
     if name in ONE_PATH:
@@ -151,17 +147,6 @@ def translate(words: list[str]) -> list[str]:
         others = [word for word in rest if word not in LIMITS]
         return ["quota", "set", *others, *(word for limit in limits for word in (limit, "none"))]
     return [*NAMES.get(name, (name,)), *rest]
-
-
-def _flags(table: dict[str, str | None], words: list[str]) -> list[str]:
-    translated: list[str] = []
-    left = iter(words)
-    for word in left:
-        if word in table and table[word] is None:
-            next(left, None)
-        else:
-            translated.append(table.get(word) or word)
-    return translated
 
 
 def _delete(name: str, words: list[str]) -> list[str]:

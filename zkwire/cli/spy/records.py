@@ -261,7 +261,6 @@ def _hex(message: Message, row: Row, privacy: Privacy) -> str:
 # No line is longer than the width: a path is cut in its middle, since its end says most.
 
 WIDEST = 120
-NARROW = 100  # below it, columns are narrower
 _ASCII = str.maketrans("→←·…•✕", "><.~*x")
 _SHORTEST_PATH = 12
 
@@ -273,7 +272,6 @@ def in_ascii(text: str) -> str:
 
 def line(record: Record, width: int = WIDEST) -> str:
     """One line for one record."""
-    columns = (16, 6) if width >= NARROW else (13, 5)
     time, op = f"+{record['t']:.4f}", record["op"]
     connection = f"c{record['conn']}" if record["conn"] else "-"
     head = f"{time:8} {connection:3}"
@@ -281,9 +279,9 @@ def line(record: Record, width: int = WIDEST) -> str:
         mark = "✕" if op in ("close", "fault") else "·"
         return cut(f"{head}{mark} {_happening(record)}", width)
     arrow = "→" if record["dir"] == "c2s" else "←"
-    name = f"{op if len(op) <= columns[0] else op[: columns[0] - 1] + '…':{columns[0]}}"
+    name = f"{cut(op, 16):16}"
     xid = f"x={record['xid']}" if "xid" in record else ""
-    begin = f"{head}{arrow} {name} {xid:{columns[1]}} "
+    begin = f"{head}{arrow} {name} {xid:6} "
     before, path, behind = facts(record)
     room = width - len(begin) - sum(len(part) + 2 for part in before + behind)
     parts = [*before, *([cut_path(path, max(room, _SHORTEST_PATH))] if path else []), *behind]

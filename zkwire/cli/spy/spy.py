@@ -24,8 +24,7 @@ from typing import Any
 from zkwire.cli import output as statuses
 from zkwire.cli.command import Command, Group, UsageError, arg, duration, flag, integer
 from zkwire.cli.context import Context
-from zkwire.cli.files import recording, whole
-from zkwire.cli.interrupts import handled
+from zkwire.cli.files import handled, recording, whole
 from zkwire.cli.output import Output, host_port, only_ascii, printable
 from zkwire.cli.spy import records
 from zkwire.cli.spy.message import operations
@@ -78,18 +77,14 @@ class Filter:
 
 
 class Outputs:
-    """What goes to standard output as ``form``, and the files; UsageError for a file's ending."""
+    """What goes to standard output as ``form``, and the files."""
 
     def __init__(self, form: str, paths: list[str], output: Output, *, tables: bool) -> None:
         self._output, self._tables = output, tables
         self._drawn: list[Record] = []
         self.count: int = 0
         wanted: list[tuple[str, str | None]] = [(form, None)] if form != "none" else []
-        for path in paths:
-            ending = path.rpartition(".")[2]
-            if ending not in ENDINGS:
-                raise UsageError(f"-o {path}: the name ends in .{', .'.join(ENDINGS)}")
-            wanted.append((ENDINGS[ending], path))
+        wanted += [(ENDINGS[path.rpartition(".")[2]], path) for path in paths]
         self._open: list[tuple[str, Any]] = []
         with ExitStack() as files:
             for name, place in wanted:
@@ -174,6 +169,9 @@ def _spy(context: Context, asked: Namespace) -> int:
     """
     faults, shown = Faults(asked.fault), Filter(asked)
     listen = _listen(asked.listen)
+    for path in asked.output:
+        if path.rpartition(".")[2] not in ENDINGS:
+            raise UsageError(f"-o {path}: the name ends in .{', .'.join(ENDINGS)}")
     hosts, chroot = parse_hosts(asked.upstream)
     upstreams = [host_port(*host) for host in hosts]
     form = asked.format or ("jsonl" if context.output.json else "text")
@@ -206,8 +204,7 @@ class _Run:
         self._asked, self._filter, self._outputs, self._tap = asked, shown, outputs, tap
         self._program: _Program | None = None
         self._timers: list[tuple[float, Callable[[], object]]] = []
-        privacy = Privacy(asked.data, asked.max_data)
-        self._recorder = Recorder(tap.start, privacy, rows=asked.hex)
+        self._recorder = Recorder(tap.start, Privacy(asked.data), rows=asked.hex)
 
     def run(self, faults: Faults, chroot: str) -> int:
         """Run until the end; the exit status."""
@@ -364,9 +361,7 @@ SHOWN = (
     arg("--session", metavar="HEX", help="only this session"),
     flag("--errors-only", "only replies that say no, and bad bytes"),
     arg("--data", choices=("none", "size", "text", "hex"), default="size",
-        help="of nodes' data: nothing, its size (default), its text or its bytes"),
-    arg("--max-data", type=integer("number from 0 on"), default=64, metavar="BYTES",
-        help="at most so much of it (64)"),
+        help="of nodes' data: nothing, its size (default), or 64 bytes of its text or itself"),
     flag("--hex", "a table of its bytes below each message"),
 )
 HOW = (

@@ -119,7 +119,7 @@ class Tap:
                 steps, spec, gate = self._faults.steps(frame, promised)
                 lost = "" if any(isinstance(step, Send) for step in steps) else "lost"
                 self.events.put(Event(self._numbers, frame.time, number, "frame", lost, frame))
-                if frame.kind == "connect" and self._faults.end_sessions:
+                if frame.kind == "connect":
                     self._note_session(self._relays[relay].upstream, frame)
                 if spec is not None:
                     self._numbers += 1
@@ -300,11 +300,6 @@ class Faults:
                 self._add(spec)
             except (ValueError, ArgumentTypeError) as error:
                 raise ValueError(f"--fault {spec}: {error}") from None
-
-    @property
-    def end_sessions(self) -> bool:
-        """Whether one of the faults ends a session."""
-        return "expire" in {f.kind for f in self._aimed} | {f.kind for f in self.timed}
 
     def steps(
         self, frame: Frame, promised: Action | None

@@ -172,17 +172,14 @@ def write_dump(output: Output, place: Place, write: Write, asked: Namespace) -> 
     if not count:
         raise ValueError(f"{place.path} is ephemeral: see --ephemerals")
     write(end())
-    if tree.left_out:
-        output.note(f"{_nodes(tree.left_out)} ephemeral, left out (--ephemerals persistent)")
-    if tree.gone:
-        output.note(f"{_nodes(tree.gone)} deleted meanwhile, left out")
-    if tree.hidden:
-        output.note(f"{_nodes(tree.hidden)} shown without the hash of a password in the ACL")
+    for some, what in (
+        (tree.left_out, "ephemeral, left out (--ephemerals persistent)"),
+        (tree.gone, "deleted meanwhile, left out"),
+        (tree.hidden, "shown without the hash of a password in the ACL"),
+    ):
+        if some:
+            output.note(f"{'1 node is' if some == 1 else f'{some} nodes are'} {what}")
     return count
-
-
-def _nodes(count: int) -> str:
-    return "1 node is" if count == 1 else f"{count} nodes are"
 
 
 def _total(place: Place) -> int | None:

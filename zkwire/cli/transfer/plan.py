@@ -79,21 +79,15 @@ class Plan:
 
     def look(self, nodes: Iterable[tree.Node]) -> None:
         """Compare the nodes with what is at the place.  ValueError for one that cannot be there."""
-        if not self._is_there():
-            for node in nodes:
-                self._check(node)
+        window = tree.Window(self.place.client, self.ask)
+        for node, answers in window.each(map(self._check, nodes)):
+            difference = self.compare(node, answers)
+            if difference is None:
                 self.missing.add(node.path)
-        else:
-            for node, answers in tree.Window(self.place.client, self.ask).each(
-                map(self._check, nodes)
-            ):
-                difference = self.compare(node, answers)
-                if difference is None:
-                    self.missing.add(node.path)
-                elif difference:
-                    self.different[node.path] = difference
-                else:
-                    self.equal += 1
+            elif difference:
+                self.different[node.path] = difference
+            else:
+                self.equal += 1
         self.total = len(self.missing) + len(self.different) + self.equal
 
     def find_extra(self, paths: set[str]) -> None:
@@ -102,10 +96,12 @@ class Plan:
             return
         found, kept = list[str](), set[str]()
         for node in tree.TreeReader(self.place, ephemerals=True):
+            path = node.path
             if node.stat is not None and node.stat.ephemeral_owner:
-                kept.update(tree.ancestors(node.path))
-            elif node.path not in paths:
-                found.append(node.path)
+                while (path := parent(path)) not in kept:
+                    kept.add(path)
+            elif path not in paths:
+                found.append(path)
         self.extra = [path for path in reversed(found) if path not in kept]
 
     def check_allowed(self, *, force: bool) -> None:

@@ -16,7 +16,7 @@ from zkwire.cli.output import Output, tell
 from zkwire.errors import BUSY, ConnectionLossError, NoNodeError, ServerError
 from zkwire.net.pipeline import Pipeline
 from zkwire.session.hosts import parse_hosts
-from zkwire.wire.paths import join, parent
+from zkwire.wire.paths import join
 
 # What is asked for an item, and what has been answered: for each request its result or error.
 Ask = Callable[[Pipeline, Any], Sequence[Any]]
@@ -42,15 +42,6 @@ class Node(NamedTuple):
 def below(root: str, path: str) -> str:
     """The absolute path of what is at ``path`` in the tree of ``root``."""
     return join("" if root == "/" else root, path)
-
-
-def ancestors(path: str) -> list[str]:
-    """What is above a path, the nearest first."""
-    found: list[str] = []
-    while path != "/":
-        path = parent(path)
-        found.append(path)
-    return found
 
 
 def has_hidden_hash(acl: Sequence[zkwire.ACL]) -> bool:
