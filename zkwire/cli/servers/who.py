@@ -95,7 +95,7 @@ def _note(out: Output, told: Told) -> None:
     """What has not been told, and what would change that."""
     for server, words in told.refused.items():
         out.note(f"{server} does not allow {' and '.join(words)}: it would with")
-        out.note(f"  {SETTING}=srvr,cons,dump; and no admin server answers (--admin-port)")
+        out.note(f"  {SETTING}=srvr,cons,dump; no admin server answers (--admin-port)")
     for server, why in told.failed.items():
         out.note(f"{server} was not asked: {why}")
     if told.ephemerals is None:
