@@ -21,7 +21,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from zkwire.testing.proxy.faults import Action, Cut, Step, forward
@@ -50,12 +49,7 @@ class FaultProxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -247,19 +241,12 @@ class _Once:
     """
 
     def __init__(
-        self,
-        chosen: Callable[[Frame], bool],
-        description: str,
-        nth: int,
-        action: Action,
+        self, chosen: Callable[[Frame], bool], description: str, nth: int, action: Action,
         reply: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.description = description
         self.waits = True
-        self._chosen = chosen
-        self._left = nth
-        self._action = action
-        self._reply = reply
+        self._chosen, self._left, self._action, self._reply = chosen, nth, action, reply
         self._request: Frame | None = None
 
     def __call__(self, frame: Frame) -> Action | None:

@@ -124,21 +124,21 @@ def sync(_state: ServerState, _connection: Connection, body: bytes) -> bytes:
     return java.write(r.SyncResponse(request.path))
 
 
-def set_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Set the watches of an earlier connection, and send the events that it missed (DataTree)."""
-    request, _ = java.read(r.SetWatches, body)
-    _catch_up(state, connection, request)
-    return b""
+def set_watches(
+    state: ServerState, connection: Connection, body: bytes,
+    kind: type[r.SetWatches | r.SetWatches2] = r.SetWatches,
+) -> bytes:  # fmt: skip
+    """Set the watches of an earlier connection, and send the events that it missed (DataTree).
 
-
-def set_watches2(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """As set_watches, with persistent watches; these get no events for changes that they missed."""
-    request, _ = java.read(r.SetWatches2, body)
+    Persistent watches, which only SetWatches2 has, get no events for changes that they missed.
+    """
+    request, _ = java.read(kind, body)
     _catch_up(state, connection, request)
-    for path in request.persistent_watches:
-        state.watchers.watch_persistently(path, connection, recursive=False)
-    for path in request.persistent_recursive_watches:
-        state.watchers.watch_persistently(path, connection, recursive=True)
+    if isinstance(request, r.SetWatches2):
+        for path in request.persistent_watches:
+            state.watchers.watch_persistently(path, connection, recursive=False)
+        for path in request.persistent_recursive_watches:
+            state.watchers.watch_persistently(path, connection, recursive=True)
     return b""
 
 
@@ -288,7 +288,7 @@ READS: Final[dict[int, Read]] = {
     ops.REMOVE_WATCHES.opcode: remove_watches,
     ops.MULTI_READ.opcode: multi_read,
     ops.SET_WATCHES.opcode: set_watches,
-    ops.SET_WATCHES2.opcode: set_watches2,
+    ops.SET_WATCHES2.opcode: partial(set_watches, kind=r.SetWatches2),
     ops.ADD_WATCH.opcode: add_watch,
     ops.GET_EPHEMERALS.opcode: get_ephemerals,
     ops.GET_ALL_CHILDREN_NUMBER.opcode: get_all_children_number,

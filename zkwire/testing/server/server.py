@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, SESSION_EXPIRED
@@ -183,12 +182,7 @@ class _Service:
             )
         return self._loop
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

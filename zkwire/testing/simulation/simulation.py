@@ -124,14 +124,7 @@ class Simulation(Stage):
         trace: bool = False,
     ) -> None:
         allowed = frozenset(faults)
-        super().__init__(
-            timeout=timeout,
-            tick=tick,
-            servers=servers,
-            seed=seed,
-            trace=trace,
-            lag="lag" in allowed,
-        )
+        super().__init__(timeout, tick, servers, seed, trace, "lag" in allowed)
         self.checks: list[Check] = []
         self.last_fault_at: float = START
         self._frames = frames

@@ -216,7 +216,7 @@ class Stage:
     """See the module's docstring.  The options are those of ``Simulation``; ``lag`` is a fault."""
 
     def __init__(
-        self, *, timeout: float, tick: float, servers: int, seed: int, trace: bool, lag: bool
+        self, timeout: float, tick: float, servers: int, seed: int, trace: bool, lag: bool
     ) -> None:
         self.timeout = timeout
         self.tick = tick
