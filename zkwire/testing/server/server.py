@@ -19,7 +19,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
@@ -47,17 +47,13 @@ _CLOSING_CODES = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
 class _Service:
     """The common part of a server and an ensemble: the processor, its thread, the controls."""
 
+    _listeners: Sequence[_Listener]
+
     def __init__(
-        self,
-        *,
-        tick: float = 2.0,
-        timeouts: tuple[float, float] | None = None,
-        now: Callable[[], float] | None = None,
-        seed: int | None = None,
-        tls: ssl.SSLContext | None = None,
-        members: int = 1,
-        **behaviour: Unpack[Behaviour],
-    ) -> None:
+        self, members: int, tick: float, timeouts: tuple[float, float] | None,
+        now: Callable[[], float] | None, seed: int | None, tls: ssl.SSLContext | None,
+        behaviour: Behaviour,
+    ) -> None:  # fmt: skip
         if tls is not None:
             from zkwire.testing.server.tls import check_context
 
@@ -152,6 +148,8 @@ class _Service:
         Raises the error that a rule's action has raised, so that a mistake in a test does not look
         like a fault.
         """
+        for listener in self._listeners:
+            listener.listener = None  # the loop closes it
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
@@ -240,8 +238,9 @@ class Server(_Service):
         tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
-        super().__init__(tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, **behaviour)
+        super().__init__(1, tick, timeouts, now, seed, tls, behaviour)
         self._listener = _Listener(host, port, 0)
+        self._listeners = (self._listener,)
 
     def __enter__(self) -> Self:
         try:
@@ -277,10 +276,6 @@ class Server(_Service):
         expire meanwhile.
         """
         self._set_read_only(read_only, (0,))
-
-    def close(self) -> None:
-        self._listener.listener = None  # the loop closes it
-        super().close()
 
 
 class Member(_Listener):
@@ -325,10 +320,9 @@ class Ensemble(_Service):
         tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
-        super().__init__(
-            tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, members=members, **behaviour
-        )
+        super().__init__(members, tick, timeouts, now, seed, tls, behaviour)
         self.servers: tuple[Member, ...] = tuple(Member(self, number) for number in range(members))
+        self._listeners = self.servers
 
     def __enter__(self) -> Self:
         try:
@@ -360,11 +354,6 @@ class Ensemble(_Service):
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum of all members away, or give it back."""
         self._set_read_only(read_only, range(len(self.servers)))
-
-    def close(self) -> None:
-        for server in self.servers:
-            server.listener = None  # the loop closes it
-        super().close()
 
 
 def serve(listen: str, tls: ssl.SSLContext | None = None) -> int:
