@@ -105,7 +105,7 @@ class _Layout:
 
     def end_of(self, step: Step) -> float:
         """Where the text beside a lane ends."""
-        if step.target is not None:
+        if step.target is not None or 0 < len(self.lanes) - 1 == step.source:
             return 0.0
         return self.beside(step.source) + len(step.label) * PER_CHARACTER + 30
 
@@ -167,7 +167,9 @@ def _places(picture: Picture, aside: list[float]) -> list[float]:
         source = 0 if step.source is None else step.source
         if step.target is not None:
             right = max(source, step.target)
-        elif source < last and aside[source + 1]:  # the words would cross its bands
+        elif last and source == last:
+            right = last
+        elif last and aside[source + 1]:  # the words would cross its bands
             right = source + 1
         else:
             continue
@@ -262,7 +264,10 @@ def _happening(step: Step, layout: _Layout, y: int) -> Iterator[str]:
     else:
         yield f'<path class="cross" d="M{x - 5:.1f} {y - 5}l10 10m0 -10l-10 10"/>'
     kind = "dim" if step.kind == "open" else "ink" if step.kind == "note" else "bad"
-    yield from _beside(layout.beside(step.source), y, step.label, "bad" if step.bad else kind)
+    place = layout.beside(step.source)
+    if 0 < len(layout.lanes) - 1 == step.source:  # to the left: nothing else is there
+        place = x - 14 - len(step.label) * PER_CHARACTER
+    yield from _beside(place, y, step.label, "bad" if step.bad else kind)
 
 
 def _beside(x: float, y: int, text: str, kind: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import zkwire
@@ -132,11 +132,10 @@ def _row(name: str, stat: zkwire.Stat) -> str:
     return f"{kind} {numbers}  {moment(stat.mtime)[:19]}Z  {name}"
 
 
-def each(ask: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def each(ask: Callable[[str], Any], paths: list[str]) -> Iterator[tuple[str, Any]]:
     """The answer for each path, many asked in one write; None for a node that is gone by now."""
-    rest = list(paths)
-    while rest:
-        window, rest = rest[:WINDOW], rest[WINDOW:]
+    for start in range(0, len(paths), WINDOW):
+        window = paths[start : start + WINDOW]
         for path, reply in zip(window, [ask(path) for path in window], strict=True):
             try:
                 answer = reply.result()

@@ -222,9 +222,7 @@ NO_QUORUM = (
     "perhaps it has no quorum: start enough of the others, and see whether they reach one another "
     "at their ports 2888 and 3888 (or as its configuration says)"
 )
-HTTP = (
-    "HTTP is spoken there: is it the port of the admin server? clients use clientPort, often 2181"
-)
+HTTP = "HTTP is spoken there: is it the port of the admin server? clients use clientPort"
 NO_TLS = "that port speaks without TLS: leave --tls out, or ask for the port secureClientPort"
 WANTS_TLS = "that port speaks TLS: try --tls (--cafile FILE for an authority of your own)"
 OTHER = "what answers is no ZooKeeper server; clients use clientPort, often 2181"
