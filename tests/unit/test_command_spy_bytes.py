@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.test_jute_records import GOLDEN, sample_of
-from zkwire.cli.spy.message import Message
-from zkwire.cli.spy.records import HIDDEN, Privacy, rows_of
+from zkwire.cli.spy.message import HIDDEN, Message
+from zkwire.cli.spy.records import Privacy, rows_of
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ReplyHeader, RequestHeader
 from zkwire.wire.ops import OPS, Op
