@@ -34,6 +34,7 @@ from zkwire.testing.proxy import (
     cut_after,
     cut_before,
     delay,
+    delay_reply,
     drip,
     drop,
     duplicate,
@@ -166,7 +167,7 @@ def test_delay(stage: Stage, client: End, server: End) -> None:
 
 
 def test_delay_reply(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.on("get_data", action=delay(0.1), reply=True)
+    stage.proxy.on("get_data", action=delay_reply(0.1))
     client.send(GET + NEXT)
     server.expect(GET, NEXT)
     sent = time.monotonic()
@@ -415,7 +416,7 @@ def test_after_a_frame_of_the_server_means_behind_it(
 
 
 def test_reply_actions_act_at_once_on_a_frame_of_the_server(stage: Stage) -> None:
-    stage.proxy.on("notification", action=delay(0.05))
+    stage.proxy.on("notification", action=delay_reply(0.05))
     client, server = stage.connect()
     sent = time.monotonic()
     server.send(notification("/a"))

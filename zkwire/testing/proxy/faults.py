@@ -182,6 +182,11 @@ def delay(seconds: float) -> Action:
     return lambda frame: (Wait(frame.time + seconds), Send(frame.raw))
 
 
+def delay_reply(seconds: float) -> Action:
+    """As `delay`, for the reply to the request."""
+    return _on_reply(delay(seconds))
+
+
 def drip(seconds: float) -> Action:
     """Forward the reply to the request in small pieces, the last one after ``seconds``.
 
