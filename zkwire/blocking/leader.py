@@ -99,6 +99,10 @@ class Gone(Waitable):
 class LeaderFollower(Driver):
     """A driver whose threads share the connection; see the module's docstring."""
 
+    __slots__ = (
+        "_followers", "_main_thread", "_sleepers", "_successor", "callbacks", "ended", "fetching",
+        "owned", "thread", "threads",
+    )  # fmt: skip
     mutex: Any
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
