@@ -52,6 +52,7 @@ from zkwire import (
     NoNodeError,
 )
 from zkwire.net.timing import DEFER_SECONDS
+from zkwire.session.session import Session
 from zkwire.testing import Server
 
 WAITERS = 1000
@@ -304,16 +305,15 @@ async def test_create_and_listing_leave_in_one_write(
         link = client._driver.current_connection
         assert link is not None
         writes: list[int] = []
-        session = client._session
-        handed_out = session.data_to_send
+        handed_out = Session.data_to_send
 
-        def data_to_send(now: float) -> bytes:
+        def data_to_send(session: Session, now: float) -> bytes:
             before = session.queued
-            data = handed_out(now)
+            data = handed_out(session, now)
             writes.append(before - session.queued)
             return data
 
-        monkeypatch.setattr(session, "data_to_send", data_to_send)
+        monkeypatch.setattr(Session, "data_to_send", data_to_send)
         lock = AsyncSequentialLock(client, fresh_path)
         assert await lock.acquire()
         assert writes == [2], "create and listing"

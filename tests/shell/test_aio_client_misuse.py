@@ -29,6 +29,7 @@ from zkwire import (
 )
 from zkwire.net.connection import INTERRUPTED
 from zkwire.net.dial import shut_down
+from zkwire.session.session import Session
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
@@ -297,13 +298,13 @@ async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
         link = pump.current_connection
         assert link is not None
         reply = client.set_data("/", b"")
-        receive = pump.session.receive_data
+        receive = Session.receive_data
 
-        def interrupted(data: bytes, now: float) -> None:
-            monkeypatch.setattr(pump.session, "receive_data", receive)
+        def interrupted(session: Session, data: bytes, now: float) -> None:
+            monkeypatch.setattr(Session, "receive_data", receive)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(pump.session, "receive_data", interrupted)
+        monkeypatch.setattr(Session, "receive_data", interrupted)
 
         def read() -> None:
             while link.closed_because is None:

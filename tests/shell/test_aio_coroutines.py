@@ -28,6 +28,7 @@ from zkwire import (
     Watch,
 )
 from zkwire.session.request import Request
+from zkwire.session.session import Session
 from zkwire.testing import Server
 
 # --- a coroutine ----------------------------------------------------------------------------------
@@ -196,20 +197,22 @@ async def test_hazard_E10_a_watch_closed_in_another_thread_is_closed_by_the_loop
             assert watch_count(client) == 0
 
 
-async def test_hazard_E10_a_watch_that_a_finalizer_closes_in_the_middle_of_a_request() -> None:
+async def test_hazard_E10_a_watch_that_a_finalizer_closes_in_the_middle_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Between the moment when a request gets its number and the moment when it is sent."""
     with Server() as server:
         async with AsyncClient(server.hosts) as client:
             watch = Watch()
             await client.exists("/", watch=watch)
-            send_alone = client._session.send_alone
+            send_alone = Session.send_alone
 
-            def collecting(request: Request, now: float) -> bytes:
-                data = send_alone(request, now)
+            def collecting(session: Session, request: Request, now: float) -> bytes:
+                data = send_alone(session, request, now)
                 watch.close()
                 return data
 
-            client._session.send_alone = collecting  # type: ignore[method-assign]
+            monkeypatch.setattr(Session, "send_alone", collecting)
             assert (await client.get_data("/")).data == b""
             assert watch_count(client) == 0
             assert client.state is State.CONNECTED

@@ -136,7 +136,7 @@ class IOThread:
         self._connector.conclude(now)
         if connection is not None and driver.current_connection is not connection:
             self._rearm_at = None
-            self._wake_all()
+            driver.wake_all()
         if self.call_deferred_at is not None and now >= self.call_deferred_at:
             self._call_deferred()
         if driver.unfinished:
@@ -252,13 +252,6 @@ class IOThread:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _wake_all(self) -> None:
-        """Wake all sleepers: an interrupt may have lost the one that was to wake them."""
-        with self._mutex:
-            sleepers = list(self._driver.sleepers)
-        for sleeper in sleepers:
-            sleeper()
-
     def shut_down(self) -> None:
         """Whatever fails on the way: all waiters must learn that nothing will come."""
         driver, connector = self._driver, self._connector
@@ -268,7 +261,7 @@ class IOThread:
             connector.stop("the client is closed")
         finally:
             driver.ended = True
-            rest = (driver.call_callbacks, driver.run_tasks, self._wake_all)
+            rest = (driver.call_callbacks, driver.run_tasks, driver.wake_all)
             for step in (*rest, connector.close_unused, driver.io_ended, self.close_descriptors):
                 try:
                     step()

@@ -16,6 +16,10 @@ thread listens for them.
 Writing: a thread that has submitted something sends it if the *write role* is free.  Sends never
 block; what the kernel does not take is left to the I/O thread.
 
+A thread that was woken will run soon, the client's own code first.  Until it does, the last one
+that was woken is the *successor*: to it others leave what they have submitted, which so leaves in
+one piece, and to wake another leader, since by then one of them has often come back and is one.
+
 Invariants:
 
 * The state lock ``mutex`` guards the session and is never held across a system call: Python's own
@@ -45,7 +49,15 @@ from collections import deque
 
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.net.background import report
-from zkwire.net.connection import GATHER, INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
+from zkwire.net.connection import (
+    GATHER,
+    INTERRUPTED,
+    LONG_LINE,
+    LONG_LINE_OF_THREADS,
+    LONGEST_PAUSE,
+    PAUSE,
+    SPARSE,
+)
 from zkwire.net.driver import Driver
 from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.net.wakeup import Listener, Sleeper
@@ -87,6 +99,10 @@ class Gone(Waitable):
 class LeaderFollower(Driver):
     """A driver whose threads share the connection; see the module's docstring."""
 
+    __slots__ = (
+        "_followers", "_main_thread", "_sleepers", "_successor", "callbacks", "ended", "fetching",
+        "owned", "thread", "threads",
+    )  # fmt: skip
     mutex: Any
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
@@ -96,8 +112,9 @@ class LeaderFollower(Driver):
         self.callbacks: deque[Waker] = deque()  # the session's, in order
         self.tasks: deque[Callable[[], object]] = deque()  # other functions for the I/O thread
         self.ended = False  # the I/O thread is
-        self.sleepers: set[Sleeper] = set()
-        self._followers: deque[Sleeper] = deque()
+        self._sleepers: dict[Sleeper, None] = {}  # that wait for an event
+        self._followers: dict[Sleeper, None] = {}  # that wait for an answer
+        self._successor: Sleeper = Sleeper(Waitable())  # the last that was woken; here: none
         self.detaching = False  # the session is to live on
         self.thread: threading.Thread | None = None  # for I/O
 
@@ -115,6 +132,7 @@ class LeaderFollower(Driver):
         self.mutex = threading.RLock()
         self.fetching: Any = threading.RLock()
         self.owned: Callable[[], bool] = self.mutex._is_owned
+        self._main_thread = threading.main_thread().ident
 
     @property
     def nested(self) -> bool:
@@ -287,7 +305,8 @@ class LeaderFollower(Driver):
                 raise self.session.ending()
             read = self._read_as_leader if lead else self._listen
             if not read(waitable, deadline):
-                self.flush()
+                if not self._has_successor():
+                    self.flush()
                 self._sleep(waitable, deadline, lead)
             if waitable.ready:
                 return True
@@ -297,22 +316,27 @@ class LeaderFollower(Driver):
                 return waitable.ready
 
     def _rouse(self, waiter: object) -> None:
+        self.wake_all()  # those of other threads sleep on
+
+    def wake_all(self) -> None:
+        """Wake all that sleep: an interrupt may have lost the one that was to wake them."""
         with self.mutex:
-            sleepers = list(self.sleepers)
-        for sleeper in sleepers:  # all of them: those of other threads sleep on
+            sleepers = [*self._sleepers, *self._followers]
+        for sleeper in sleepers:
             sleeper()
 
     def _sleep(self, waitable: Waitable, deadline: float | None, lead: bool) -> None:
         """Sleep until something may have changed for this waiter."""
-        sleeper = Sleeper(waitable)
+        sleeper, sleepers = Sleeper(waitable), self._followers if lead else self._sleepers
+        me = threading.get_ident()
+        if me != self._main_thread:  # a signal handler could keep that one from running
+            sleeper.thread = me
         try:
             with self.mutex:
                 if waitable.ready or self.ended:
                     return
                 waitable._add_waker(sleeper)
-                self.sleepers.add(sleeper)
-                if lead:
-                    self._followers.append(sleeper)
+                sleepers[sleeper] = None
                 connection = self.current_connection
             if not lead and self.io is not None:
                 self.io.listen()
@@ -325,11 +349,30 @@ class LeaderFollower(Driver):
             ):
                 sleeper.sleep(None if deadline is None else deadline - self.now())
         finally:
-            with self.mutex:
-                self.sleepers.discard(sleeper)
-                if sleeper in self._followers:
-                    self._followers.remove(sleeper)
-                waitable._drop_waker(sleeper)
+            sleeper.thread = None  # first: from now on others leave nothing to this thread
+            try:
+                self._slept(sleeper, sleepers)
+            except BaseException:
+                self._slept(sleeper, sleepers)  # what others have left to it
+                raise
+
+    def _slept(self, sleeper: Sleeper, sleepers: dict[Sleeper, None]) -> None:
+        """Do what others have left to this thread, unless that is left to another one now."""
+        with self.mutex:
+            sleepers.pop(sleeper, None)
+            sleeper.waitable._drop_waker(sleeper)
+        if not self._has_successor():
+            if self.session.queue:
+                self.flush()
+            connection = self.current_connection
+            over = sleeper.waitable.ready or sleepers is self._sleepers  # else it reads itself
+            if over and connection is not None and connection.reader is None:
+                self._pass_on(connection)
+
+    def _has_successor(self) -> bool:
+        """Whether another thread will run soon, and do what is left to it."""
+        thread = self._successor.thread
+        return thread is not None and thread != threading.get_ident()
 
     def _listen(self, waitable: Waitable, deadline: float | None) -> bool:
         """As the listener, sleep once until something may have changed, and read what has come.
@@ -350,7 +393,7 @@ class LeaderFollower(Driver):
                     return True
                 connection.listener = me
                 waitable._add_waker(me)
-                self.sleepers.add(me)
+                self._sleepers[me] = None
             if not me.sleep(None if deadline is None else deadline - self.now()):
                 return True
             if connection.reader is not None:
@@ -367,7 +410,7 @@ class LeaderFollower(Driver):
             if connection.listener is me:
                 connection.listener = None
             with self.mutex:
-                self.sleepers.discard(me)
+                self._sleepers.pop(me, None)
                 waitable._drop_waker(me)
             if connection.closed_because:
                 self._done_with_connection()
@@ -447,6 +490,8 @@ class LeaderFollower(Driver):
             if connection.closed_because or connection.reader is not before:
                 return False
             connection.reader = me
+            if self._successor.thread is not None and self._has_successor():
+                return fresh is None or session.push(fresh) > 0
             if connection.writer is None and connection.writable:
                 connection.writer = me
                 if fresh is not None:
@@ -468,14 +513,16 @@ class LeaderFollower(Driver):
         self, connection: Connection, waitable: Waitable, deadline: float | None
     ) -> None:
         """See :meth:`_read_as_leader`; with the read role.  All waiting of a leader is here."""
-        session, left = self.session, None
+        session, left, seen = self.session, None, -1.0
         while not (waitable.ready or connection.closed_because):
-            expected = len(session.in_flight) - len(self._followers)  # those have others to read
-            if expected >= LONG_LINE and connection.got < SPARSE:
-                time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
+            expected = len(session.in_flight)
+            long = expected - len(self._followers) >= LONG_LINE or expected >= LONG_LINE_OF_THREADS
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
-            if not (connection.inbox or connection.wait(left, 1)):
+            if long and connection.got < SPARSE and connection.read_at != seen:
+                seen = connection.read_at  # if nothing comes meanwhile, wait
+                time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
+            elif not (connection.inbox or connection.wait(left, 1)):
                 break
             self.read(connection)
             if not session.usable and session.challenge is not None:
@@ -494,13 +541,17 @@ class LeaderFollower(Driver):
             self.io.close_unused()  # no I/O thread will
 
     def wake_follower(self) -> None:
-        """Wake one of the threads that found the read role taken, now that it is free."""
+        """Wake one of the threads that found the read role taken, now that it is free.
+
+        The last one: its answer comes last, so it reads the longest.
+        """
         if self._followers:
             with self.mutex:
-                while self._followers:
-                    sleeper = self._followers.popleft()
-                    if not sleeper.waitable.ready:  # else it will not read, and wake no other
-                        sleeper()
+                while self._followers and not self._has_successor():
+                    sleeper, _ = self._followers.popitem()
+                    sleeper()
+                    if not sleeper.waitable.ready:  # else it will not read, and another has to
+                        self._successor = sleeper
                         return
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -576,14 +627,17 @@ class LeaderFollower(Driver):
         """Wake them, and have the callbacks behind them called."""
         for sleeper in sleepers:
             sleeper()
+            self._successor = sleeper  # behind that: no interrupt may make it one that sleeps on
         if self.callbacks and self.thread is not threading.current_thread():
             self.wake()  # else that thread is about to call them
 
     def flush(self) -> None:
         """Send what there is to send, unless another thread does: that one checks once more."""
-        connection = self.current_connection
+        session, connection = self.session, self.current_connection
         if connection is not None:
-            while self.session.has_output and connection.writable and self._write(connection):
+            while (session.control_frames or (session.queue and session.usable)) and (
+                connection.writable and self._write(connection)
+            ):
                 pass
 
     def _write(self, connection: Connection) -> bool:

@@ -38,8 +38,9 @@ MANY_BYTES = 64 * 1024
 # last, it pays to let more of them arrive first: with 1,000 in flight a sixth less CPU time than
 # with pauses of a millisecond, under asyncio a quarter.  Few servers answer in less than PAUSE
 # (seconds for each answer that is expected), so that the last one is read no later.  An event loop
-# cannot pause for less than a millisecond, so it does for a LONGER_LINE only.
-LONG_LINE, LONGER_LINE = 6, 32
+# cannot pause for less than a millisecond, so it does for a LONGER_LINE only.  Where other threads
+# sleep for the answers, a pause keeps their next requests back, so it pays in longer lines only.
+LONG_LINE, LONG_LINE_OF_THREADS, LONGER_LINE = 6, 12, 32
 SPARSE = 4096
 PAUSE, LONGEST_PAUSE = 1e-5, 1e-2
 # Events that come one by one cost a wake-up each.  From the STREAM-th receive in a row that

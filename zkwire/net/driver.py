@@ -76,14 +76,17 @@ class Seeing:
 class Driver:
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
+    # What each request needs.  Of more than thirty others Python would look up each in a dict.
+    __slots__ = (
+        "__dict__", "__weakref__", "closing", "current_connection", "deferred", "forked",
+        "interrupted", "mutex", "now", "session",
+    )  # fmt: skip
     _kind: type[Request]  # the replies to a recipe's requests
     _pipeline: type[Pipeline] = LazyPipeline  # and what submits these
     mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
     waiter: Callable[[], object]  # the same; in a simulation, too
     io: Any = None  # an IOThread or a LoopIO, once it is started
-    closing: float | None = None  # seconds that the close may take, once it is wanted
-    forked: bool = False
 
     def __init__(
         self,
@@ -98,7 +101,9 @@ class Driver:
         resolver: Resolver | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self.session = session
+        self.session: Session = session
+        self.closing: float | None = None  # seconds that the close may take, once it is wanted
+        self.forked: bool = False
         self.name = name
         self.operation_timeout = operation_timeout
         self.tls = tls

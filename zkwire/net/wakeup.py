@@ -131,10 +131,11 @@ class WakeupEpolls:
 class Sleeper:
     """Lets one thread sleep until any other has called it, now or before."""
 
-    __slots__ = ("_lock", "waitable")
+    __slots__ = ("_lock", "thread", "waitable")
 
     def __init__(self, waitable: Waitable) -> None:
         self.waitable: Waitable = waitable
+        self.thread: int | None = None  # until it runs again, if others may leave work to it
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -161,6 +162,7 @@ class Listener(Sleeper):
 
     def __init__(self, waitable: Waitable, epolls: WakeupEpolls) -> None:
         self.waitable: Waitable = waitable
+        self.thread: int | None = None
         self._epolls = epolls
         self._asleep = False
 

@@ -68,6 +68,7 @@ _SESSION_MOVED = SessionMovedError.code
 class Session(SessionStatus):
     """See the module's docstring; the arguments are those of :class:`SessionStatus`."""
 
+    __slots__ = ()
     act_at: float
     last_failure: str
     control_frames: list[bytes]

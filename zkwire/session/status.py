@@ -51,6 +51,16 @@ class SessionStatus:
     ``first_xid`` is for tests of the wrap.
     """
 
+    # More than thirty attributes would make Python look each of them up in a dict.
+    __slots__ = (
+        "_address", "_all_ended", "_closed_by", "_closing", "_garbled", "_handshake", "_identity",
+        "_lease_holders", "_live", "_machine", "_peer", "_read_write_search", "_reason",
+        "_receive_limit", "_requests", "_splitter", "_unknown", "_watches", "act_at", "alarms",
+        "broken", "callbacks", "change", "chroot", "control_frames", "ended", "failures", "hosts",
+        "in_flight", "last_failure", "observers", "queue", "refused", "resumed", "send_limit",
+        "server", "trace", "usable",
+    )  # fmt: skip
+
     def __init__(
         self,
         hosts: HostList,
@@ -73,8 +83,8 @@ class SessionStatus:
         self.usable: bool = False  # requests are sent at once; False if the server refuses to go on
         self.refused: bool = False  # for an operation that it does not know: it ends the connection
         self.ended: bool = False  # the state is terminal
-        self.chroot = chroot
-        self.hosts = hosts
+        self.chroot: str = chroot
+        self.hosts: HostList = hosts
         self.server: tuple[str, int] | None = None  # the last one that was chosen
         self.broken: str | None = None  # why the I/O layer must drop the connection
         self.act_at: float = 0.0  # when the attempt to connect, or the pause before it, ends
