@@ -45,7 +45,7 @@ from collections import deque
 
 from zkwire.errors import ClientClosedError, ForkedError
 from zkwire.net.background import report
-from zkwire.net.connection import GATHER, INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE, SPARSE
+from zkwire.net.connection import GATHER, INTERRUPTED, LONG_LINE, LONGEST_PAUSE, PAUSE
 from zkwire.net.driver import Driver
 from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.net.wakeup import Listener, Sleeper
@@ -217,7 +217,7 @@ class LeaderFollower(Driver):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def submit(self, request: Request, *, eager: bool = False) -> None:
+    def submit(self, request: Request, eager: bool = False) -> None:
         """Put a request behind all earlier ones.
 
         The thread that waits for it sends it; with ``eager`` it leaves by itself, at once if
@@ -471,7 +471,7 @@ class LeaderFollower(Driver):
         session, left = self.session, None
         while not (waitable.ready or connection.closed_because):
             expected = len(session.in_flight) - len(self._followers)  # those have others to read
-            if expected >= LONG_LINE and connection.got < SPARSE:
+            if expected >= LONG_LINE and not connection.full:
                 time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
@@ -480,6 +480,8 @@ class LeaderFollower(Driver):
             self.read(connection)
             if not session.usable and session.challenge is not None:
                 self.wake()
+        if connection.full:
+            self.read(connection)  # once more, rather than wake the I/O thread for it
 
     def _have_it_read(self, connection: Connection) -> None:
         """Have the I/O thread take in what may be there without any thread being told."""
