@@ -232,7 +232,7 @@ class IOThread:
 
     @property
     def _long_line(self) -> bool:
-        """Whether enough answers are due that a reader pauses: then the kernel wakes this thread."""
+        """Whether so many answers are due that a reader pauses, and the kernel wakes this one."""
         return len(self._driver.session.in_flight) >= LONG_LINE
 
     def _take(self, connection: Connection) -> None:
