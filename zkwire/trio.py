@@ -251,7 +251,7 @@ class _TrioDriver(Driver):
     # --- requests ---------------------------------------------------------------------------------
 
     @uninterruptible
-    def submit(self, request: Request, *, eager: bool = True) -> None:
+    def submit(self, request: Request, eager: bool = True) -> None:
         """Put a request behind all earlier ones; it leaves at once if nothing is unanswered."""
         self.start()
         if self.deferred.waiting:

@@ -95,8 +95,8 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
 
     def _submit(self, request: Any) -> AsyncReply:
         request.driver = self._driver
-        self._driver.submit(request, eager=True)
-        reply = _new(AsyncReply)  # without an __init__: one call less for each of thousands
+        self._driver.submit(request, True)
+        reply = AsyncReply()  # without an __init__: one call less for each of thousands
         reply._request = request
         return reply
 
@@ -122,9 +122,6 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     def transaction(self) -> AsyncTransaction:
         """Collect operations and execute them all or not at all; see :class:`AsyncTransaction`."""
         return AsyncTransaction(self)
-
-
-_new = object.__new__
 
 
 @public

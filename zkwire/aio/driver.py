@@ -230,7 +230,7 @@ class LoopDriver(LoopBound):
             yield value
 
     @uninterruptible
-    def submit(self, request: Request, *, eager: bool = True) -> None:
+    def submit(self, request: Request, eager: bool = True) -> None:
         """Put a request behind all earlier ones; without ``eager`` never send it at once."""
         try:
             loop = asyncio.get_running_loop()
@@ -278,7 +278,7 @@ class LoopDriver(LoopBound):
 
     def _submit_here(self, request: Request, eager: bool) -> None:
         try:
-            self.submit(request, eager=eager)
+            self.submit(request, eager)
         except Exception as error:  # the caller is elsewhere: an await raises it
             kind = type(error) if isinstance(error, ZooKeeperError) else ZooKeeperError
             request.outcome = Failed(kind, str(error.args[0]), False)

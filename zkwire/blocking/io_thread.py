@@ -16,7 +16,7 @@ import selectors
 import threading
 
 from zkwire.net.background import report
-from zkwire.net.connection import STREAM
+from zkwire.net.connection import LONG_LINE, STREAM
 from zkwire.net.connector import Connector
 from zkwire.net.dial import readable_within
 from zkwire.net.lifetime import OwnerRef, close_in_child
@@ -61,7 +61,6 @@ class IOThread:
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._read_seen_at: float = 0.0
-        self._calm_at: float = 0.0  # a reader that rearms it only later reads no flood
         self._equipped: Connection | None = None  # has got its epolls, if it can have any
         self._cancelled = False
         self._close_at: float | None = None
@@ -163,7 +162,9 @@ class IOThread:
         """Whether there was nothing to do but to see that callers have read meanwhile."""
         connection, at, now = self._driver.current_connection, self._rearm_at, self._driver.now()
         others = due, self._close_at, self.call_deferred_at
-        if connection is None or connection.closed_because or connection.epolls:
+        if connection is None or connection.closed_because:
+            return False
+        if connection.epolls and not self._long_line:
             return False
         if at is None or now < at or at == _AT_ONCE or connection.read_at == self._read_seen_at:
             return False
@@ -223,12 +224,16 @@ class IOThread:
                 if connection.reader is not None or self._driver.tasks:
                     break
         else:
-            now, first = self._driver.now(), MOMENT if connection.epolls else REARM
-            again = connection.epolls and now < self._calm_at  # as in a long pipeline: less often
-            self._rearm = min(2 * self._rearm, LONGEST_REARM) if again else first
-            self._rearm_at = now + self._rearm
-            self._calm_at = now + self._rearm + MOMENT
+            self._rearm = MOMENT if connection.epolls else REARM
+            if self._long_line:
+                self._rearm = LONGEST_REARM
+            self._rearm_at = self._driver.now() + self._rearm
             self._read_seen_at = connection.read_at
+
+    @property
+    def _long_line(self) -> bool:
+        """Whether so many answers are due that a reader pauses, and the kernel wakes this one."""
+        return len(self._driver.session.in_flight) >= LONG_LINE
 
     def _take(self, connection: Connection) -> None:
         """Read, and go on with what that leaves undone."""

@@ -56,7 +56,6 @@ from zkwire.net.connection import (
     LONG_LINE_OF_THREADS,
     LONGEST_PAUSE,
     PAUSE,
-    SPARSE,
 )
 from zkwire.net.driver import Driver
 from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
@@ -235,7 +234,7 @@ class LeaderFollower(Driver):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def submit(self, request: Request, *, eager: bool = False) -> None:
+    def submit(self, request: Request, eager: bool = False) -> None:
         """Put a request behind all earlier ones.
 
         The thread that waits for it sends it; with ``eager`` it leaves by itself, at once if
@@ -519,7 +518,7 @@ class LeaderFollower(Driver):
             long = expected - len(self._followers) >= LONG_LINE or expected >= LONG_LINE_OF_THREADS
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
-            if long and connection.got < SPARSE and connection.read_at != seen:
+            if long and not connection.full and connection.read_at != seen:
                 seen = connection.read_at  # if nothing comes meanwhile, wait
                 time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
             elif not (connection.inbox or connection.wait(left, 1)):
@@ -527,6 +526,8 @@ class LeaderFollower(Driver):
             self.read(connection)
             if not session.usable and session.challenge is not None:
                 self.wake()
+        if connection.full:
+            self.read(connection)  # once more, rather than wake the I/O thread for it
 
     def _have_it_read(self, connection: Connection) -> None:
         """Have the I/O thread take in what may be there without any thread being told."""

@@ -18,7 +18,7 @@ from zkwire.net.options import check_callable
 from zkwire.net.pipeline import Pipeline, Submitter, no_attribute, reply_repr, timed_out
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import LockInUseError, check_kind, public
-from zkwire.session.request import Request
+from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Bound, check_timeout
 
 # No bool(): with `Self` unknown, an editor takes the type of a `with` from what is returned.
@@ -231,9 +231,6 @@ class BlockingReply(Request):
         yield
 
 
-_new = object.__new__
-
-
 class PipelinedReply(Bound):
     """The answer to come of one operation of a pipeline."""
 
@@ -250,8 +247,9 @@ class PipelinedReply(Bound):
 
     def result(self, timeout: float | None = None) -> Any:
         request = self._request
-        if timeout is None and request.outcome is not None:  # as that of most of a long pipeline
-            return request.value()
+        if timeout is None and request.outcome is ANSWERED:  # as most of a long pipeline are
+            finish = request.finish
+            return request.record if finish is None else finish(request.record)
         return request.result(timeout)
 
     result.__doc__ = BlockingReply.result.__doc__
@@ -285,7 +283,7 @@ class RecipePipeline(Pipeline):
 
     def _submit(self, request: Any) -> Any:
         request.driver = self._driver
-        self._driver.submit(request, eager=False)
+        self._driver.submit(request, False)
         return request
 
 
@@ -301,9 +299,9 @@ class ReplyPipeline(Pipeline):
 
     def _submit(self, request: Any) -> PipelinedReply:
         request.driver = self._driver
-        self._driver.submit(request, eager=True)
+        self._driver.submit(request, True)
         # Without an __init__: one call of Python less for each of thousands.
-        reply = _new(PipelinedReply)
+        reply = PipelinedReply()
         reply._request = request
         return reply
 

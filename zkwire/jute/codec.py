@@ -210,8 +210,8 @@ def _decode_vector(field: Field, local: str, what: str, out: _Writer) -> None:
     ]
 
 
-def decoder(cls: Coded, *, whole: bool) -> Codec:
-    """``decode`` if the record is the ``whole`` of the bytes, else ``unpack``."""
+def decoder(cls: Coded, name: str) -> Codec:
+    """``decode``, ``values`` or ``unpack``; the first two are for the whole of the bytes."""
     out = _Writer()
     out.helper("cls", cls)
     out.helper("malformed", (struct.error, UnicodeError))
@@ -221,9 +221,11 @@ def decoder(cls: Coded, *, whole: bool) -> Codec:
     else:
         values = [_decode_field(cls, field, out) for field in cls.layout()]
         _end_run(out)
-        record = f"new(cls, ({', '.join(values)},))"
+        record = f"({', '.join(values)},)"
+        if name != "values":
+            record = f"new(cls, {record})"
     body = "".join(f"        {line}\n" for line in out.lines)
-    name = "decode" if whole else "unpack"
+    whole = name != "unpack"
     source = (
         f"def {name}(data, at=0, end=None):\n"
         "    if end is None: end = len(data)\n"

@@ -81,3 +81,5 @@ class MultiResponse(tuple[Record | None, ...]):
         if at != end:
             raise ProtocolError(f"MultiResponse leaves {end - at} unknown trailing bytes")
         return cls(results)
+
+    values = decode

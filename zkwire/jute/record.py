@@ -122,7 +122,7 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
 
         Raises ProtocolError; reads no value from behind ``end``, where the frame ends.
         """
-        unpack = decoder(cls, whole=False)
+        unpack = decoder(cls, "unpack")
         cls.unpack = staticmethod(unpack)  # type: ignore[method-assign]
         return unpack(data, at, end)
 
@@ -133,9 +133,19 @@ class Record(tuple, metaclass=RecordType):  # type: ignore[type-arg]
     @classmethod
     def decode(cls, data: bytes, at: int = 0, end: int | None = None) -> Self:
         """The record that fills ``data[at:end]``; a byte too many is a ProtocolError."""
-        decode = decoder(cls, whole=True)
+        decode = decoder(cls, "decode")
         cls.decode = staticmethod(decode)  # type: ignore[method-assign]
         return decode(data, at, end)
+
+    @classmethod
+    def values(cls, data: bytes, at: int = 0, end: int | None = None) -> tuple[Any, ...]:
+        """The fields of :meth:`decode`'s record, for what reads them by position.
+
+        A plain tuple, which takes half the time; of numbers alone, the record.
+        """
+        values = decoder(cls, "values")
+        cls.values = staticmethod(values)  # type: ignore[method-assign]
+        return values(data, at, end)
 
     def __repr__(self) -> str:
         values = self.__getnewargs__()

@@ -166,7 +166,7 @@ class Driver:
         """Raise where the client cannot be used: in a forked child, in another event loop."""
         raise NotImplementedError
 
-    def submit(self, request: Request, *, eager: bool = True) -> None:
+    def submit(self, request: Request, eager: bool = True) -> None:
         """Put a request behind all earlier ones; with ``eager`` it leaves without a waiter."""
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     class AnyDriver(WatchOwner, Protocol):
         """What a pipeline needs of a driver."""
 
-        def submit(self, request: Request, *, eager: bool) -> None: ...
+        def submit(self, request: Request, eager: bool) -> None: ...
 
 
 def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> OperationTimeoutError:
@@ -114,7 +114,7 @@ class Pipeline(Submitter, Operations):
 
     def _submit(self, request: Request) -> Any:
         request.driver = self._driver  # type: ignore[attr-defined]  # every kind of reply has one
-        self._driver.submit(request, eager=True)
+        self._driver.submit(request, True)
         return request
 
 
@@ -123,7 +123,7 @@ class LazyPipeline(Pipeline):
 
     def _submit(self, request: Request) -> Any:
         request.driver = self._driver  # type: ignore[attr-defined]
-        self._driver.submit(request, eager=False)
+        self._driver.submit(request, False)
         return request
 
 

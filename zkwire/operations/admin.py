@@ -113,8 +113,8 @@ class Admin(Requests):
         body = r.GetEphemeralsRequest.pack(self._chroot + prefix)
         return self._send(ops.GET_EPHEMERALS, prefix, body, self._ephemerals)
 
-    def _ephemerals(self, record: r.GetEphemeralsResponse) -> list[str]:
-        return [strip(self._chroot, path) for path in record.ephemerals]
+    def _ephemerals(self, record: tuple[tuple[str, ...]]) -> list[str]:
+        return [strip(self._chroot, path) for path in record[0]]
 
     def get_all_children_number(self, path: str) -> Reply[int]:
         """The number of nodes below ``path``, at any depth (since 3.6).
@@ -183,13 +183,13 @@ def _servers(names: Sequence[str] | None) -> str | None:
     return ",".join(names)
 
 
-def _identities(record: r.WhoAmIResponse) -> list[r.ClientInfo]:
-    return list(record.client_info)
+def _identities(record: tuple[tuple[r.ClientInfo, ...]]) -> list[r.ClientInfo]:
+    return list(record[0])
 
 
-def _number(record: r.GetAllChildrenNumberResponse) -> int:
-    return record.total_number
+def _number(record: tuple[int]) -> int:
+    return record[0]
 
 
-def _config(record: r.GetDataResponse) -> DataAndStat:
-    return DataAndStat(record.data or b"", record.stat)
+def _config(record: tuple[bytes | None, r.Stat]) -> DataAndStat:
+    return DataAndStat(record[0] or b"", record[1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.session.request import Request
+from zkwire.session.request import Request, plain_request
 from zkwire.session.waitable import Bound, CallbackWatch, Watch
 from zkwire.wire import ops
 from zkwire.wire.model import (
@@ -217,13 +217,13 @@ class Requests(Bound):
         path = full = check_path(path, sequential)
         if self._chroot:
             full = join(self._chroot, full, sequential)
-        body = op.request.pack(full, *fields)  # type: ignore[union-attr]  # it has a path
+        body = op.request.pack(*(full,) + fields)  # type: ignore[union-attr]  # noqa: RUF005
         if watch is not None:
             assert op.watch is not None
             return self._send_watching(op, path, body, finish, watch, full, op.watch, own_czxid)
         if len(body) + HEADER_BYTES > self._send_limit:
             raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
-        return self._submit(self._kind(op, path, body, finish))
+        return self._submit(plain_request(self._kind, op, path, body, finish))
 
     def _send(
         self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
@@ -231,7 +231,7 @@ class Requests(Bound):
         """Submit an encoded request if it is not too large."""
         if len(body) + HEADER_BYTES > self._send_limit:
             raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
-        return self._submit(self._kind(op, path, body, finish))
+        return self._submit(plain_request(self._kind, op, path, body, finish))
 
     def _send_watching(
         self,

@@ -448,13 +448,18 @@ class AsyncQueueLock(Contended, AsyncPathLock):
     async def _look_again(
         self, attempt: Attempt, names: list[str], ahead: list[Place], deadline: float | None
     ) -> list[str]:
-        """The children, as soon as it may be this one's turn; ``names`` is what was seen."""
-        last = max(ahead)[1]
+        """The children, as soon as it may be this one's turn; ``names`` is what was seen.
+
+        Takes out of both lists what a wait does not need: thousands may wait, each for long.
+        """
+        own, last = self._name(attempt), max(ahead)[1]
         is_next = len(ahead) == 1 and self._leaves_its_place(last)
         if is_next and self._own_watch is None:
             self._own_watch = OwnNodeWatch()
             self._watch_own_node(attempt, self._own_watch)
         connection = self._runtime.connection
+        ahead[:] = [max(ahead)]
+        names[:] = [own, *(name for _, name in before(names, own))] if is_next else [own, last]
         try:
             gone = await self._wait_for(last, deadline)
         except NoAuthError:
@@ -511,12 +516,14 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             raise permanent(node)
 
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
-        """The children, as soon as they are others than ``names``."""
+        """The children, as soon as they change, at once if one of ``names`` is not among them."""
         # Without a node all of it was deleted; the list will say so.
         with suppress(NoNodeError), closing(Watch()) as watch:
             read = self._runtime.operations.get_children
             now = await retry(self._runtime, deadline, read, self._path, watch=watch)
-            if sorted(now) == sorted(names) and not await self._runtime.event(watch, deadline):
+            stand = set(names).issubset(now)
+            del now
+            if stand and not await self._runtime.event(watch, deadline):
                 raise self._taken_error(deadline)
         return await self._list(deadline)
 

@@ -205,6 +205,28 @@ class Request(Waitable):
             del error  # or else its traceback leads back to it, and to all that its callers have
 
 
+_new = object.__new__
+
+
+def plain_request(
+    kind: type[Request],
+    op: Op,
+    path: str | None,
+    body: bytes,
+    finish: Callable[[Any], Any] | None,
+) -> Any:
+    """``kind(op, path, body, finish)``, a third faster: one for each of thousands."""
+    request = _new(kind)
+    request._wakers = ()
+    request.op = op
+    request.path = path
+    request.body = body
+    request.finish = finish
+    request.xid = 0
+    request.deadline = request.outcome = request.watch = None
+    return request
+
+
 _REPLY = struct.Struct(">iiqi")  # length, xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
@@ -256,9 +278,20 @@ class RequestQueue:
         """The frames of the next queued requests, which from now on count as sent."""
         parts: list[bytes] = []
         queue, limit = self.queue, self.position + SEND_BATCH
-        while queue and self.position < limit:
-            parts.append(self.send(queue[0], now))
-            queue.popleft()  # interrupt-safe: last, so it is never in neither place
+        position, xid, unanswered = self.position, self._next_xid, self.unanswered
+        try:
+            while queue and position < limit:
+                request = queue[0]
+                size = HEADER_BYTES + len(request.body)
+                position += size
+                request.end, request.xid, request.sent_at = position, xid, now
+                parts.append(pack_header(size - LENGTH_BYTES, xid, request.op.opcode))
+                parts.append(request.body)
+                xid = xid % LAST_XID + 1
+                unanswered.append(request)
+                queue.popleft()  # interrupt-safe: last, so it is never in neither place
+        finally:
+            self.position, self._next_xid = position, xid
         return parts
 
     def send(self, request: Request, now: float) -> bytes:
@@ -289,7 +322,7 @@ class RequestQueue:
                 if code or xid != head.xid or head.watch is not None or end > have:
                     break
                 if op.reply is not None:
-                    head.record = record = op.reply.decode(data, start, end)
+                    head.record = record = op.reply.values(data, start, end)
                     if op is MULTI and about_session(record):
                         break
                 elif end == start and op is not CLOSE_SESSION:

@@ -296,7 +296,7 @@ class SimulatedDriver(Driver):
     def when_caller_ends(self, lock: Owned) -> None:
         """A task that ends keeps what it holds: its process goes on."""
 
-    def submit(self, request: Request, *, eager: bool = True) -> None:
+    def submit(self, request: Request, eager: bool = True) -> None:
         self.session.submit(request, self._sim.now)
 
     def wake(self) -> None:
