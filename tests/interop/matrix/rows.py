@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+from tests.support.operation_samples import SAMPLES
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -17,7 +18,6 @@ from zkwire import (
     Create,
     DoubleBarrier,
     Election,
-    GetData,
     Group,
     Id,
     MultiLock,
@@ -94,7 +94,7 @@ def _access_list(client: Client, path: str) -> None:
     assert len(client.get_acl(path).acl) == 2
 
 
-OPERATIONS: dict[str, Row] = {
+BY_HAND: dict[str, Row] = {
     "`create` persistent": lambda client, path: client.create(f"{path}/a"),
     "`create` ephemeral, sequential": lambda client, path: client.create(
         f"{path}/a", ephemeral=True, sequential=True
@@ -103,17 +103,9 @@ OPERATIONS: dict[str, Row] = {
     "`create` with a TTL (extended types switched on)": lambda client, path: client.create(
         f"{path}/a", ttl=60.0
     ),
-    "`create_with_stat`": lambda client, path: client.create_with_stat(f"{path}/a"),
     "`delete`": lambda client, path: client.delete(path),
-    "`exists`": lambda client, path: client.exists(path),
-    "`get_data`": lambda client, path: client.get_data(path),
-    "`set_data`": lambda client, path: client.set_data(path, b"1"),
     "`get_acl`, `set_acl`": _access_list,
-    "`get_children`": lambda client, path: client.get_children(path),
-    "`get_children_with_stat`": lambda client, path: client.get_children_with_stat(path),
-    "`sync`": lambda client, path: client.sync(path),
     "`multi`, `transaction`": lambda client, path: client.multi([Check(path), Create(f"{path}/a")]),
-    "`multi_read`": lambda client, path: client.multi_read([GetData(path)]),
     "`multi` with a container": lambda client, path: client.multi(
         [Create(f"{path}/a", container=True)]
     ),
@@ -124,15 +116,25 @@ OPERATIONS: dict[str, Row] = {
     "`add_watch`": lambda client, path: _persistent(client, path, recursive=False),
     "`add_watch`, recursive": lambda client, path: _persistent(client, path, recursive=True),
     "`remove_watches`": _removed,
-    "`add_auth`": lambda client, _: client.add_auth("digest", b"user:password"),
-    "`who_am_i`": lambda client, _: client.who_am_i(),
-    "`get_ephemerals`": lambda client, path: client.get_ephemerals(path),
-    "`get_all_children_number`": lambda client, path: client.get_all_children_number(path),
-    "`get_config`": lambda client, _: client.get_config(),
     "`ensure_path`": lambda client, path: client.ensure_path(f"{path}/a/b"),
     "`delete_tree`": lambda client, path: client.delete_tree(path),
     "`walk`": lambda client, path: list(client.walk(path)),
 }
+NEEDS_A_SWITCH = {"reconfig"}
+"""In `switches.py`."""
+
+
+def _rows() -> Iterator[tuple[str, Row]]:
+    """For each operation its rows by hand, or its sample; then the other rows by hand."""
+    for method in dict.fromkeys(sample.method for sample in SAMPLES):
+        own = [title for title in BY_HAND if title[0] == "`" and f"`{method}`" in title]
+        yield from ((title, BY_HAND[title]) for title in own)
+        if not own and method not in NEEDS_A_SWITCH:
+            yield f"`{method}`", next(s.call for s in SAMPLES if s.method == method)
+    yield from BY_HAND.items()
+
+
+OPERATIONS: dict[str, Row] = dict(_rows())
 
 
 def _guarded(client: Client, path: str) -> None:
