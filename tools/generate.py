@@ -90,8 +90,6 @@ def parsed(function: Any) -> Function:
 def declared(kind: type[Any], name: str, function: Any) -> tuple[Function, ModuleType]:
     """The definition of a method, or its declaration for type checkers, and where that stands."""
     for owner in kind.__mro__:
-        if name in vars(owner):
-            break
         if not owner.__module__.startswith("zkwire."):
             continue
         tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
@@ -101,6 +99,8 @@ def declared(kind: type[Any], name: str, function: Any) -> tuple[Function, Modul
                 for stub in node.body:
                     if isinstance(stub, Function) and stub.name == name:
                         return stub, sys.modules[owner.__module__]
+        if name in vars(owner):
+            break
     return parsed(function), sys.modules[inspect.unwrap(function).__module__]
 
 

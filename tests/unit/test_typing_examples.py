@@ -5,12 +5,13 @@ from pathlib import Path
 
 import zkwire
 from tests.support.operation_samples import OPERATIONS
+from tests.support.recipe_samples import RECIPES
 
 EXAMPLES = ast.parse((Path(__file__).resolve().parents[1] / "typing_examples.py").read_text())
 
 
 def test_every_public_name_is_in_the_examples() -> None:
-    used = {node.id for node in ast.walk(EXAMPLES) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(EXAMPLES) if isinstance(node, ast.Name)} | {*RECIPES}
     errors = {name for name in zkwire.__all__ if name.endswith("Error")}
     # The recipes for threads are written from those for asyncio: one of the two will do.
     recipes = {name for name in zkwire.__all__ if name.removeprefix("Async") in used}

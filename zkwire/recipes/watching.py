@@ -22,6 +22,7 @@ from operator import attrgetter
 
 from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
 from zkwire.operations.nodes import check_flag
+from zkwire.recipes._recipe import public
 from zkwire.recipes._service import (
     Condition,
     SeenChildren,
@@ -259,6 +260,7 @@ def _check_parameters(callback: Any, with_event: bool) -> None:
         raise TypeError(f"the callback is called with {given}: {callback!r}: {error}") from None
 
 
+@public
 class AsyncDataWatch(NodeWatcher):
     """The data of a node forever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
@@ -287,6 +289,7 @@ class AsyncDataWatch(NodeWatcher):
         def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
 
 
+@public
 class AsyncChildrenWatch(NodeWatcher):
     """The names of a node's children forever; see :meth:`zkwire.AsyncClient.watch_children`."""
 
