@@ -33,7 +33,7 @@ CLOSE_SECONDS = 5.0
 _numbers = count(1)
 
 
-class ThreadShell:
+class ThreadBackend:
     """What a supervisor needs of threads."""
 
     now: Final = staticmethod(clock)
@@ -142,7 +142,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._backend = ThreadShell(hosts, self._checked(options))
+        self._backend = ThreadBackend(hosts, self._checked(options))
         self._algorithm = SessionLoop(self._backend)
 
     @property

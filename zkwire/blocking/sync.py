@@ -162,13 +162,6 @@ def blocking(
     return call
 
 
-def runs(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
-    """A decorator: what it decorates only gives ``blocking(method)`` its name."""
-    return lambda _: blocking(method)
-
-
 def operation(
     method: Callable[Concatenate[Any, P], Reply[T]],
 ) -> Callable[Concatenate[Any, P], T]:

@@ -77,22 +77,18 @@ if TYPE_CHECKING:
 
         def check(self) -> None:
             """Raise if nothing can be asked here: in a forked child, in another event loop."""
-            ...
 
         def check_open(self) -> None:
             """Raise what has ended the client, or the supervisor."""
-            ...
 
         def serve(self, service: Service) -> None:
             """Run the service in this session, or in each, until :meth:`dismiss`.
 
             Raises what ended the client, or the supervisor, if nothing will be run any more.
             """
-            ...
 
         def dismiss(self, service: Service) -> None:
             """Stop the service soon, in the middle of a wait.  Idempotent."""
-            ...
 
         async def holds(self, condition: Condition, timeout: float | None) -> bool:
             """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
@@ -103,7 +99,6 @@ if TYPE_CHECKING:
 
         def dispatch(self, function: Callable[[], object]) -> None:
             """Call a user's function, in order, where a user's code may run."""
-            ...
 
         @property
         def awaits(self) -> bool:
@@ -112,7 +107,6 @@ if TYPE_CHECKING:
 
         def check_callback(self, function: Any) -> None:
             """TypeError for a function of a user's that cannot be called there."""
-            ...
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0

@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 
         def check(self) -> None:
             """Raise where the supervisor cannot be used: in a forked child, in another loop."""
-            ...
 
         def jitter(self) -> float:
             """A random number from 0.5 to 1."""
@@ -80,11 +79,9 @@ if TYPE_CHECKING:
 
         async def close_client(self, client: Any) -> None:
             """Close it.  Idempotent."""
-            ...
 
         async def until_idle(self, client: Any) -> None:
             """Wait until nothing runs in the session of a client that has been closed."""
-            ...
 
         def make_lock(self, client: Any, path: str, text: str, names: Names) -> Any:
             """A fair lock of that client."""
@@ -92,7 +89,6 @@ if TYPE_CHECKING:
 
         async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
             """Acquire the lock, call the function with it, release it."""
-            ...
 
         @property
         def awaits(self) -> bool:
@@ -101,11 +97,9 @@ if TYPE_CHECKING:
 
         def check_function(self, function: Any) -> None:
             """TypeError for a user's function that the backend cannot call."""
-            ...
 
         def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
             """Run ``work()`` in a thread or a task of its own."""
-            ...
 
         async def within(self, waitable: Waitable, timeout: float | None) -> bool:
             """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
