@@ -154,10 +154,38 @@ class Problem:
             self._dispatch(partial(self._on_problem, self.error))
 
 
-def check_on_problem(function: Any) -> None:
+def check_function(name: str, function: object) -> None:
     """TypeError unless it is None or can be called."""
     if function is not None and not callable(function):
-        raise TypeError(f"on_problem must be a function, not {function!r}")
+        raise TypeError(f"{name} must be a function, not {function!r}")
+
+
+def call_back(
+    sessions: Sessions,
+    function: Callable[..., Any],
+    arguments: tuple[object, ...],
+    then: Callable[[Any], object],
+) -> object:
+    """Call a user's function, and ``then`` at its end with what it has returned, None if it failed.
+
+    Where it is awaited, its end is that of the coroutine, which this returns.
+    """
+    result: Any = None
+    try:
+        result = function(*arguments)
+    finally:
+        awaited = sessions.awaits and hasattr(result, "__await__")
+        if not awaited:
+            then(result)
+    return _until_end(result, then) if awaited else result
+
+
+async def _until_end(callback: Awaitable[Any], then: Callable[[Any], object]) -> None:
+    result: Any = None
+    try:
+        result = await callback
+    finally:
+        then(result)
 
 
 class ServiceView(Bound):
@@ -273,7 +301,7 @@ class Service(Bound, Enterable):
     _origin: TracebackType | None = None  # of the error
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
-        check_on_problem(on_problem)
+        check_function("on_problem", on_problem)
         sessions.check_callback(on_problem)
         self._sessions = sessions
         self._closed = False
@@ -296,6 +324,9 @@ class Service(Bound, Enterable):
 
     async def _enter_body(self) -> Self:
         return self
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        self._abandon()
 
     # --- the session's side -----------------------------------------------------------------------
 

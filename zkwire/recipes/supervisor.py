@@ -40,7 +40,7 @@ from zkwire.errors import (
 )
 from zkwire.operations.nodes import rehearse
 from zkwire.recipes._recipe import HasPath, SupervisedRuntime
-from zkwire.recipes._service import Condition, Problem, ServiceView, check_on_problem
+from zkwire.recipes._service import Condition, Problem, ServiceView, check_function
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.session.waitable import Either, check_timeout
 
@@ -536,7 +536,7 @@ class Leadership(HasPath, ServiceView):
         names: Names,
         on_problem: OnProblem | None,
     ) -> None:
-        check_on_problem(on_problem)
+        check_function("on_problem", on_problem)
         self._path = path
         self._lock = path, text, names
         self._sessions = sessions

@@ -29,6 +29,7 @@ from zkwire.recipes._service import (
     SeenData,
     Service,
     ServiceView,
+    call_back,
     sessions_of,
     until_closed,
 )
@@ -90,22 +91,8 @@ class NodeWatcher(ServiceView, Service):
         """Call the callback; the next read follows its end."""
         if self._closed:
             return None
-        result: Any = None
         arguments = (self._next, self._event) if self._with_event else (self._next,)
-        try:
-            result = self._callback(*arguments)
-        finally:
-            awaited = self._sessions.awaits and hasattr(result, "__await__")
-            if not awaited:
-                self._returned(result)
-        return self._until_end(result) if awaited else result
-
-    async def _until_end(self, callback: Any) -> None:
-        result: Any = None
-        try:
-            result = await callback
-        finally:
-            self._returned(result)
+        return call_back(self._sessions, self._callback, arguments, self._returned)
 
     def _returned(self, result: object) -> None:
         """The callback has returned this; False ends the watch."""
@@ -173,9 +160,6 @@ class NodeWatcher(ServiceView, Service):
         return until_closed(
             self.next, lambda: self._closed, lambda: None if self._readers else self.close()
         )
-
-    async def _leave_body(self, kind: type[BaseException] | None) -> None:
-        self.close()
 
     def _abandon(self) -> None:
         self.close()
