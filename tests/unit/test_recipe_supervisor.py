@@ -22,11 +22,9 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
-from zkwire.recipes._service import Condition, Service
+from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
 from zkwire.recipes.supervisor import (
-    FIRST_PAUSE,
     LASTED,
-    LONGEST_PAUSE,
     SessionLoop,
     SupervisorView,
     Turn,
