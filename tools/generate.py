@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from the recipes: their classes for threads, and the lists of their names.
+"""Writes what follows from the recipes and the operations: their methods for threads, their names.
 
     python3 tools/generate.py            write
     python3 tools/generate.py --check    fail, and name the files, if one is not up to date
@@ -8,6 +8,9 @@ A recipe is declared once, as a public class ``Async…`` in ``zkwire/recipes/``
 the modules of ``zkwire/blocking/`` that GROUPS names (the class without ``Async``: the same
 signatures, types and docstrings, each coroutine run in the caller's thread), and the names in
 ``zkwire/__init__.py`` and ``docs/api.md``.
+
+An operation is declared once, as a method of ``zkwire.operations.Operations``.  From that, and from
+the coroutines of ``ClientCoroutines``, follow the methods of ``Client``.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 BLOCKING = ROOT / "zkwire" / "blocking"
+CLIENT = BLOCKING / "client.py"
 EXPORTS = ROOT / "zkwire" / "__init__.py"
 API = ROOT / "docs" / "api.md"
 
@@ -85,8 +90,6 @@ def parsed(function: Any) -> Function:
 def declared(kind: type[Any], name: str, function: Any) -> tuple[Function, ModuleType]:
     """The definition of a method, or its declaration for type checkers, and where that stands."""
     for owner in kind.__mro__:
-        if name in vars(owner):
-            break
         if not owner.__module__.startswith("zkwire."):
             continue
         tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
@@ -96,6 +99,8 @@ def declared(kind: type[Any], name: str, function: Any) -> tuple[Function, Modul
                 for stub in node.body:
                     if isinstance(stub, Function) and stub.name == name:
                         return stub, sys.modules[owner.__module__]
+        if name in vars(owner):
+            break
     return parsed(function), sys.modules[inspect.unwrap(function).__module__]
 
 
@@ -397,8 +402,54 @@ def api_page(found: list[Recipe]) -> str:
     return text
 
 
+def parameter(given: inspect.Parameter) -> str:
+    """One parameter of a method of the client, as it is written."""
+    stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(given.kind.name, "")
+    default = given.default
+    text = f"{stars}{given.name}: {given.annotation}" if given.name != "self" else "self"
+    if default is not inspect.Parameter.empty:
+        text += f" = {default if isinstance(default, Enum) else repr(default)}"
+    return text
+
+
+def stated(function: Any) -> str:
+    """The definition of a method of the client, without a body."""
+    signature = inspect.signature(function)
+    returned = re.sub(r"^Reply\[(.*)\]$", r"\1", signature.return_annotation).removeprefix("Async")
+    given = signature.parameters.values()
+    parameters = [parameter(one) for one in given]
+    named = [index for index, one in enumerate(given) if one.kind.name == "KEYWORD_ONLY"]
+    if named and not any(one.kind.name == "VAR_POSITIONAL" for one in given):
+        parameters.insert(named[0], "*")
+    return f"        def {function.__name__}({', '.join(parameters)}) -> {returned}: ..."
+
+
+def client() -> str:
+    """The text of `zkwire/blocking/client.py`.
+
+    Its methods are made when it is loaded, which a program that only reads the source, such as an
+    editor, cannot follow: so their signatures are written out.
+    """
+    from zkwire.net.client import ClientCoroutines
+    from zkwire.operations import Operations
+
+    typed, made = list[str](), list[str]()
+    for owner in (ClientCoroutines, *Operations.__mro__):
+        source = ClientCoroutines if owner is ClientCoroutines else Operations
+        for name, function in vars(owner).items():
+            if name.startswith("_") or not inspect.isfunction(function):
+                continue
+            how = "operation" if source is Operations else "iterator"
+            how = "in_thread" if inspect.iscoroutinefunction(function) else how
+            typed.append(stated(function))
+            made.append(f"        {name} = {how}({source.__name__}.{name})")
+    begin, end = "    # <methods: tools/generate.py>", "    # </methods>"
+    lines = ["    if TYPE_CHECKING:", "", *typed, "", "    else:", *made]
+    return formatted(between(CLIENT.read_text(), begin, end, lines))
+
+
 def everything() -> dict[Path, str]:
-    """Each file that follows from the recipes, with its text."""
+    """Each file that follows from the recipes and operations, with its text."""
     found = recipes()
     groups = dict.fromkeys(recipe.group for recipe in found)
     modules = {BLOCKING / f"{group}.py": blocking_module(group, found) for group in groups}
@@ -406,6 +457,7 @@ def everything() -> dict[Path, str]:
         **{path: formatted(text, "I,F401") for path, text in modules.items()},
         EXPORTS: exports(found),
         API: api_page(found),
+        CLIENT: client(),
     }
 
 

@@ -22,36 +22,32 @@ import math
 import selectors
 import threading
 from collections import deque
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import trio
 from trio.lowlevel import Task, current_task
 
 from zkwire.aio.client import AsyncClient
-from zkwire.aio.loop import in_the_middle, uninterruptible
 from zkwire.aio.replies import StepReply
-from zkwire.errors import ClientClosedError, ForkedError
-from zkwire.net.connection import INTERRUPTED
+from zkwire.errors import ForkedError
 from zkwire.net.connector import Connector
-from zkwire.net.driver import Driver, Seeing
+from zkwire.net.driver import Seeing
 from zkwire.net.lifetime import close_in_child
 from zkwire.net.listeners import log_failure
-from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
+from zkwire.net.one_thread import OneThreadDriver, uninterruptible
+from zkwire.net.timing import DEFER_SECONDS, FLUSH_AT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from zkwire.net.connection import Connection
-    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import Owned
-    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
-    from zkwire.session.waitable import Waitable, Watch
+    from zkwire.session.waitable import Waitable
 
 __all__ = ["TrioClient"]
 
@@ -199,20 +195,22 @@ class _Ends(trio.abc.Instrument):
                 runtime.call_soon(partial(lock._owner_ended, f"the task {task.name}"))
 
 
-class _TrioDriver(Driver):
+class _TrioDriver(OneThreadDriver):
     """The driver of a session under trio; see the module's docstring."""
 
     _kind = StepReply
-    awaits = True
     io: _TrioIO | None = None
     caller = waiter = staticmethod(current_task)
 
     def __init__(self, session: Any, rng: Any, **options: Any) -> None:
         super().__init__(session, rng, **options)
-        self.mutex: Any = nullcontext()
         self.context: Context = copy_context()
         self._ends: _Ends | None = None
-        self._sleepers: set[trio.Event] = set()
+
+    @property
+    def outside(self) -> bool:
+        """Whether no task of a run of trio runs this."""
+        return not trio.lowlevel.in_trio_run()
 
     def start(self) -> object:
         """Begin to connect unless that has been done."""
@@ -226,10 +224,6 @@ class _TrioDriver(Driver):
         if io.token is not trio.lowlevel.current_trio_token():
             raise RuntimeError("this TrioClient belongs to another run of trio")
         return io
-
-    def check(self) -> None:
-        """Raise RuntimeError in another run of trio, ForkedError in a forked child."""
-        self.start()
 
     def _begin(self, *, connect: bool = True) -> _TrioIO:
         io = self.io = _TrioIO(self)
@@ -257,15 +251,9 @@ class _TrioDriver(Driver):
         if self.deferred.waiting:
             self.deferred.call()
         session, connection = self.session, self.current_connection
-        if self.closing is not None and not session.ended:
-            raise ClientClosedError(
-                "the client is being closed", op=request.op.name, path=request.path
-            )
-        dead = connection is not None and (
-            connection.closed_because or self.now() >= session.dead_at
-        )
-        if dead and self.io is not None:
-            self.io.turn()  # read what has come; nothing goes into a dead connection
+        self._prepare(request, connection)
+        if connection is not None and self.now() >= session.dead_at:
+            self._judge()
         alone = eager and not session.unanswered
         session.submit(request, self.now())
         self.call_callbacks()  # remove_watches may have ended watches here already
@@ -282,26 +270,6 @@ class _TrioDriver(Driver):
             self.io.call_deferred_at = self.now() + DEFER_SECONDS
             self.io.wake()
 
-    withdraw: Final = uninterruptible(Driver.withdraw)
-    send_rest: Final = uninterruptible(Driver.send_rest)
-
-    @uninterruptible
-    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Remove a watch; with ``tell`` from the server too, unless another one needs it there."""
-        if self.forked or self.io is None:
-            return
-        outside = not trio.lowlevel.in_trio_run() or in_the_middle()
-        later = partial(self.close_watch, watch, tell=tell)
-        if not (outside and self.call_soon(later)):
-            self.session.forget_watch(watch, tell=tell)
-            self.call_callbacks()
-            self.flush()
-
-    def hold(self, hold: LeaseHolder) -> None:
-        """Tell ``hold`` when the session may be gone."""
-        super().hold(hold)
-        self.wake()  # it has a deadline
-
     # --- waiting ----------------------------------------------------------------------------------
 
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
@@ -312,31 +280,15 @@ class _TrioDriver(Driver):
                 if self.interrupted:
                     self._refuse_interrupted()
                 woken = trio.Event()
-                self._sleepers.add(woken)
+                self._sleepers.add(woken.set)
                 waitable._add_waker(woken.set)
                 try:
                     await woken.wait()
                 finally:
                     waitable._drop_waker(woken.set)
-                    self._sleepers.discard(woken)
+                    self._sleepers.discard(woken.set)
             return True
         return waitable.ready
-
-    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
-        """Have this task's wait raise what the attempt says, if that lasts then."""
-        outside = not trio.lowlevel.in_trio_run()
-        if not (outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
-            super().interrupt(waiter, attempt)
-
-    def _rouse(self, waiter: object) -> None:
-        for woken in list(self._sleepers):  # all of them: other tasks wait on
-            woken.set()
-
-    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Refuse to block a whole event loop."""
-        if waitable.ready or timeout == 0:
-            return waitable.ready
-        raise RuntimeError("this would block all tasks: use await")
 
     @asynccontextmanager
     async def cancelled_by(
@@ -389,51 +341,6 @@ class _TrioDriver(Driver):
     def never_retrieved(self, error: BaseException) -> None:
         """Say in the log that an operation's error went unnoticed."""
         log_failure("the error of an operation was never retrieved", error)
-
-    @uninterruptible
-    def call_callbacks(self) -> None:
-        """Call the session's callbacks, in order."""
-        while self.session.callbacks:
-            for function in self.session.take_callbacks():
-                function()
-
-    _schedule_callbacks = call_callbacks
-
-    # --- bytes ------------------------------------------------------------------------------------
-
-    @uninterruptible
-    def read(self, connection: Connection) -> None:
-        """One receive, and all that follows from it."""
-        session = self.session
-        try:
-            data = None if connection.closed_because else connection.receive()
-            connection.inbox.clear()
-            if data:
-                now = self.now()
-                session.receive_data(data, now)
-                if now >= connection.deadlines_at:
-                    connection.deadlines_at = now + DEADLINES_EVERY
-                    session.on_deadline(now)
-                if session.broken or session.ended:
-                    connection.closed_because = session.broken or "the session is over"
-                self.call_callbacks()
-                self.flush()
-        except BaseException:  # what it has taken from the kernel may be lost
-            connection.closed_because = connection.closed_because or INTERRUPTED
-            raise
-
-    @uninterruptible
-    def flush(self) -> None:
-        """Send what there is to send, as far as the kernel takes it."""
-        connection = self.current_connection
-        if connection is None or connection.closed_because:
-            return
-        while self.session.has_output and connection.writable:
-            data = self.session.data_to_send(self.now())
-            connection.written += len(data)
-            connection.send(data)
-        if not connection.writable:
-            self.wake()  # to listen until it is writable, or to end it
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -102,8 +102,8 @@ class Play(Case):
 
     def _guard_at_once(self) -> None:
         """As each client of a case has the guards of its locks."""
-        shell = self.home._backend
-        make = shell.make_client
+        backend = self.home._backend
+        make = backend.make_client
 
         def make_client() -> Any:
             client = make()
@@ -111,7 +111,7 @@ class Play(Case):
             return client
 
         guards_at_once(self.home._algorithm._newest, alone=False)
-        shell.make_client = make_client
+        backend.make_client = make_client
 
     def present(self) -> Any:
         """The client whose session there is."""

@@ -7,17 +7,11 @@ from typing import Any
 
 from tests.connection_loss.case import Case, repeat
 from tests.connection_loss.operation import ONCE, Ask, Operation, nothing, repeated
-from zkwire import (
-    ACL,
-    Client,
-    GetChildren,
-    GetData,
-    NoAuthError,
-    Perms,
-    WatchType,
-    digest_auth,
-    digest_id,
-)
+from tests.support.operation_samples import SAMPLES, Sample
+from zkwire import ACL, Client, NoAuthError, Perms, WatchType, digest_auth, digest_id
+from zkwire.operations import Operations
+from zkwire.wire import ops
+from zkwire.wire.ops import Op
 
 AGAIN = "repeat it; `sync` first if it must show what other clients have finished"
 WATCH_AGAIN = (
@@ -134,17 +128,22 @@ def known_scheme(case: Case) -> None:
 # --- the list -------------------------------------------------------------------------------------
 
 
-def _read(
-    title: str, wire: str, ask: Ask, *, refusable: bool = True, since: tuple[int, int] = (3, 6)
-) -> Operation:
+def _read(method: str, ask: Ask, op: Op, *, refusable: bool = True) -> Operation:
     return Operation(
-        title, ask, wire, AGAIN, repeated(ask),
+        method, ask, op.name, AGAIN, repeated(ask),
         prepare=make,
         refuse=remove if refusable else None,
         mend=make if refusable else nothing,
         refused="create the node, then ask again",
-        since=since,
+        since=max((3, 6), (op.release[0], op.release[1])),
     )  # fmt: skip
+
+
+def _sampled(sample: Sample) -> Operation:
+    """One that has nothing but a sample; its docstring says whether it needs a node."""
+    doc = getattr(Operations, sample.method).__doc__ or ""
+    return _read(sample.method, lambda v, c: sample.call(v, c.path), sample.op,
+                 refusable="Refused with: NoNodeError" in doc)  # fmt: skip
 
 
 def _watch(title: str, wire: str, ask: Ask, *, refusable: bool = False) -> Operation:
@@ -157,22 +156,13 @@ def _watch(title: str, wire: str, ask: Ask, *, refusable: bool = False) -> Opera
     )  # fmt: skip
 
 
-READS: tuple[Operation, ...] = (
-    _read("exists", "exists", lambda v, c: v.exists(c.path), refusable=False),
-    _read("get_data", "get_data", lambda v, c: v.get_data(c.path)),
-    _read("get_children", "get_children", lambda v, c: v.get_children(c.path)),
-    _read("get_children_with_stat", "get_children2",
-          lambda v, c: v.get_children_with_stat(c.path)),
-    _read("get_acl", "get_acl", lambda v, c: v.get_acl(c.path)),
-    _read("get_all_children_number", "get_all_children_number",
-          lambda v, c: v.get_all_children_number(c.path)),
-    _read("multi_read", "multi_read",
-          lambda v, c: v.multi_read([GetData(c.path), GetChildren(c.path)]), refusable=False),
-    _read("get_ephemerals", "get_ephemerals", lambda v, c: v.get_ephemerals(), refusable=False),
-    _read("get_config", "get_data", lambda v, c: v.get_config(), refusable=False),
-    _read("who_am_i", "who_am_i", lambda v, c: v.who_am_i(), refusable=False,
-          since=(3, 7)),
-    _read("sync", "sync", lambda v, c: v.sync(c.path), refusable=False),
+BY_HAND: tuple[Operation, ...] = (
+    _read("exists", lambda v, c: v.exists(c.path), ops.EXISTS, refusable=False),
+    _read("get_data", lambda v, c: v.get_data(c.path), ops.GET_DATA),
+    _read("get_children", lambda v, c: v.get_children(c.path), ops.GET_CHILDREN),
+    _read("get_children_with_stat", lambda v, c: v.get_children_with_stat(c.path),
+          ops.GET_CHILDREN2),
+    _read("get_config", lambda v, c: v.get_config(), ops.GET_DATA, refusable=False),
     _watch("exists, with a watch", "exists", exists_watching),
     _watch("get_data, with a watch", "get_data", get_data_watching, refusable=True),
     _watch("get_children, with a watch", "get_children", get_children_watching, refusable=True),
@@ -204,3 +194,7 @@ READS: tuple[Operation, ...] = (
         renew=lambda case, client: add_auth(client, case),
     ),
 )  # fmt: skip
+_NAMED = {op.title.partition(",")[0] for op in BY_HAND}
+_OTHERS = [s for s in SAMPLES if not s.op.changes and s.method not in _NAMED]
+READS = (*BY_HAND, *map(_sampled, _OTHERS))
+"""Those by hand, and all others that have a sample."""

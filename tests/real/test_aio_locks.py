@@ -299,7 +299,7 @@ async def test_no_server_can_tell() -> None:
 async def test_create_and_listing_leave_in_one_write(
     zookeeper: ZooKeeperServer, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proxy may see two writes as one; the shell knows."""
+    """The proxy may see two writes as one; the driver knows."""
     async with AsyncClient(zookeeper.hosts) as client:
         await client.create(fresh_path)
         link = client._driver.current_connection

@@ -1,4 +1,4 @@
-"""The family for asyncio: the algorithms are shared, so this is about the shell.
+"""The family for asyncio: the algorithms are shared, so this is about the client.
 
 And about acting on loss: what `cancel_on_loss` cancels, and what it leaves alone. Under asyncio a
 real server meets the family in `tests.connection_loss`.

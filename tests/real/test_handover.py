@@ -226,7 +226,7 @@ def test_a_wrong_password(stage: Stage, fresh_path: str) -> None:
         intruder.connect(PATIENCE)
     intruder.close()
     # A server ends the connection before it looks at the password, but not the session.
-    insist(lambda: first.exists(fresh_path))
+    repeat_until_answered(lambda: first.exists(fresh_path))
     assert owner(first, fresh_path) == first.session_id
     assert first.state is State.CONNECTED
 
@@ -358,14 +358,14 @@ def test_a_session_moves_over_to_another_member(ensemble: Ensemble, fresh_path: 
         assert caught.value.op == "set_data"
         second.detach()
         first.connect(PATIENCE)
-        insist(lambda: first.set_data(fresh_path, b"first again"))
+        repeat_until_answered(lambda: first.set_data(fresh_path, b"first again"))
         assert first.get_data(fresh_path).data == b"first again"
         assert first.session_id == session
         assert State.EXPIRED not in states
         first.delete(fresh_path)
 
 
-def insist(call: Callable[[], object]) -> None:
+def repeat_until_answered(call: Callable[[], object]) -> None:
     """Do it over as many connections as it takes."""
     for _ in range(50):
         try:

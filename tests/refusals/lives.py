@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import zkwire
 from tests.support.lock_helpers import Running
+from tests.support.recipe_samples import BEGUN_BY_A_METHOD, RECIPES, called, is_service, made
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
@@ -531,6 +533,27 @@ async def partitioner(stage: Stage) -> None:
     assert min(share[item] for item in "xy") > 0
     await stage.ask(own.close)
     await stage.until(lambda: not stage.ephemerals, "closed")
+
+
+# --- those of which a sample says enough ----------------------------------------------------------
+
+
+def sampled(name: str) -> Life:
+    """It is made, called once, and ended if it is a service."""
+
+    async def life(stage: Stage) -> None:
+        recipe = made(name, stage.client, f"{stage.path}/a")
+        if is_service(recipe):
+            assert await stage.ask(called, name, recipe) is not False
+            await stage.ask(recipe.close)
+        else:
+            assert await stage.call(called, name, recipe) is not False
+
+    return life
+
+
+_SHOWN = {re.split(r"\W", title)[0] for title in LIVES} | BEGUN_BY_A_METHOD
+LIVES |= {name: sampled(name) for name in RECIPES if name not in _SHOWN}
 
 
 # --- services that outlive a session --------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextvars
 import gc
@@ -34,6 +35,7 @@ from zkwire import (
     EventType,
     GetData,
     NoNodeError,
+    ReconfigDisabledError,
     SetData,
     State,
     TraceFrame,
@@ -176,6 +178,31 @@ def script(root: str) -> Any:
     for number, sample in enumerate(SAMPLES):
         yield ask("ensure_path", f"{root}/{number}/gone")
         yield sample.call(Recorder(), f"{root}/{number}")
+
+
+def fits(value: object, annotation: ast.expr) -> bool:
+    """Whether a type checker is told the truth of this value."""
+    match annotation:
+        case ast.BinOp(left=left, right=right):
+            return fits(value, left) or fits(value, right)
+        case ast.Subscript(value=ast.Name(id="list"), slice=item):
+            return type(value) is list and all(fits(each, item) for each in value)
+        case ast.Constant(value=None):
+            return value is None
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("Any", type(value).__name__)
+    raise TypeError(ast.unparse(annotation))
+
+
+def test_each_result_is_of_the_type_that_the_signature_tells(server: Server) -> None:
+    with Client(server.hosts) as client:
+        for number, sample in enumerate(SAMPLES):
+            client.ensure_path(f"/{number}/gone")
+            client.get_data(f"/{number}", watch=Watch())
+            told = inspect.signature(getattr(Client, sample.method)).return_annotation
+            with suppress(ReconfigDisabledError):
+                result = sample.call(client, f"/{number}")
+                assert fits(result, ast.parse(told, mode="eval").body), (sample.method, result)
 
 
 class Recorder:

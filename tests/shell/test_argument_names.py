@@ -7,34 +7,19 @@ from typing import Any
 
 import pytest
 
-import zkwire
+from tests.support.recipe_samples import RECIPES, made
 from zkwire import AsyncClient, Client
 from zkwire.testing import Server
 
-RECIPES: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(
-        ("NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock", "Election"), ()
-    ),
-    **dict.fromkeys(("ReadWriteLock", "Counter", "Barrier", "Queue", "Group", "Cache"), ()),
-    **dict.fromkeys(("Semaphore", "DoubleBarrier", "OncePer"), (1,)),
-    "PersistentNode": (),
-    "Partitioner": (["item"],),
-}
 
-
-def made(client: Client | AsyncClient) -> dict[str, Any]:
+def every(client: Client | AsyncClient) -> dict[str, Any]:
     """One of each public class that has methods."""
     prefix = "Async" if isinstance(client, AsyncClient) else ""
-    found = {
-        prefix + name: getattr(zkwire, prefix + name)(client, "/path", *rest)
-        for name, rest in RECIPES.items()
-    }
-    several = getattr(zkwire, prefix + "MultiLock")(found[prefix + "SequentialLock"])
+    found = {prefix + name: made(name, client, "/path") for name in RECIPES}
     lock = found[prefix + "ReadWriteLock"]
     return {
         **found,
         type(client).__name__: client,
-        f"{prefix}MultiLock": several,
         f"{prefix}Lease": found[prefix + "Semaphore"].lease(),
         f"{prefix}ReadLock": lock.read,
         f"{prefix}WriteLock": lock.write,
@@ -53,9 +38,9 @@ def assert_named(found: dict[str, Any]) -> None:
 
 def test_an_unknown_argument_names_the_public_method(server: Server) -> None:
     with Client(server.hosts) as client:
-        assert_named(made(client))
+        assert_named(every(client))
 
 
 async def test_an_unknown_argument_names_the_public_asyncio_method(server: Server) -> None:
     async with AsyncClient(server.hosts) as client:
-        assert_named(made(client))
+        assert_named(every(client))

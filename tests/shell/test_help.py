@@ -11,18 +11,18 @@ import re
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support import client_methods
 from zkwire import AsyncClient, Client, DigestMD5, Supervisor
 
 jedi = pytest.importorskip("jedi")
 
 INTERNAL = re.compile(r"[(,] ?\*?_\w|\bNever\b|options_have_names")
-PROJECT = jedi.Project(str(client_methods.PATH.parents[2]))
+PROJECT = jedi.Project(str(Path(__file__).resolve().parents[2]))
 HOSTS = "127.0.0.1:1"  # nothing is started
 
 
@@ -160,13 +160,6 @@ def test_an_editor_offers_nothing_internal_of_a_reply(code: str) -> None:
         *("add_done_callback", "ready", "result"),
         *("close", "send", "throw"),  # of a coroutine
     }
-
-
-def test_the_methods_that_an_editor_is_told_of_are_those_of_the_client() -> None:
-    """Else: python3 -m tests.support.client_methods."""
-    text = client_methods.PATH.read_text()
-    now = client_methods.without_layout(text)
-    assert client_methods.without_layout(client_methods.written(text)).replace("'", '"') == now
 
 
 # --- examples in docstrings -----------------------------------------------------------------------

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 # ruff: noqa: PT012 - how a scope ends is what these tests are about
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 import zkwire
 from tests.support.lock_helpers import PATIENCE
+from tests.support.recipe_samples import MADE_BY_OTHERS, NO_RECIPES, RECIPES, used
 from zkwire import (
     AsyncCounter,
     AsyncQueue,
@@ -29,51 +27,9 @@ from zkwire.testing.proxy.faults import Cut, Step
 TIMEOUT = 5.0
 
 
-def entered(lock: Any) -> bool:
-    with lock as inside:
-        return bool(inside.held)
-
-
-CALLS: dict[str, Callable[[Supervisor], object]] = {
-    "NonBlockingLock": lambda s: entered(zkwire.NonBlockingLock(s, "/a")),
-    "BlockingLock": lambda s: entered(zkwire.BlockingLock(s, "/a").within(PATIENCE)),
-    "ReadWriteLock": lambda s: entered(zkwire.ReadWriteLock(s, "/a").read),
-    "Semaphore": lambda s: entered(zkwire.Semaphore(s, "/a", 2).lease()),
-    "MultiLock": lambda s: entered(
-        zkwire.MultiLock(SequentialLock(s, "/a/1"), SequentialLock(s, "/a/2"))
-    ),
-    "ReentrantLock": lambda s: entered(zkwire.ReentrantLock(s, "/a")),
-    "Election": lambda s: entered(zkwire.Election(s, "/a").lead()),
-    "Barrier": lambda s: zkwire.Barrier(s, "/a").wait(PATIENCE),
-    "DoubleBarrier": lambda s: zkwire.DoubleBarrier(s, "/a", 1).enter(PATIENCE),
-    "OncePer": lambda s: zkwire.OncePer(s, "/a", 60).claim(),
-    "Counter": lambda s: Counter(s, "/a").add(),
-    "Queue": lambda s: Queue(s, "/a").put(b""),
-    "SequentialLock": lambda s: entered(SequentialLock(s, "/a")),
-    "PersistentNode": lambda s: serves(zkwire.PersistentNode(s, "/a"), "wait_present"),
-    "Group": lambda s: joined(zkwire.Group(s, "/a")),
-    "Cache": lambda s: serves(zkwire.Cache(s, "/"), "wait_ready"),
-    "Partitioner": lambda s: serves(zkwire.Partitioner(s, "/a", ["b"]), "next"),
-    "DataWatch": lambda s: s.watch_data("/", print).wait_called(PATIENCE),
-    "ChildrenWatch": lambda s: s.watch_children("/").next(PATIENCE),
-}
-NO_RECIPES = {"Client", "Transaction", "Supervisor"}
-MADE_BY_OTHERS = {"Lease", "Share", "Lock"}  # the last is a second name
-
-
-def serves(service: Any, wait: str) -> object:
-    with service:
-        return getattr(service, wait)(PATIENCE)
-
-
-def joined(group: zkwire.Group) -> object:
-    with group:
-        return group.join(b"me").wait_present(PATIENCE)
-
-
 def test_no_recipe_is_left_out() -> None:
     both = {name for name in zkwire.__all__ if f"Async{name}" in zkwire.__all__}
-    assert set(CALLS) == both - NO_RECIPES - MADE_BY_OTHERS
+    assert set(RECIPES) == both - NO_RECIPES - MADE_BY_OTHERS
 
 
 def expire(server: Server, supervisor: Supervisor) -> None:
@@ -86,16 +42,16 @@ def expire(server: Server, supervisor: Supervisor) -> None:
                 return
 
 
-@pytest.mark.parametrize("recipe", CALLS)
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
     server: Server, recipe: str
 ) -> None:
     with Supervisor(server.hosts, session_timeout=TIMEOUT) as supervisor:
-        assert CALLS[recipe](supervisor)
+        used(recipe, supervisor, "/a")
         with zkwire.Client(server.hosts) as outsider:
             outsider.delete_tree("/a")
         expire(server, supervisor)
-        assert CALLS[recipe](supervisor)
+        used(recipe, supervisor, "/a")
 
 
 def test_a_lock_is_lost_with_its_session_and_acquired_again(server: Server) -> None:

@@ -1,9 +1,9 @@
-"""A session driven by hand: the test is its shell, its clock and its server.
+"""A session driven by hand: the test is its driver, its clock and its server.
 
-A :class:`Script` does what a shell does, on a clock that only the test moves, and speaks the
+A :class:`Script` does what a driver does, on a clock that only the test moves, and speaks the
 server's part with the encoders of the records. Nothing happens by itself: bytes leave the session
 in :meth:`Script.flush`, answers reach it in the methods named after them, and time passes in
-:meth:`Script.advance` (as a shell lets it pass) or :meth:`Script.jump` (as a machine that sleeps).
+:meth:`Script.advance` (as a driver lets it pass) or :meth:`Script.jump` (as a machine that sleeps).
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Script:
         self.calls: list[Request] = []  # all that were submitted
         self._ask = _Asking(self, chroot)
 
-    # --- the shell --------------------------------------------------------------------------------
+    # --- the driver -------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -258,14 +258,14 @@ class Script:
         self.session.connection_lost(self.now, taken, self.session.broken or why)
 
     def drop_if_broken(self) -> bool:
-        """End a connection that the session no longer wants, as every shell must."""
+        """End a connection that the session no longer wants, as every driver must."""
         broken = self.session.broken is not None
         if broken:
             self.lose()
         return broken
 
     def advance(self, seconds: float) -> None:
-        """Let time pass as a shell does: every deadline is kept, what is broken is dropped."""
+        """Let time pass as a driver does: every deadline is kept, what is broken is dropped."""
         end, steps = self.now + seconds, 0
         while (due := self.session.next_deadline()) is not None and due <= end:
             steps += 1

@@ -41,7 +41,7 @@ class Connected:
 
 
 class Process:
-    """The shell of a supervisor; its tasks stand still, and die, with its newest client."""
+    """The backend of a supervisor; its tasks stand still, and die, with its newest client."""
 
     def __init__(self, sim: Simulation, name: str, claims: Claims) -> None:
         self.mutex = nullcontext()
@@ -52,8 +52,8 @@ class Process:
         self.clients: list[Client] = []
         self.tasks: list[Task] = []
         self.terms = 0
-        shell: Any = self
-        self.sequence = SessionLoop(shell)
+        backend: Any = self
+        self.sequence = SessionLoop(backend)
         self.service = Reader(self.sequence)
         self.sequence.serve(self.service)
         leadership = Leadership(self.sequence, self.work, ELECTION, name, "zkwire", None)
@@ -97,7 +97,7 @@ class Process:
             return f"{client.name} acts with the fence {lock.fence} behind {highest}"
         return ""
 
-    # --- the shell --------------------------------------------------------------------------------
+    # --- the backend ------------------------------------------------------------------------------
 
     def now(self) -> float:
         return self.sim.now

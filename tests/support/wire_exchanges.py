@@ -16,9 +16,10 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from tests.support.installed_servers import every_release, find_installed
+from tests.support.operation_samples import SAMPLES, Sample
 from tests.support.server_control import Settings
 from zkwire import Client
 from zkwire.cli.spy.message import Message
@@ -26,6 +27,8 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
+from zkwire.operations import Operations
+from zkwire.session.request import Request
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -157,7 +160,7 @@ def create(name: str, flags: int = 0, data: bytes = b"hi") -> r.CreateRequest:
     return r.CreateRequest(f"{ROOT}/{name}", data, ACL, flags)
 
 
-EXCHANGES = (
+BY_HAND = (
     Exchange("connect", None, "A new session.", greeting(GREETING)),
     Exchange(
         "connect: no such session",
@@ -354,7 +357,6 @@ EXCHANGES = (
         "A token of the mechanism, here an empty one. This server has no logins, and no token.",
         asking(ops.SASL, r.GetSASLRequest(b"")),
     ),
-    Exchange("who_am_i", ops.WHO_AM_I, "The users of this connection.", asking(ops.WHO_AM_I)),
     Exchange(
         "get_ephemerals",
         ops.GET_EPHEMERALS,
@@ -362,17 +364,13 @@ EXCHANGES = (
         asking(ops.GET_EPHEMERALS, r.GetEphemeralsRequest(ROOT)),
     ),
     Exchange(
-        "get_all_children_number",
-        ops.GET_ALL_CHILDREN_NUMBER,
-        "How many nodes stand below the path.",
-        asking(ops.GET_ALL_CHILDREN_NUMBER, r.GetAllChildrenNumberRequest(NODE)),
-    ),
-    Exchange(
         "reconfig",
         ops.RECONFIG,
         "This server stands alone, and refuses it.",
         asking(ops.RECONFIG, r.ReconfigRequest(None, "9", None, -1)),
     ),
+)
+LAST = (
     Exchange(
         "an unknown operation",
         None,
@@ -383,6 +381,28 @@ EXCHANGES = (
         "close_session", ops.CLOSE_SESSION, "Ephemeral nodes go at once.", asking(ops.CLOSE_SESSION)
     ),
 )
+
+
+class _Bodies(Operations):
+    """The operations of a client that sends nothing: a call returns the body of its request."""
+
+    _chroot = ""
+
+    def _submit(self, request: Request) -> Any:
+        return request.body
+
+
+def _sampled(sample: Sample) -> Exchange:
+    """The exchange of an operation about which its docstring says enough."""
+    about = (getattr(Operations, sample.method).__doc__ or "").partition("\n")[0]
+    body = sample.call(_Bodies(), NODE)
+    return Exchange(sample.op.name, sample.op, about.replace("``", "`"), asking(sample.op, body))
+
+
+_SHOWN = {exchange.op for exchange in BY_HAND}
+_OTHERS = [sample for sample in SAMPLES if sample.op not in _SHOWN]
+EXCHANGES = (*BY_HAND, *map(_sampled, _OTHERS), *LAST)
+"""Those by hand, and the samples of all other operations."""
 
 Release = dict[str, Frames]
 

@@ -13,13 +13,6 @@ from tests.unit.test_exports import TWINS
 
 KINDS = ["", "Async"]
 HOSTS = "127.0.0.1:1"  # which nothing here asks anything
-OF_ONE_SESSION: dict[str, tuple[object, ...]] = {
-    **dict.fromkeys(["NonBlockingLock", "BlockingLock", "SequentialLock", "ReadWriteLock"], ()),
-    **dict.fromkeys(["ReentrantLock", "Election", "Queue", "Counter", "Barrier"], ()),
-    "Semaphore": (2,),
-    "DoubleBarrier": (2,),
-    "OncePer": (60,),
-}
 
 
 def made(name: str, *arguments: object) -> Any:

@@ -213,7 +213,7 @@ def test_members(name: str) -> None:
         (zkwire.Lost, {"add_callback", "is_set", "ready", "reason", "wait"}),
     ],
 )
-def test_users_see_nothing_of_what_is_for_shells(kind: type, names: set[str]) -> None:
+def test_users_see_nothing_of_what_is_for_drivers(kind: type, names: set[str]) -> None:
     """Neither in an editor nor in `help`."""
     assert {name for name in dir(kind) if not name.startswith("_")} == names
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,63 +39,12 @@ every_record = pytest.mark.parametrize("cls", CODECS, ids=lambda cls: cls.__name
 
 # --- the schema -----------------------------------------------------------------------------------
 
-# What goes over the wire, in its order. i32, i64: signed; buf: bytes; [x]: a vector; x?: may be
-# null here; ...: a last field that old peers leave out.
-SCHEMA = """
-Id: scheme str, id str
-ACL: perms i32, id Id
-Stat: czxid i64, mzxid i64, ctime i64, mtime i64, version i32, cversion i32, aversion i32,
-    ephemeral_owner i64, data_length i32, num_children i32, pzxid i64
-ClientInfo: auth_scheme str, user str
-ConnectRequest: protocol_version i32, last_zxid_seen i64, time_out i32, session_id i64,
-    passwd buf?, read_only bool...
-ConnectResponse: protocol_version i32, time_out i32, session_id i64, passwd buf?, read_only bool...
-SetWatches: relative_zxid i64, data_watches [str], exist_watches [str], child_watches [str]
-SetWatches2: relative_zxid i64, data_watches [str], exist_watches [str], child_watches [str],
-    persistent_watches [str], persistent_recursive_watches [str]
-RequestHeader: xid i32, type i32
-MultiHeader: type i32, done bool, err i32
-AuthPacket: type i32, scheme str, auth buf?
-ReplyHeader: xid i32, zxid i64, err i32
-GetDataRequest: path str, watch bool
-SetDataRequest: path str, data buf?, version i32
-ReconfigRequest: joining_servers str?, leaving_servers str?, new_members str?, cur_config_id i64
-SetDataResponse: stat Stat
-GetSASLRequest: token buf?
-SetSASLRequest: token buf?
-SetSASLResponse: token buf?
-CreateRequest: path str, data buf?, acl [ACL]?, flags i32
-CreateTTLRequest: path str, data buf?, acl [ACL]?, flags i32, ttl i64
-DeleteRequest: path str, version i32
-GetChildrenRequest: path str, watch bool
-GetAllChildrenNumberRequest: path str
-GetChildren2Request: path str, watch bool
-CheckVersionRequest: path str, version i32
-GetMaxChildrenRequest: path str
-GetMaxChildrenResponse: max i32
-SetMaxChildrenRequest: path str, max i32
-SyncRequest: path str
-SyncResponse: path str
-GetACLRequest: path str
-SetACLRequest: path str, acl [ACL]?, version i32
-SetACLResponse: stat Stat
-AddWatchRequest: path str, mode i32
-WatcherEvent: type i32, state i32, path str
-ErrorResponse: err i32
-CreateResponse: path str
-Create2Response: path str, stat Stat
-ExistsRequest: path str, watch bool
-ExistsResponse: stat Stat
-GetDataResponse: data buf?, stat Stat
-GetChildrenResponse: children [str]
-GetAllChildrenNumberResponse: total_number i32
-GetChildren2Response: children [str], stat Stat
-GetACLResponse: acl [ACL], stat Stat
-CheckWatchesRequest: path str, type i32
-RemoveWatchesRequest: path str, type i32
-GetEphemeralsRequest: prefix_path str?
-GetEphemeralsResponse: ephemerals [str]
-WhoAmIResponse: client_info [ClientInfo]
+SCHEMA = Path(__file__).with_name("jute_records.txt")
+"""What goes over the wire, in its order.
+
+i32, i64: signed; buf: bytes; [x]: a vector; x?: may be null here; ...: a last field that old peers
+leave out.  `python3 -m tests.unit.test_jute_records` writes it anew, and `test_java_bytes.py`
+compares each record with ZooKeeper's own class.
 """
 
 WORDS = {
@@ -113,11 +63,14 @@ def shown(field: Field) -> str:
     return f"{field.name} {word}{'?' * field.nullable}{'...' * field.tail}"
 
 
-def test_the_layouts_are_the_protocols() -> None:
-    schema = dict(line.split(": ", 1) for line in re.sub(r"\n +", " ", SCHEMA).strip().splitlines())
+def schema() -> str:
+    """A line for each record."""
     layouts = {cls.__name__: ", ".join(map(shown, cls.layout())) for cls in RECORDS}
-    assert layouts == schema
-    assert list(layouts) == list(schema)
+    return "".join(f"{name}: {layout}\n" for name, layout in layouts.items())
+
+
+def test_the_layouts_are_the_protocols() -> None:
+    assert schema() == SCHEMA.read_text()
 
 
 def test_what_may_not_be_shown_is_secret() -> None:
@@ -523,3 +476,7 @@ def test_memory_is_in_proportion_to_the_frame(cls: type[Record], element: bytes)
 def test_a_buffer_is_copied_once() -> None:
     data = struct.pack(">i", MIB) + bytes(MIB + 68)
     assert peak_of_decoding(r.GetDataResponse, data) <= len(data) + 64 * KIB
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(schema())

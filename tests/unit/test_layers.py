@@ -382,7 +382,7 @@ itself | wire.ops:1: is in a circle: wire.ops
     import zkwire.wire.ops
 circle | session.session:1: is in a circle: session.session, session.waitable | session/waitable.py
     import zkwire.session.session
-one shell in the other | aio.client:1: imports blocking.client; the clients do not know each other
+one client in the other | aio.client:1: imports blocking.client; the clients do not know each other
     import zkwire.blocking.client
 missing | wire.paths:1: imports missing, which does not exist
     import zkwire.missing

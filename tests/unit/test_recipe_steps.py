@@ -40,7 +40,7 @@ from zkwire.recipes.sequential import AsyncSequentialLock, contenders
 from zkwire.session.waitable import ClosedWatchError
 from zkwire.wire.model import DataAndStat, Event
 
-# ruff: noqa: PT012 - how a scope ends is what the tests of the shells are about
+# ruff: noqa: PT012 - how a scope ends is what the tests of the clients are about
 
 OWN = STAT.ephemeral_owner
 
@@ -502,7 +502,7 @@ def own() -> DataAndStat:
     return DataAndStat(an_attempt().id.encode(), STAT)
 
 
-# --- the shells -----------------------------------------------------------------------------------
+# --- the clients ----------------------------------------------------------------------------------
 
 
 def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:

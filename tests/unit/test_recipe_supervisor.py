@@ -1,4 +1,4 @@
-"""How sessions follow one another, step by step: in a shell with a clock of its own, no network."""
+"""How sessions follow one another, step by step: a backend with a clock of its own, no network."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
-from zkwire.recipes._service import Condition, Service
+from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
 from zkwire.recipes.supervisor import (
-    FIRST_PAUSE,
     LASTED,
-    LONGEST_PAUSE,
     SessionLoop,
     SupervisorView,
     Turn,
@@ -59,12 +57,12 @@ class Session:
     name = "client"
     session_id = 7
 
-    def __init__(self, shell: Shell, seconds: float | None, end: ZooKeeperError) -> None:
-        self.shell, self.seconds, self.end = shell, seconds, end
+    def __init__(self, backend: Backend, seconds: float | None, end: ZooKeeperError) -> None:
+        self.backend, self.seconds, self.end = backend, seconds, end
         self._driver = self
         self.operations = self
         self.services: dict[Service, None] = {}
-        self.made_at = shell.time
+        self.made_at = backend.time
         self.over = self.closed = self.begun = False
         self.refused: list[ZooKeeperError] = []  # answers to syncs
         self.syncs = 0
@@ -78,7 +76,7 @@ class Session:
     async def connected(self, _: object) -> None:
         self.check_open()
         if not self.begun:
-            self.begun, self.made_at = True, self.shell.time
+            self.begun, self.made_at = True, self.backend.time
         if self.seconds is None:
             self.over = True
             raise self.end
@@ -96,10 +94,10 @@ class Session:
         """A rehearsal."""
 
     async def holds(self, condition: Condition, limit: float | None) -> bool:
-        left = self.made_at + cast(float, self.seconds) - self.shell.time
+        left = self.made_at + cast(float, self.seconds) - self.backend.time
         if limit is not None and limit < left:
-            return await self.shell.within(condition, limit)
-        if not await self.shell.within(condition, left):
+            return await self.backend.within(condition, limit)
+        if not await self.backend.within(condition, left):
             self.over = True
             raise self.end
         return True
@@ -107,22 +105,22 @@ class Session:
     def serve(self, service: Service) -> None:
         self.check_open()
         self.services[service] = None
-        self.shell.log.append("serve")
-        self.shell.served(service)
+        self.backend.log.append("serve")
+        self.backend.served(service)
 
     def dismiss(self, service: Service) -> None:
         if service in self.services:
             del self.services[service]
-            self.shell.log.append("dismiss")
+            self.backend.log.append("dismiss")
 
     def warn(self, message: str) -> None:
-        self.shell.warnings.append(message)
+        self.backend.warnings.append(message)
 
     def log_failure(self, message: str, error: BaseException) -> None:
-        self.shell.failures.append((message, error))
+        self.backend.failures.append((message, error))
 
 
-class Shell:
+class Backend:
     """Tasks by hand, and time that passes when all of them wait."""
 
     def __init__(self, *ends: tuple[float | None, ZooKeeperError]) -> None:
@@ -169,7 +167,7 @@ class Shell:
 
     def check_function(self, function: object) -> None:
         if function is print:
-            raise TypeError("not of this shell")
+            raise TypeError("not of this backend")
 
     async def under(self, lock: Session, function: Callable[[Any], Any]) -> None:
         self.acquired(lock)
@@ -232,49 +230,49 @@ def expired(*seconds: float | None) -> Iterator[tuple[float | None, ZooKeeperErr
     return ((lasts, SessionExpiredError("expired")) for lasts in seconds)
 
 
-def started(shell: Shell) -> SessionLoop:
-    sequence = SessionLoop(cast(Any, shell))
+def started(backend: Backend) -> SessionLoop:
+    sequence = SessionLoop(cast(Any, backend))
     sequence.begin()
     return sequence
 
 
-def pauses(shell: Shell) -> list[float]:
+def pauses(backend: Backend) -> list[float]:
     """From the end of each session to the beginning of the next."""
-    begun = [client for client in shell.made if client.begun]
+    begun = [client for client in backend.made if client.begun]
     ended = [client.made_at + (client.seconds or 0.0) for client in begun]
     return [later.made_at - end for end, later in zip(ended, begun[1:], strict=False)]
 
 
 def test_sessions_that_are_never_connected_are_followed_by_pauses_that_double() -> None:
-    shell = Shell(*expired(*[None] * 12))
-    started(shell)
-    shell.pass_time(1000)
+    backend = Backend(*expired(*[None] * 12))
+    started(backend)
+    backend.pass_time(1000)
     doubled = [FIRST_PAUSE * 2**n for n in range(7)]
-    assert pauses(shell) == pytest.approx([0.0, *doubled, *[LONGEST_PAUSE] * 4])
+    assert pauses(backend) == pytest.approx([0.0, *doubled, *[LONGEST_PAUSE] * 4])
 
 
 @pytest.mark.parametrize(("lasted", "third"), [(LASTED / 2, FIRST_PAUSE), (LASTED * 2, 0.0)])
 def test_one_that_has_lasted_is_followed_by_none(lasted: float, third: float) -> None:
-    shell = Shell(*expired(None, lasted, None))
-    started(shell)
-    shell.pass_time(100)
-    assert pauses(shell)[1] == pytest.approx(third)
+    backend = Backend(*expired(None, lasted, None))
+    started(backend)
+    backend.pass_time(100)
+    assert pauses(backend)[1] == pytest.approx(third)
 
 
 def test_sessions_that_are_killed_again_and_again_are_followed_by_short_pauses() -> None:
-    shell = Shell(*expired(*[LASTED / 2] * 9))
-    started(shell)
-    shell.pass_time(100)
-    assert pauses(shell) == pytest.approx([FIRST_PAUSE] * 9)
+    backend = Backend(*expired(*[LASTED / 2] * 9))
+    started(backend)
+    backend.pass_time(100)
+    assert pauses(backend) == pytest.approx([FIRST_PAUSE] * 9)
 
 
 def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
     refused = AuthFailedError("wrong password")
-    shell = Shell((None, refused), (None, refused))
-    sequence = started(shell)
-    shell.pass_time(1)
-    assert shell.warnings == ["client: wrong password; a supervisor keeps trying"] * 2
-    assert run(sequence.client()) is shell.made[2]
+    backend = Backend((None, refused), (None, refused))
+    sequence = started(backend)
+    backend.pass_time(1)
+    assert backend.warnings == ["client: wrong password; a supervisor keeps trying"] * 2
+    assert run(sequence.client()) is backend.made[2]
 
 
 @pytest.mark.parametrize(
@@ -287,105 +285,105 @@ def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
     ],
 )
 def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs: int) -> None:
-    shell = Shell(*expired(1.0))
-    sequence = started(shell)
-    shell.pass_time(0.5)
-    assert shell.made[0].syncs == 0
-    shell.served = lambda _: shell.log.append(f"synced {shell.made[1].syncs}")
-    made = shell.make_client
+    backend = Backend(*expired(1.0))
+    sequence = started(backend)
+    backend.pass_time(0.5)
+    assert backend.made[0].syncs == 0
+    backend.served = lambda _: backend.log.append(f"synced {backend.made[1].syncs}")
+    made = backend.make_client
 
     def make_client() -> Session:
         client = made()
         client.refused = answers
         return client
 
-    shell.make_client = make_client  # type: ignore[method-assign]
+    backend.make_client = make_client  # type: ignore[method-assign]
     sequence._services[Service(cast(Any, sequence))] = None
-    shell.pass_time(1)
-    assert shell.log[-1] == f"synced {syncs}"
+    backend.pass_time(1)
+    assert backend.log[-1] == f"synced {syncs}"
 
 
 def test_a_session_that_ends_during_the_sync_is_none() -> None:
-    shell = Shell(*expired(1.0, 1.0))
-    sequence = started(shell)
-    shell.pass_time(0.5)
-    made = shell.make_client
+    backend = Backend(*expired(1.0, 1.0))
+    sequence = started(backend)
+    backend.pass_time(0.5)
+    made = backend.make_client
 
     def make_client() -> Session:
         client = made()
-        client.refused = [client.end] if len(shell.made) == 2 else []
+        client.refused = [client.end] if len(backend.made) == 2 else []
         return client
 
-    shell.make_client = make_client  # type: ignore[method-assign]
-    shell.pass_time(1)
-    assert sequence._present == (2, shell.made[2])
+    backend.make_client = make_client  # type: ignore[method-assign]
+    backend.pass_time(1)
+    assert sequence._present == (2, backend.made[2])
 
 
 def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
-    shell = Shell(*expired(1.0, 1.0))
-    sequence = SessionLoop(cast(Any, shell))
+    backend = Backend(*expired(1.0, 1.0))
+    sequence = SessionLoop(cast(Any, backend))
     sequence.serve(Service(cast(Any, sequence)))
-    shell.pass_time(2.5)
-    assert shell.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
+    backend.pass_time(2.5)
+    assert backend.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
 
 
 def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:
-    shell = Shell()
-    sequence = started(shell)
+    backend = Backend()
+    sequence = started(backend)
     service = Service(cast(Any, sequence))
     sequence.dismiss(service)
-    shell.pass_time(0)
+    backend.pass_time(0)
     sequence.serve(service)
-    assert list(shell.made[0].services) == [service]
+    assert list(backend.made[0].services) == [service]
     sequence.dismiss(service)
-    assert not shell.made[0].services
-    shell.made[0].over = True  # which is known here only later
+    assert not backend.made[0].services
+    backend.made[0].over = True  # which is known here only later
     sequence.serve(service)
     assert service in sequence._services
 
 
 def test_a_service_that_is_dismissed_while_it_is_begun_does_not_run() -> None:
-    shell = Shell()
-    sequence = started(shell)
-    shell.served = sequence._services.pop  # by a finalizer, say
-    shell.pass_time(0)
+    backend = Backend()
+    sequence = started(backend)
+    backend.served = sequence._services.pop  # by a finalizer, say
+    backend.pass_time(0)
     sequence.serve(Service(cast(Any, sequence)))
-    assert not shell.made[0].services
+    assert not backend.made[0].services
 
 
 def test_a_second_begin_of_the_same_supervisor_ends_at_once() -> None:
     """An interrupt of the first may come behind the start of its thread."""
-    shell = Shell(*expired(1.0))
-    sequence = started(shell)
+    backend = Backend(*expired(1.0))
+    sequence = started(backend)
     sequence._begun = False
     sequence.begin()
-    shell.pass_time(0.5)
+    backend.pass_time(0.5)
     sequence.begin()
-    assert shell.log == ["begin sessions"] * 2
-    assert sequence._present == (1, shell.made[0])
+    assert backend.log == ["begin sessions"] * 2
+    assert sequence._present == (1, backend.made[0])
 
 
 def test_what_cannot_be_made_again_ends_the_supervisor() -> None:
-    shell = Shell(*expired(1.0))
-    sequence = started(shell)
-    shell.unmakable = ValueError("the certificate is gone")
-    shell.pass_time(2)
+    backend = Backend(*expired(1.0))
+    sequence = started(backend)
+    backend.unmakable = ValueError("the certificate is gone")
+    backend.pass_time(2)
     for ask in (sequence.wait, sequence.client):
         with pytest.raises(ValueError, match="certificate"):
             ask().send(None)
 
 
 def test_a_supervisor_whose_task_is_cancelled_has_ended() -> None:
-    shell = Shell()
-    sequence = started(shell)
-    shell.pass_time(0)
-    shell.tasks[0][0].close()
+    backend = Backend()
+    sequence = started(backend)
+    backend.pass_time(0)
+    backend.tasks[0][0].close()
     assert sequence._closed
 
 
 def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
-    shell = Shell(*expired(1.0, 1.0, 1.0))
-    sequence = started(shell)
+    backend = Backend(*expired(1.0, 1.0, 1.0))
+    sequence = started(backend)
     seen: list[object] = []
 
     async def read() -> None:
@@ -393,31 +391,31 @@ def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
         while (later := await sequence.later(number)) is not None:
             number, client = later
             seen.append(client)
-            await shell.within(Condition(lambda: False), 1.5 if len(seen) == 1 else 0)
+            await backend.within(Condition(lambda: False), 1.5 if len(seen) == 1 else 0)
 
-    shell.begin(read, "read")
-    shell.pass_time(10)
-    assert seen == [shell.made[0], shell.made[1], shell.made[2], shell.made[3]]
+    backend.begin(read, "read")
+    backend.pass_time(10)
+    assert seen == [backend.made[0], backend.made[1], backend.made[2], backend.made[3]]
 
 
 def test_a_session_that_was_there_for_a_moment_is_not_lost_and_does_not_wake_in_vain() -> None:
     """It comes and goes before a reader that it has woken can go on: the reader gets the next."""
-    shell = Shell(*expired(0.0))
-    sequence = started(shell)
+    backend = Backend(*expired(0.0))
+    sequence = started(backend)
     seen: list[object] = []
 
     async def read() -> None:
         seen.append(await sequence.client())
 
-    shell.begin(read, "read")
-    shell.tasks.reverse()  # so that the reader's steps come first
-    shell.pass_time(1)
+    backend.begin(read, "read")
+    backend.tasks.reverse()  # so that the reader's steps come first
+    backend.pass_time(1)
     assert len(seen) == 1
 
 
 def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
-    shell = Shell()
-    sequence = started(shell)
+    backend = Backend()
+    sequence = started(backend)
     state = [False]
     condition = Condition(lambda: state[0])
     held: list[bool] = []
@@ -427,20 +425,20 @@ def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
 
     async def flicker() -> None:
         for seconds, value in ((1.0, True), (0.0, False), (1.0, True)):
-            await shell.within(Condition(lambda: False), seconds)
+            await backend.within(Condition(lambda: False), seconds)
             state[0] = value
             condition.notify()
 
-    shell.begin(flicker, "flicker")
-    shell.begin(wait, "wait")
-    shell.pass_time(1.5)
-    shell.pass_time(1.0)
+    backend.begin(flicker, "flicker")
+    backend.begin(wait, "wait")
+    backend.pass_time(1.5)
+    backend.pass_time(1.0)
     assert held == [True]
 
 
 def test_no_session_in_time() -> None:
-    shell = Shell(*expired(*[None] * 5))
-    sequence = started(shell)
+    backend = Backend(*expired(*[None] * 5))
+    sequence = started(backend)
     found: list[Exception] = []
 
     async def ask() -> None:
@@ -449,19 +447,19 @@ def test_no_session_in_time() -> None:
         except UnreachableError as error:
             found.append(error)
 
-    shell.begin(ask, "ask")
-    shell.pass_time(0.3)
+    backend.begin(ask, "ask")
+    backend.pass_time(0.3)
     assert [str(error) for error in found] == ["there was no session within 0.25 s"]
 
 
 def test_a_closed_supervisor() -> None:
-    shell = Shell()
-    sequence = started(shell)
-    shell.pass_time(0)
+    backend = Backend()
+    sequence = started(backend)
+    backend.pass_time(0)
     assert not run(sequence.wait(0))
     run(sequence.stop())
-    shell.pass_time(0)
-    assert shell.made[0].closed
+    backend.pass_time(0)
+    assert backend.made[0].closed
     assert run(sequence.wait())
     for refused in (sequence.client(), sequence.holds(Condition(lambda: False), None)):
         with pytest.raises(ClientClosedError):
@@ -473,25 +471,25 @@ def test_a_closed_supervisor() -> None:
 
 @pytest.mark.parametrize("steps", [0, 1])
 def test_a_close_before_the_first_session(steps: int) -> None:
-    shell = Shell(*expired(*[None] * 5))
-    sequence = started(shell)
+    backend = Backend(*expired(*[None] * 5))
+    sequence = started(backend)
     seen: list[object] = []
 
     async def read() -> None:
         seen.append(await sequence.later(0))
 
-    shell.begin(read, "read")
+    backend.begin(read, "read")
     for _ in range(steps):
-        shell.turn()
+        backend.turn()
     run(sequence.stop())
-    shell.pass_time(1)
+    backend.pass_time(1)
     assert seen == [None]
-    assert shell.made[0].closed
+    assert backend.made[0].closed
 
 
 def test_callbacks_go_to_the_shell() -> None:
     called: list[int] = []
-    SessionLoop(cast(Any, Shell())).dispatch(lambda: called.append(1))
+    SessionLoop(cast(Any, Backend())).dispatch(lambda: called.append(1))
     assert called == [1]
 
 
@@ -499,20 +497,20 @@ def test_callbacks_go_to_the_shell() -> None:
 
 
 class Face(SupervisorView):
-    """What users have, in this shell."""
+    """What users have, in this backend."""
 
-    def __init__(self, shell: Shell, **options: object) -> None:
+    def __init__(self, backend: Backend, **options: object) -> None:
         self._checked(options)
-        self._backend = shell
-        self._algorithm = SessionLoop(cast(Any, shell))
+        self._backend = backend
+        self._algorithm = SessionLoop(cast(Any, backend))
 
 
 class Broken(Exception):
     """An error of a user's function."""
 
 
-def led(shell: Shell, function: Callable[[Session], object]) -> SessionLoop:
-    face = Face(shell)
+def led(backend: Backend, function: Callable[[Session], object]) -> SessionLoop:
+    face = Face(backend)
     face.lead("/e", function, "me")
     return face._algorithm
 
@@ -552,38 +550,38 @@ def group(*errors: Exception) -> ExceptionGroup[Exception]:
 def test_terms_follow_one_another_until_an_error_that_is_not_the_networks(
     steps: list[BaseException | None], sessions: list[int]
 ) -> None:
-    shell = Shell(*expired(1.0))
+    backend = Backend(*expired(1.0))
     function, terms = script(*steps)
-    sequence = led(shell, function)
-    shell.pass_time(3)
-    assert [shell.made.index(client) for client in terms] == sessions
+    sequence = led(backend, function)
+    backend.pass_time(3)
+    assert [backend.made.index(client) for client in terms] == sessions
     with pytest.raises((Broken, NoAuthError, SystemExit, ExceptionGroup)) as caught:
         sequence.raise_error()
-    assert shell.failures == [("client: lead-/e has ended the supervisor", caught.value)]
-    assert all(client.closed for client in shell.made)
+    assert backend.failures == [("client: lead-/e has ended the supervisor", caught.value)]
+    assert all(client.closed for client in backend.made)
 
 
 def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
-    shell, told, tries = Shell(*expired(60.0)), list[object](), list[tuple[int, float]]()
+    backend, told, tries = Backend(*expired(60.0)), list[object](), list[tuple[int, float]]()
 
     def acquired(session: Session) -> None:
-        tries.append((shell.made.index(session), shell.time))
+        tries.append((backend.made.index(session), backend.time))
         if len(tries) < 15:
             raise NoAuthError("closed") if len(tries) != 14 else QuotaExceededError("full")
 
-    shell.acquired = acquired
+    backend.acquired = acquired
     function, terms = script()
-    face = Face(shell)
+    face = Face(backend)
     leadership = face.lead("/e", function, "me", on_problem=told.append)
-    shell.pass_time(0.05)
+    backend.pass_time(0.05)
     assert isinstance(leadership.problem, NoAuthError)
-    shell.pass_time(100)
+    backend.pass_time(100)
     pauses = [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE] * 4
     times = list(accumulate(pauses, initial=0.0))
     assert [session for session, _ in tries] == [0] * 12 + [1] * 3
     assert [time for _, time in tries[:13]] == pytest.approx([*times, 60.0])
     assert [type(problem) for problem in told] == [NoAuthError, QuotaExceededError, type(None)]
-    assert [line.partition(": ")[0] for line in shell.warnings] == [
+    assert [line.partition(": ")[0] for line in backend.warnings] == [
         "the candidacy at /e is refused, and tried again"
     ] * 2
     assert len(terms) == 1
@@ -592,38 +590,38 @@ def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
 
 def test_bad_arguments_begin_nothing() -> None:
     with pytest.raises(TypeError, match="cannot resume"):
-        Face(Shell(), resume=None)
-    face = Face(shell := Shell())
-    for function, said in ((1, "callable"), (print, "not of this shell")):
+        Face(Backend(), resume=None)
+    face = Face(backend := Backend())
+    for function, said in ((1, "callable"), (print, "not of this backend")):
         with pytest.raises(TypeError, match=said):
             face.lead("/e", cast(Any, function), "me")
     with pytest.raises(AssertionError):  # of the lock that is made of the arguments
         face.lead("bad", len, "me")
-    assert not shell.log
+    assert not backend.log
 
 
 def test_the_end_of_another_session_ends_the_supervisor() -> None:
-    shell = Shell()
+    backend = Backend()
 
     def function(_: Session) -> None:
         raise ClientClosedError("another client of the user's")
 
-    sequence = led(shell, function)
-    shell.pass_time(1)
+    sequence = led(backend, function)
+    backend.pass_time(1)
     with pytest.raises(ClientClosedError, match="user's"):
         run(sequence.later(0))
 
 
 def test_a_close_ends_a_leadership() -> None:
-    shell = Shell()
+    backend = Backend()
 
     def function(_: Session) -> None:
         run(sequence.stop())
 
-    sequence = led(shell, function)
-    shell.pass_time(1)
+    sequence = led(backend, function)
+    backend.pass_time(1)
     sequence.raise_error()
-    assert all(work.cr_frame is None for work, _ in cast(Iterable[Any], shell.tasks))
+    assert all(work.cr_frame is None for work, _ in cast(Iterable[Any], backend.tasks))
 
 
 OWN = LockLostError("own", session_id=Session.session_id)
@@ -651,7 +649,7 @@ OWN = LockLostError("own", session_id=Session.session_id)
 def test_what_ends_the_turn_of_a_session(
     error: BaseException | None, over: bool, is_end: bool
 ) -> None:
-    client = Session(Shell(), 1.0, SessionExpiredError("expired"))
+    client = Session(Backend(), 1.0, SessionExpiredError("expired"))
     client.over = over
     turn = Turn(client)
     assert run(turn.is_ended_by(error)) is is_end
@@ -659,7 +657,7 @@ def test_what_ends_the_turn_of_a_session(
 
 
 def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:
-    sequence, lengths = SessionLoop(cast(Any, Shell())), set[int]()
+    sequence, lengths = SessionLoop(cast(Any, Backend())), set[int]()
     try:
         raise LookupError("the function has failed")
     except LookupError as error:

@@ -1,6 +1,6 @@
 """An interrupt wherever Python looks for one, while the state machine handles what ends something.
 
-What an interrupted thread has done to a connection cannot be known, so the shell ends it; nobody
+What an interrupted thread has done to a connection cannot be known, so the driver ends it; nobody
 must wait forever for what was lost on the way.
 """
 
@@ -57,7 +57,7 @@ def interrupted_at(place: int, function: Callable[[], object]) -> bool:
 def interrupted_everywhere(
     scene: Callable[[], tuple[Script, Callable[[], object]]],
 ) -> Iterator[Script]:
-    """The scene once for each place; behind it the shell has ended the connection."""
+    """The scene once for each place; after it the driver has ended the connection."""
     for place in range(1, 10_000):
         script, function = scene()
         if not interrupted_at(place, function):

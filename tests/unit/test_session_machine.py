@@ -131,7 +131,7 @@ class Model:
         )
 
 
-class Shell(Script):
+class Driven(Script):
     """A script whose every sending and losing the machine looks at."""
 
     def __init__(self, machine: SessionMachine) -> None:
@@ -156,7 +156,7 @@ class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.script = Shell(self)
+        self.script = Driven(self)
         self.session = self.script.session
         self.watches: list[Watch] = []
         self.claims: list[TimedClaim] = []

@@ -253,7 +253,7 @@ def test_repr(owner: Owner) -> None:
 
 
 def dispatched(owner: Owner, watch: Watch) -> None:
-    """Do what the shell does: wake, then run what was dispatched."""
+    """Do what the driver does: wake, then run what was dispatched."""
     for wake in watch._take_wakers():
         wake()
     work, owner.dispatched = owner.dispatched, []

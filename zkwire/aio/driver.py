@@ -24,31 +24,26 @@ from zkwire.aio.loop import (
     SHORTEST_PAUSE,
     LoopBound,
     LoopIO,
-    in_the_middle,
-    uninterruptible,
 )
 from zkwire.aio.replies import StepReply
 from zkwire.errors import ClientClosedError, ZooKeeperError
-from zkwire.net.connection import INTERRUPTED
-from zkwire.net.driver import Driver, Seeing
+from zkwire.net.driver import Seeing
 from zkwire.net.lifetime import close_in_child
-from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
+from zkwire.net.one_thread import uninterruptible
+from zkwire.net.timing import DEFER_SECONDS, FLUSH_AT
 from zkwire.session.request import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
-    from typing import Any, Final, Protocol, TypeVar
+    from typing import Any, Protocol, TypeVar
 
-    from zkwire.net.connection import Connection
     from zkwire.net.pipeline import Pipeline
-    from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes.runtime import Owned
-    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable, Watch
+    from zkwire.session.waitable import Waitable
 
     T = TypeVar("T")
 
@@ -194,12 +189,10 @@ class LoopDriver(LoopBound):
     loop: asyncio.AbstractEventLoop | None
     closing: float | None
     caller = waiter = staticmethod(asyncio.current_task)
-    awaits = True
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
         self._flushing = False
-        self._sleepers: set[Callable[[], None]] = set()
         self._deferred_timer: asyncio.TimerHandle | None = None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -286,20 +279,6 @@ class LoopDriver(LoopBound):
                 waker()
             self.call_callbacks()
 
-    def _prepare(self, request: Request, connection: Connection | None) -> None:
-        """The connection is not as usual: refuse the request, or make sure that it is not lost."""
-        if self.closing is not None and not self.session.ended:
-            raise ClientClosedError(
-                "the client is being closed", op=request.op.name, path=request.path
-            )
-        if connection is not None and connection.closed_because:
-            self._judge()  # it is broken: the request must not be lost with it
-
-    def _judge(self) -> None:
-        """Read what has come while the loop was blocked; nothing goes into a dead connection."""
-        if self.io is not None:
-            self.io.turn()
-
     def defer(self, function: Callable[[], object]) -> None:
         """Call ``function`` when the next request is submitted, or in DEFER_SECONDS seconds."""
         self.deferred.waiting.append(function)
@@ -338,44 +317,7 @@ class LoopDriver(LoopBound):
         else:
             self._sleepers.discard(waker)
 
-    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
-        """Have this task's wait raise what the attempt says, if that lasts then."""
-        if not (self.outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
-            super().interrupt(waiter, attempt)
-
-    def _rouse(self, waiter: object) -> None:
-        for waker in list(self._sleepers):  # all of them: other tasks wait on
-            waker()
-
-    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Refuse to block a whole event loop."""
-        if waitable.ready or timeout == 0:
-            return waitable.ready
-        raise RuntimeError("this would block the event loop: use await")
-
     # --- what callers ask for ---------------------------------------------------------------------
-
-    withdraw = uninterruptible(Driver.withdraw)
-
-    @uninterruptible
-    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
-
-        A finalizer, which the collector runs in any thread and in the middle of anything, leaves it
-        to the loop.
-        """
-        if self.forked:
-            return
-        later = self.outside or in_the_middle()
-        if not (later and self.call_soon(partial(self.close_watch, watch, tell=tell))):
-            self.session.forget_watch(watch, tell=tell)
-            self.call_callbacks()
-            self.flush()
-
-    def hold(self, hold: LeaseHolder) -> None:
-        """Tell ``hold`` when the session may be gone."""
-        super().hold(hold)
-        self._turn_soon()  # it has a deadline
 
     def spawn(
         self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
@@ -445,63 +387,3 @@ class LoopDriver(LoopBound):
         else:
             self.session.closed()
         self.call_callbacks()
-
-    # --- bytes ------------------------------------------------------------------------------------
-
-    @uninterruptible
-    def read(self, connection: Connection) -> None:
-        """One receive and all that follows from it; nothing that comes after an interrupted one."""
-        session = self.session
-        try:
-            data = None if connection.closed_because else connection.receive()
-            connection.inbox.clear()
-            if data:
-                now = self.now()
-                session.receive_data(data, now)
-                if now >= connection.deadlines_at:
-                    connection.deadlines_at = now + DEADLINES_EVERY
-                    session.on_deadline(now)
-                if session.broken or session.ended:
-                    connection.closed_because = session.broken or "the session is over"
-                if session.callbacks:
-                    self.call_callbacks()
-                if session.has_output:
-                    self.flush()
-        except BaseException:  # what it has taken from the kernel may be lost
-            connection.closed_because = connection.closed_because or INTERRUPTED
-            self._turn_soon()
-            raise
-        if connection.closed_because or not session.usable:
-            self._turn_soon()
-
-    @uninterruptible
-    def call_callbacks(self) -> None:
-        """Call the session's callbacks, in order."""
-        while self.session.callbacks:
-            callbacks, called = self.session.take_callbacks(), 0
-            try:
-                for function in callbacks:
-                    function()
-                    called += 1
-            finally:  # an interrupt must not lose those behind it
-                if called < len(callbacks):
-                    self.session.callbacks[:0] = callbacks[called:]
-
-    _schedule_callbacks = call_callbacks
-
-    @uninterruptible
-    def flush(self) -> None:
-        """Send what there is to send, as far as the kernel takes it."""
-        connection = self.current_connection
-        if connection is None or connection.closed_because:
-            return
-        while self.session.has_output and connection.writable:
-            self._send(connection, self.session.data_to_send(self.now()))
-
-    def _send(self, connection: Connection, data: bytes) -> None:
-        connection.written += len(data)
-        connection.send(data)
-        if not connection.writable:
-            self._turn_soon()  # to listen until it is writable, or to end it
-
-    send_rest: Final = uninterruptible(Driver.send_rest)

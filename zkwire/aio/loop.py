@@ -12,30 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-import sys
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 
 from zkwire.errors import ForkedError
 from zkwire.net.connection import LONGER_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.connector import Connector
-from zkwire.net.driver import Driver
 from zkwire.net.lifetime import OwnerRef, close_in_child
+from zkwire.net.one_thread import OneThreadDriver, uninterruptible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
     from random import Random
-    from types import CodeType, FrameType
-    from typing import Any, TypeVar
+    from typing import Any
     from weakref import ref
 
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable
-
-    Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Calling:
@@ -67,34 +63,13 @@ class Calling:
 
 LOOP_CLOSED = "the client's event loop has been closed"
 
-_work: set[CodeType] = set()  # of what is uninterruptible
 
-
-def uninterruptible(function: Function) -> Function:
-    """A function in the middle of which the session must not be touched."""
-    _work.add(function.__code__)
-    return function
-
-
-def in_the_middle() -> bool:
-    """Whether the caller's caller interrupts the work of this thread for a client.
-
-    A finalizer does, when the collector runs it there.  The stack tells: a note of it would cost
-    each operation something.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code not in _work:
-        frame = frame.f_back
-    return frame is not None
-
-
-class LoopBound(Calling, Driver):
+class LoopBound(Calling, OneThreadDriver):
     """A driver that belongs to an event loop; see the module's docstring."""
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         Calling.__init__(self)
-        Driver.__init__(self, session, rng, **options)
-        self.mutex: Any = nullcontext()
+        OneThreadDriver.__init__(self, session, rng, **options)
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> asyncio.AbstractEventLoop:
@@ -126,10 +101,6 @@ class LoopBound(Calling, Driver):
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to connect."""
         raise NotImplementedError
-
-    def check(self) -> None:
-        """Raise RuntimeError in another event loop, ForkedError in a forked child."""
-        self.start()
 
     @property
     def loop_closed(self) -> bool:

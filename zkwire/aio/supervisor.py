@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5.0  # for what a cancelled function still does
 
 
-class LoopShell(Calling):
+class LoopBackend(Calling):
     """What a supervisor needs of an event loop."""
 
     now: Final = staticmethod(clock)
@@ -140,7 +140,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     _client_call = "(await supervisor.client())"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._backend = LoopShell(hosts, self._checked(options))
+        self._backend = LoopBackend(hosts, self._checked(options))
         self._algorithm = SessionLoop(self._backend)
 
     @property

@@ -166,12 +166,16 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
 
     # --- made of coroutines, and of the operations, documented in zkwire.operations ---------------
 
+    # <methods: tools/generate.py>
     if TYPE_CHECKING:
-        # <methods: tests/support/client_methods.py>
+
         def connect(self, timeout: float | None = None) -> None: ...
         def close(self) -> None: ...
         def detach(self) -> Credentials: ...
         def wait_for_state(self, *states: State, timeout: float | None = None) -> State | None: ...
+        def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None: ...
+        def delete_tree(self, path: str) -> None: ...
+        def walk(self, path: str = "/") -> Iterator[str]: ...
         def create(
             self,
             path: str,
@@ -222,16 +226,15 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
             members: Sequence[str] | None = None,
             version: int = -1,
         ) -> DataAndStat: ...
-        def ensure_path(self, path: str, acl: Sequence[ACL] | None = None) -> None: ...
-        def delete_tree(self, path: str) -> None: ...
-        def walk(self, path: str = "/") -> Iterator[str]: ...
 
-        # </methods>
     else:
         connect = in_thread(ClientCoroutines.connect)
         close = in_thread(ClientCoroutines.close)
         detach = in_thread(ClientCoroutines.detach)
         wait_for_state = in_thread(ClientCoroutines.wait_for_state)
+        ensure_path = in_thread(ClientCoroutines.ensure_path)
+        delete_tree = in_thread(ClientCoroutines.delete_tree)
+        walk = iterator(ClientCoroutines.walk)
         create = operation(Operations.create)
         create_with_stat = operation(Operations.create_with_stat)
         delete = operation(Operations.delete)
@@ -253,9 +256,7 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
         get_all_children_number = operation(Operations.get_all_children_number)
         get_config = operation(Operations.get_config)
         reconfig = operation(Operations.reconfig)
-        ensure_path = in_thread(ClientCoroutines.ensure_path)
-        delete_tree = in_thread(ClientCoroutines.delete_tree)
-        walk = iterator(ClientCoroutines.walk)
+    # </methods>
 
     def transaction(self) -> Transaction:
         """Collect operations and execute them all or not at all; see :class:`Transaction`."""

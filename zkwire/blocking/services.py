@@ -394,16 +394,9 @@ class DataWatch(ServiceView, With):
     ) -> None:
         self._algorithm = AsyncDataWatch(core_of(client), path, callback, on_problem, with_event)
 
-    def wait_called(self, timeout: float | None = None) -> bool:
-        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
-
-            watch = client.watch_data("/config", configure)  # yours to write
-            watch.wait_called(5.0)  # from here on it is configured
-
-        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
-        RuntimeError if there is no callback.
-        """
-        return complete(self._algorithm.wait_called, timeout)
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()
 
     def next(self, timeout: float | None = None) -> SeenData | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
@@ -416,12 +409,19 @@ class DataWatch(ServiceView, With):
         """
         return complete(self._algorithm.next, timeout)
 
+    def wait_called(self, timeout: float | None = None) -> bool:
+        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
+
+            watch = client.watch_data("/config", configure)  # yours to write
+            watch.wait_called(5.0)  # from here on it is configured
+
+        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
+        RuntimeError if there is no callback.
+        """
+        return complete(self._algorithm.wait_called, timeout)
+
     def __iter__(self) -> Iterator[SeenData]:
         return iterate(self._algorithm.__aiter__())
-
-    def close(self) -> None:
-        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._algorithm.close()
 
 
 class ChildrenWatch(ServiceView, With):
@@ -441,16 +441,9 @@ class ChildrenWatch(ServiceView, With):
             core_of(client), path, callback, on_problem, with_event
         )
 
-    def wait_called(self, timeout: float | None = None) -> bool:
-        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
-
-            watch = client.watch_data("/config", configure)  # yours to write
-            watch.wait_called(5.0)  # from here on it is configured
-
-        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
-        RuntimeError if there is no callback.
-        """
-        return complete(self._algorithm.wait_called, timeout)
+    def close(self) -> None:
+        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
+        self._algorithm.close()
 
     def next(self, timeout: float | None = None) -> SeenChildren | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
@@ -463,9 +456,16 @@ class ChildrenWatch(ServiceView, With):
         """
         return complete(self._algorithm.next, timeout)
 
+    def wait_called(self, timeout: float | None = None) -> bool:
+        """Wait until the callback has returned for the first time; False after ``timeout`` seconds.
+
+            watch = client.watch_data("/config", configure)  # yours to write
+            watch.wait_called(5.0)  # from here on it is configured
+
+        Raises what ended the client, or the supervisor; NoAuthError if the node may not be read;
+        RuntimeError if there is no callback.
+        """
+        return complete(self._algorithm.wait_called, timeout)
+
     def __iter__(self) -> Iterator[SeenChildren]:
         return iterate(self._algorithm.__aiter__())
-
-    def close(self) -> None:
-        """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
-        self._algorithm.close()

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 
 from zkwire.blocking.client import Client, ThreadNodeWatches
-from zkwire.blocking.sync import blocking, check_callback, run
+from zkwire.blocking.sync import check_callback, complete, run
 from zkwire.errors import ForkedError
 from zkwire.net.background import Callbacks
 from zkwire.net.lifetime import close_in_child
@@ -33,7 +33,7 @@ CLOSE_SECONDS = 5.0
 _numbers = count(1)
 
 
-class ThreadShell:
+class ThreadBackend:
     """What a supervisor needs of threads."""
 
     now: Final = staticmethod(clock)
@@ -142,20 +142,21 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._backend = ThreadShell(hosts, self._checked(options))
+        self._backend = ThreadBackend(hosts, self._checked(options))
         self._algorithm = SessionLoop(self._backend)
 
     @property
     def _core(self) -> SessionLoop:
         return self._algorithm
 
-    wait: Final = blocking(SessionLoop.wait)
+    def wait(self, timeout: float | None = None) -> bool:
+        return complete(self._algorithm.wait, timeout)
 
     def client(self, timeout: float | None = None) -> Client:
-        client: Client = run(self._algorithm.client(timeout))
+        client: Client = complete(self._algorithm.client, timeout)
         return client
 
-    client.__doc__ = SessionLoop.client.__doc__
+    wait.__doc__, client.__doc__ = SessionLoop.wait.__doc__, SessionLoop.client.__doc__
 
     def __iter__(self) -> Iterator[SessionScope]:
         """The sessions, as they come; the end of the supervisor ends it.

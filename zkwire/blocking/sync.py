@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import warnings
 from functools import partial, wraps
-from types import FunctionType
 from weakref import ref
 
 from zkwire.net.options import check_callable
 from zkwire.net.pipeline import Pipeline, Submitter, no_attribute, reply_repr, timed_out
 from zkwire.operations import Operations
-from zkwire.recipes._recipe import LockInUseError, check_kind, public
+from zkwire.recipes._recipe import LockInUseError, check_kind, public, renamed
 from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Bound, check_timeout
 
@@ -141,34 +140,6 @@ def _by_public_name(error: TypeError, method: Any, wrapper: object) -> None:
         error.args = (text.replace(internal, f"{type(wrapper).__name__}.{method.__name__}()"),)
 
 
-def blocking(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """The algorithm's method, run in the caller's thread.
-
-    It is found by its name, so a subclass of the algorithm can override it.
-    """
-    name = method.__name__
-
-    @wraps(method)
-    def call(wrapper: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Callable[P, Coroutine[Any, Any, T]] = getattr(wrapper._algorithm, name)
-        try:
-            return complete(work, *args, **kwargs)
-        except TypeError as error:
-            _by_public_name(error, work, wrapper)
-            raise
-
-    return call
-
-
-def runs(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[[Callable[..., object]], Callable[Concatenate[Any, P], T]]:
-    """A decorator: what it decorates only gives ``blocking(method)`` its name."""
-    return lambda _: blocking(method)
-
-
 def operation(
     method: Callable[Concatenate[Any, P], Reply[T]],
 ) -> Callable[Concatenate[Any, P], T]:
@@ -188,9 +159,7 @@ def iterator(
 
 def _restated(method: Any, without: str) -> Any:
     """The same code, with the stated return type ``without`` its beginning."""
-    copy = FunctionType(method.__code__, method.__globals__, method.__name__, method.__defaults__)
-    copy.__kwdefaults__, copy.__doc__ = method.__kwdefaults__, method.__doc__
-    copy.__module__, copy.__qualname__ = method.__module__, method.__qualname__
+    copy = renamed(method, method.__qualname__)
     stated: str = method.__annotations__["return"].removeprefix(without)
     if without.endswith("["):
         stated = stated.removesuffix("]")

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from zkwire.recipes._node import Token
     from zkwire.recipes._recipe import Cancellable
     from zkwire.recipes._service import Service
-    from zkwire.recipes.runtime import ActiveLock, Owned
+    from zkwire.recipes.runtime import ActiveLock
+    from zkwire.recipes.runtime import Runtime as _Runtime
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event
 
     T = TypeVar("T")
+else:
+    _Runtime = object
 
 
 class Seeing:
@@ -73,7 +76,7 @@ class Seeing:
         self._driver.detach(self._wait)
 
 
-class Driver:
+class Driver(_Runtime):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     # What each request needs.  Of more than thirty others Python would look up each in a dict.
@@ -131,13 +134,9 @@ class Driver:
     def _recipe_runtime(self) -> Self:
         return self  # in the place of the client
 
-    _sessions = _recipe_runtime
-
-    awaits = False
-    """Whether what a user's function returns is awaited."""
-
-    def check_callback(self, function: Any) -> None:
-        """TypeError for a function of a user's that cannot be called here."""
+    @property
+    def _sessions(self) -> Self:
+        return self
 
     def cancelled_by(
         self,
@@ -148,30 +147,20 @@ class Driver:
         """Under asyncio: cancel the body when something happens."""
         raise NotImplementedError
 
+    awaits = False
+    """Whether what a user's function returns is awaited."""
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a function of a user's that cannot be called here."""
+
     # --- what differs between threads and asyncio -------------------------------------------------
-
-    def local(self, make: Callable[[], T]) -> Callable[[], T]:
-        """A function that returns the value of the thread or task that calls it."""
-        raise NotImplementedError
-
-    def when_caller_ends(self, lock: Owned) -> None:
-        """Tell the lock, if it is owned then, when the thread or task that runs has ended."""
-        raise NotImplementedError
 
     def start(self) -> object:
         """Begin to connect unless that has been done; raises where the client cannot be used."""
         raise NotImplementedError
 
-    def check(self) -> None:
-        """Raise where the client cannot be used: in a forked child, in another event loop."""
-        raise NotImplementedError
-
     def submit(self, request: Request, eager: bool = True) -> None:
         """Put a request behind all earlier ones; with ``eager`` it leaves without a waiter."""
-        raise NotImplementedError
-
-    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Block until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         raise NotImplementedError
 
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
@@ -182,16 +171,8 @@ class Driver:
         """Remove a watch; with ``tell`` from the server too, unless another one needs it there."""
         raise NotImplementedError
 
-    def dispatch(self, function: Callable[[], object]) -> None:
-        """Call a user's function, where a user's code may run."""
-        raise NotImplementedError
-
     def call_soon(self, function: Callable[[], object]) -> bool:
         """Have the thread that does I/O call ``function``; False if it never will."""
-        raise NotImplementedError
-
-    def wake(self) -> None:
-        """Have the thread that does I/O do soon what there is to do; from any thread."""
         raise NotImplementedError
 
     def flush(self) -> None:

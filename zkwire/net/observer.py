@@ -204,69 +204,80 @@ def _failed(method: str, error: Exception) -> None:
 _outcome: Any = Request.__dict__["outcome"]
 
 
+class Observed(Request):
+    """A request whose end is told to an observer; a base of the class that :func:`observed` makes.
+
+    ``_waiting``: its caller is there, for the time of the submission or of a wait.
+    """
+
+    if not TYPE_CHECKING:
+        __slots__ = ()
+
+    def watched_by(self, observation: Observation, begun: Any) -> None:
+        """It is about to be submitted; ``begun`` is what the observer has returned for that."""
+        self._observation = observation
+        self._waiting = True
+        self._since = observation.now()
+        self._begun = [begun]  # taken out by what tells the end
+
+    def _end(self, outcome: Any) -> None:
+        """The request ends: a store that may be one of the session, under its lock."""
+        if outcome is not None:
+            observation = self._observation
+            self._ended_at = observation.now()
+            self._server = observation.session.server if self.xid else None
+        _outcome.__set__(self, outcome)
+        # What waits looks at the outcome when it no longer waits, so one of both tells.
+        if outcome is not None and not self._waiting:
+            self._observation.ended(self)
+
+    if not TYPE_CHECKING:
+        outcome = property(_outcome.__get__, _end)
+
+    def tell(self, error: Exception | None) -> None:
+        """Tell the end, unless that is done; ``error``: what its caller gets before that."""
+        try:
+            begun = self._begun.pop()
+        except IndexError:
+            return
+        observation = self._observation
+        if self.outcome is not None:
+            at, server = self._ended_at, self._server
+            multi = self.op is ops.MULTI or self.op is STILL_THERE
+            error = _error_of(self) if multi else self.error()
+        else:
+            at = observation.now()
+            server = observation.session.server if self.xid else None
+        end = RequestEnd(self.op.name, self.path, error, at - self._since, server)
+        observation.tell(begun, end)
+
+    def caller_leaves(self) -> None:
+        """The caller waits no longer."""
+        self._waiting = False
+        if self.outcome is not None:
+            self.tell(None)
+
+    def given_up(self, error: OperationTimeoutError) -> None:
+        """Its caller has reached a time limit."""
+        self.tell(error)
+
+
 @cache
 def observed(kind: Any) -> Any:
     """The class of requests ``kind``, whose ends are told to an observer."""
 
-    class Observed(kind):  # type: ignore[misc]
-        __slots__ = ("_begun", "_ended_at", "_observation", "_server", "_since", "_waiting")
+    def result(self: Any, timeout: float | None = None) -> Any:
+        self._waiting = True
+        try:
+            return kind.result(self, timeout)
+        finally:
+            self.caller_leaves()
 
-        def watched_by(self, observation: Observation, begun: Any) -> None:
-            self._observation = observation
-            self._waiting = True  # the caller, for the time of the submission
-            self._since = observation.now()
-            self._begun = [begun]  # taken out by what tells the end
-
-        def _end(self, outcome: Any) -> None:
-            """The request ends: a store that may be one of the session, under its lock."""
-            if outcome is not None:
-                observation = self._observation
-                self._ended_at = observation.now()
-                self._server = observation.session.server if self.xid else None
-            _outcome.__set__(self, outcome)
-            # What waits looks at the outcome when it no longer waits, so one of both tells.
-            if outcome is not None and not self._waiting:
-                self._observation.ended(self)
-
-        outcome = property(_outcome.__get__, _end)
-
-        def tell(self, error: Exception | None) -> None:
-            """Tell the end, unless that is done; ``error``: what its caller gets before that."""
-            try:
-                begun = self._begun.pop()
-            except IndexError:
-                return
-            observation = self._observation
-            if self.outcome is not None:
-                at, server = self._ended_at, self._server
-                multi = self.op is ops.MULTI or self.op is STILL_THERE
-                error = _error_of(self) if multi else self.error()
-            else:
-                at = observation.now()
-                server = observation.session.server if self.xid else None
-            end = RequestEnd(self.op.name, self.path, error, at - self._since, server)
-            observation.tell(begun, end)
-
-        def caller_leaves(self) -> None:
-            """The caller waits no longer."""
-            self._waiting = False
-            if self.outcome is not None:
-                self.tell(None)
-
-        def given_up(self, error: OperationTimeoutError) -> None:
-            self.tell(error)
-
-        if not hasattr(kind, "within"):  # that would be asyncio, where nothing is told here
-
-            def result(self, timeout: float | None = None) -> Any:
-                self._waiting = True
-                try:
-                    return kind.result(self, timeout)
-                finally:
-                    self.caller_leaves()
-
-    Observed.__name__ = Observed.__qualname__ = kind.__name__
-    return Observed
+    slots = "_begun", "_ended_at", "_observation", "_server", "_since", "_waiting"
+    members: dict[str, Any] = {"__slots__": slots}
+    if not hasattr(kind, "within"):  # that would be asyncio, where nothing is told here
+        members["result"] = result
+    return type(kind.__name__, (Observed, kind), members)
 
 
 def _error_of(request: Any) -> Exception | None:

@@ -27,6 +27,7 @@ from contextlib import suppress
 from itertools import islice
 
 from zkwire import errors
+from zkwire.recipes._service import check_function
 from zkwire.recipes.runtime import WINDOW
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
@@ -50,12 +51,6 @@ def check_limit(name: str, limit: int | None) -> None:
         raise TypeError(f"{name} must be a number or None, not {limit!r}")
     if limit is not None and limit < 0:
         raise ValueError(f"{name} must not be negative: {limit}")
-
-
-def check_function(name: str, function: object) -> None:
-    """TypeError unless it is None or can be called."""
-    if function is not None and not callable(function):
-        raise TypeError(f"{name} must be a function, not {function!r}")
 
 
 class Scope:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
         def _refuse_two(self) -> None:
             """Raise if an attempt is being made; called under the mutex."""
-            ...
 
     Class = TypeVar("Class", bound=type)
 

@@ -77,22 +77,18 @@ if TYPE_CHECKING:
 
         def check(self) -> None:
             """Raise if nothing can be asked here: in a forked child, in another event loop."""
-            ...
 
         def check_open(self) -> None:
             """Raise what has ended the client, or the supervisor."""
-            ...
 
         def serve(self, service: Service) -> None:
             """Run the service in this session, or in each, until :meth:`dismiss`.
 
             Raises what ended the client, or the supervisor, if nothing will be run any more.
             """
-            ...
 
         def dismiss(self, service: Service) -> None:
             """Stop the service soon, in the middle of a wait.  Idempotent."""
-            ...
 
         async def holds(self, condition: Condition, timeout: float | None) -> bool:
             """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
@@ -103,7 +99,6 @@ if TYPE_CHECKING:
 
         def dispatch(self, function: Callable[[], object]) -> None:
             """Call a user's function, in order, where a user's code may run."""
-            ...
 
         @property
         def awaits(self) -> bool:
@@ -112,7 +107,6 @@ if TYPE_CHECKING:
 
         def check_callback(self, function: Any) -> None:
             """TypeError for a function of a user's that cannot be called there."""
-            ...
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
@@ -160,10 +154,38 @@ class Problem:
             self._dispatch(partial(self._on_problem, self.error))
 
 
-def check_on_problem(function: Any) -> None:
+def check_function(name: str, function: object) -> None:
     """TypeError unless it is None or can be called."""
     if function is not None and not callable(function):
-        raise TypeError(f"on_problem must be a function, not {function!r}")
+        raise TypeError(f"{name} must be a function, not {function!r}")
+
+
+def call_back(
+    sessions: Sessions,
+    function: Callable[..., Any],
+    arguments: tuple[object, ...],
+    then: Callable[[Any], object],
+) -> object:
+    """Call a user's function, and ``then`` at its end with what it has returned, None if it failed.
+
+    Where it is awaited, its end is that of the coroutine, which this returns.
+    """
+    result: Any = None
+    try:
+        result = function(*arguments)
+    finally:
+        awaited = sessions.awaits and hasattr(result, "__await__")
+        if not awaited:
+            then(result)
+    return _until_end(result, then) if awaited else result
+
+
+async def _until_end(callback: Awaitable[Any], then: Callable[[Any], object]) -> None:
+    result: Any = None
+    try:
+        result = await callback
+    finally:
+        then(result)
 
 
 class ServiceView(Bound):
@@ -279,7 +301,7 @@ class Service(Bound, Enterable):
     _origin: TracebackType | None = None  # of the error
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
-        check_on_problem(on_problem)
+        check_function("on_problem", on_problem)
         sessions.check_callback(on_problem)
         self._sessions = sessions
         self._closed = False
@@ -302,6 +324,9 @@ class Service(Bound, Enterable):
 
     async def _enter_body(self) -> Self:
         return self
+
+    async def _leave_body(self, kind: type[BaseException] | None) -> None:
+        self._abandon()
 
     # --- the session's side -----------------------------------------------------------------------
 

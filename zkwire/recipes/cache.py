@@ -21,9 +21,17 @@ from contextlib import suppress
 from itertools import islice
 
 from zkwire.errors import ClientClosedError, UnimplementedError
-from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_function, check_limit
+from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_limit
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import Condition, Service, ServiceView, sessions_of, until_closed
+from zkwire.recipes._service import (
+    Condition,
+    Service,
+    ServiceView,
+    call_back,
+    check_function,
+    sessions_of,
+    until_closed,
+)
 from zkwire.session.waitable import Bound, Watch
 
 TYPE_CHECKING = False
@@ -146,22 +154,10 @@ class AsyncCacheEvents(Bound):
         """Call the callback with one event; the next follows its end."""
         if self._callback is None or self._cache._closed or not self._handed:
             return None
-        result: Any = None
-        try:
-            result = self._callback(self._take())
-        finally:
-            awaited = self._cache._sessions.awaits and hasattr(result, "__await__")
-            if not awaited:
-                self._next_call()
-        return self._behind_call(result) if awaited else result
+        sessions, arguments = self._cache._sessions, (self._take(),)
+        return call_back(sessions, self._callback, arguments, self._next_call)
 
-    async def _behind_call(self, callback: Any) -> None:
-        try:
-            await callback
-        finally:
-            self._next_call()
-
-    def _next_call(self) -> None:
+    def _next_call(self, _: object) -> None:
         if self._handed:
             self._cache._sessions.dispatch(self._call)
 
@@ -399,9 +395,6 @@ class AsyncCache(CacheView, Service):
         super()._check_memory()
         if self._problem is not None and not self._is_ready:
             raise self._problem
-
-    async def _leave_body(self, kind: type[BaseException] | None) -> None:
-        self.close()
 
     def _abandon(self) -> None:
         self.close()

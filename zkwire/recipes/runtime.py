@@ -78,11 +78,9 @@ if TYPE_CHECKING:
 
         def _resume_cleanup(self) -> None:
             """Clean up what an error has kept from being cleaned up."""
-            ...
 
         def _take_over(self) -> None:
             """The same, by the client, while the next call of the lock may begin."""
-            ...
 
     class Owned(Protocol):
         """A lock that only the thread or task which has acquired it can release."""
@@ -99,18 +97,15 @@ if TYPE_CHECKING:
 
         def _owner_ended(self, owner: str) -> None:
             """Release it in the place of the ``owner``."""
-            ...
 
     class Runtime(AsyncClientLike, Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
 
-        @property
-        def mutex(self) -> AbstractContextManager[object]:
-            """For a few steps that threads must not mix; nothing awaits under it.
+        mutex: AbstractContextManager[object]
+        """For a few steps that threads must not mix; nothing awaits under it.
 
-            Under asyncio it is no lock: a step without an await is one step there.
-            """
-            ...
+        Under asyncio it is no lock: a step without an await is one step there.
+        """
 
         @property
         def operations(self) -> Operations:
@@ -132,10 +127,8 @@ if TYPE_CHECKING:
             """Whether the session was another client's before."""
             ...
 
-        @property
-        def operation_timeout(self) -> float | None:
-            """The client's time limit for an operation in seconds; None without."""
-            ...
+        operation_timeout: float | None
+        """The client's time limit for an operation in seconds; None without."""
 
         @property
         def session_timeout(self) -> float:
@@ -152,10 +145,8 @@ if TYPE_CHECKING:
             """Whether requests leave at once."""
             ...
 
-        @property
-        def forked(self) -> bool:
-            """Whether this is the copy in a forked child."""
-            ...
+        forked: bool
+        """Whether this is the copy in a forked child."""
 
         @property
         def lease_deadline(self) -> float:
@@ -167,20 +158,14 @@ if TYPE_CHECKING:
             """Another object for each connection, to be compared by ``is``."""
             ...
 
-        @property
-        def active_locks(self) -> set[ActiveLock]:
-            """The locks of which a node may stand on the server: they refuse a detach."""
-            ...
+        active_locks: set[ActiveLock]
+        """The locks of which a node may stand on the server: they refuse a detach."""
 
-        @property
-        def pending_cleanups(self) -> set[str]:
-            """The ids of the attempts that are being cleaned up."""
-            ...
+        pending_cleanups: set[str]
+        """The ids of the attempts that are being cleaned up."""
 
-        @property
-        def idle_tokens(self) -> list[Any]:
-            """The marks that no change uses; see :mod:`zkwire.recipes._node`."""
-            ...
+        idle_tokens: list[Any]
+        """The marks that no change uses; see :mod:`zkwire.recipes._node`."""
 
         unfinished: bool
         """To be set when one of ``active_locks`` could not hand its clean-up over: the client does.
@@ -190,27 +175,21 @@ if TYPE_CHECKING:
 
         def wake(self) -> None:
             """Have the client look at ``unfinished`` at once, and not only at its next deadline."""
-            ...
 
         def check(self) -> None:
             """Raise if the client cannot be used here: in a forked child, in another event loop."""
-            ...
 
         def check_open(self) -> None:
             """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
-            ...
 
-        def caller(self) -> object:
-            """The thread or the task that runs; equal for the same."""
-            ...
+        caller: Callable[[], object]
+        """The thread or the task that runs; equal for the same."""
 
-        def waiter(self) -> object:
-            """The thread or the task that runs, also in a simulation."""
-            ...
+        waiter: Callable[[], object]
+        """The thread or the task that runs, also in a simulation."""
 
         def interrupt(self, waiter: object, attempt: Any) -> None:
             """Have its wait raise that the attempt is cancelled, if it still is made then."""
-            ...
 
         def local(self, make: Callable[[], T]) -> Callable[[], T]:
             """A function that returns the value of the thread or task that calls it.
@@ -221,7 +200,6 @@ if TYPE_CHECKING:
 
         def when_caller_ends(self, lock: Owned) -> None:
             """Tell the lock, if it is owned then, when the thread or task that runs has ended."""
-            ...
 
         def now(self) -> float: ...
         def unique(self) -> str: ...
@@ -232,7 +210,6 @@ if TYPE_CHECKING:
             In any thread, perhaps twice, and never if the client ends before.  It must be quick and
             never wait.
             """
-            ...
 
         def withdraw(self, request: Any, /) -> bool:
             """Never send a request that has not been sent; True if it now never will be."""
@@ -240,7 +217,6 @@ if TYPE_CHECKING:
 
         async def connected(self, deadline: float | None) -> None:
             """Wait for a usable connection; OperationTimeoutError after the deadline."""
-            ...
 
         async def until(self, reply: Reply[T], deadline: float | None) -> T:
             """The reply's result; OperationTimeoutError when the deadline passes first."""
@@ -252,7 +228,6 @@ if TYPE_CHECKING:
 
         async def ready(self, waitable: Waitable) -> None:
             """Wait until ``waitable`` is ready."""
-            ...
 
         def spawn(self, work: Callable[[Operations], Coroutine[Any, Any, object]]) -> None:
             """Run ``work(background)`` to its end, whatever becomes of the caller.
@@ -260,18 +235,15 @@ if TYPE_CHECKING:
             Its first step is taken here, so what that asks for comes before what the caller asks
             for next.  If that is interrupted, it is open whether any of it is done.
             """
-            ...
 
         async def another_state(self) -> None:
             """In a coroutine given to ``spawn``: wait until the session is in another state."""
-            ...
 
         async def any_of(self, *waitables: Waitable) -> None:
             """In a coroutine of the background: wait until one is ready.
 
             Raises what ended the session if that comes first.
             """
-            ...
 
         def cancelled_by(
             self,
@@ -290,7 +262,6 @@ if TYPE_CHECKING:
 
             Raises what ended the session if that comes first.
             """
-            ...
 
         def jitter(self) -> float:
             """A random number from 0.5 to 1."""
@@ -298,11 +269,9 @@ if TYPE_CHECKING:
 
         def warn(self, message: str) -> None:
             """Put a line into the log, for operators to act on."""
-            ...
 
         def forget(self, watch: Watch) -> None:
             """Remove a watch from the client's table, without telling the server."""
-            ...
 
         def hold(self, hold: LeaseHolder) -> None: ...
         def unhold(self, hold: LeaseHolder) -> None: ...

@@ -40,7 +40,15 @@ from zkwire.errors import (
 )
 from zkwire.operations.nodes import rehearse
 from zkwire.recipes._recipe import HasPath, SupervisedRuntime
-from zkwire.recipes._service import Condition, Problem, ServiceView, check_on_problem
+from zkwire.recipes._service import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Condition,
+    Notified,
+    Problem,
+    ServiceView,
+    check_function,
+)
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.session.waitable import Either, check_timeout
 
@@ -68,7 +76,6 @@ if TYPE_CHECKING:
 
         def check(self) -> None:
             """Raise where the supervisor cannot be used: in a forked child, in another loop."""
-            ...
 
         def jitter(self) -> float:
             """A random number from 0.5 to 1."""
@@ -80,11 +87,9 @@ if TYPE_CHECKING:
 
         async def close_client(self, client: Any) -> None:
             """Close it.  Idempotent."""
-            ...
 
         async def until_idle(self, client: Any) -> None:
             """Wait until nothing runs in the session of a client that has been closed."""
-            ...
 
         def make_lock(self, client: Any, path: str, text: str, names: Names) -> Any:
             """A fair lock of that client."""
@@ -92,7 +97,6 @@ if TYPE_CHECKING:
 
         async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
             """Acquire the lock, call the function with it, release it."""
-            ...
 
         @property
         def awaits(self) -> bool:
@@ -101,11 +105,9 @@ if TYPE_CHECKING:
 
         def check_function(self, function: Any) -> None:
             """TypeError for a user's function that the backend cannot call."""
-            ...
 
         def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
             """Run ``work()`` in a thread or a task of its own."""
-            ...
 
         async def within(self, waitable: Waitable, timeout: float | None) -> bool:
             """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
@@ -115,7 +117,6 @@ if TYPE_CHECKING:
 
 
 LASTED = 0.1  # seconds: a session that was connected that long is followed by no pause
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 
 
 class SessionLoop:
@@ -130,7 +131,7 @@ class SessionLoop:
         self._begun = self._supervised = False
         self._refusal = ""
         self._services: dict[Service, None] = {}
-        self._waiting: set[Condition] = set()  # for a session
+        self._waiting: dict[Condition, None] = {}  # for a session
         self._runtime = SupervisedRuntime(self, backend.mutex)  # of the recipes
         self._error: BaseException | None = None
         self._origin: TracebackType | None = None  # of the error
@@ -240,7 +241,7 @@ class SessionLoop:
 
         A refusal is logged and tried again, as those of services are.
         """
-        pause = FIRST_PAUSE
+        trouble = Problem(None, self.dispatch)
         while True:
             try:
                 await retry(driver, None, driver.operations.sync, "/")
@@ -250,12 +251,11 @@ class SessionLoop:
             except NotReadOnlyError:
                 return  # a read-only server is behind, and says so
             except ServerError as refusal:
-                if pause == FIRST_PAUSE:
-                    driver.warn(f"{driver.name}: a new session waits, and tries again: {refusal}")
+                what = f"{driver.name}: a new session waits, and tries again"
+                pause = trouble.stands(what, refusal, driver.warn)
                 await driver.holds(self._stopped, pause * self._backend.jitter())
                 if self._closed:
                     return
-                pause = min(2 * pause, LONGEST_PAUSE)
 
     def _enter(self, client: Any) -> None:
         with self._backend.mutex:
@@ -317,15 +317,9 @@ class SessionLoop:
                 if client is not self._present[1] and self._present[0] > 0:
                     driver.operations.sync("/")
                 return driver
-            replaced = Condition(partial(self._is_replaced, client))
-            self._waiting.add(replaced)
-            try:
+            replaced = Condition(lambda: self._newest is not client)  # noqa: B023 - of this round
+            with Notified(self._waiting, replaced):
                 await self.holds(replaced, None)
-            finally:
-                self._waiting.discard(replaced)
-
-    def _is_replaced(self, client: Any) -> bool:
-        return self._newest is not client
 
     @property
     def awaits(self) -> bool:
@@ -374,13 +368,9 @@ class SessionLoop:
                 found = present
             return found[1] is not None
 
-        newer = Condition(is_newer)
-        self._waiting.add(newer)
-        try:
+        with Notified(self._waiting, Condition(is_newer)) as newer:
             await self.holds(newer, timeout)
             return found
-        finally:
-            self._waiting.discard(newer)
 
     async def later(self, number: int) -> tuple[int, Any] | None:
         """The number and the client of a session after that one, of several the last.
@@ -542,7 +532,7 @@ class Leadership(HasPath, ServiceView):
         names: Names,
         on_problem: OnProblem | None,
     ) -> None:
-        check_on_problem(on_problem)
+        check_function("on_problem", on_problem)
         self._path = path
         self._lock = path, text, names
         self._sessions = sessions

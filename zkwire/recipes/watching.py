@@ -22,12 +22,14 @@ from operator import attrgetter
 
 from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
 from zkwire.operations.nodes import check_flag
+from zkwire.recipes._recipe import public
 from zkwire.recipes._service import (
     Condition,
     SeenChildren,
     SeenData,
     Service,
     ServiceView,
+    call_back,
     sessions_of,
     until_closed,
 )
@@ -89,22 +91,8 @@ class NodeWatcher(ServiceView, Service):
         """Call the callback; the next read follows its end."""
         if self._closed:
             return None
-        result: Any = None
         arguments = (self._next, self._event) if self._with_event else (self._next,)
-        try:
-            result = self._callback(*arguments)
-        finally:
-            awaited = self._sessions.awaits and hasattr(result, "__await__")
-            if not awaited:
-                self._returned(result)
-        return self._until_end(result) if awaited else result
-
-    async def _until_end(self, callback: Any) -> None:
-        result: Any = None
-        try:
-            result = await callback
-        finally:
-            self._returned(result)
+        return call_back(self._sessions, self._callback, arguments, self._returned)
 
     def _returned(self, result: object) -> None:
         """The callback has returned this; False ends the watch."""
@@ -172,9 +160,6 @@ class NodeWatcher(ServiceView, Service):
         return until_closed(
             self.next, lambda: self._closed, lambda: None if self._readers else self.close()
         )
-
-    async def _leave_body(self, kind: type[BaseException] | None) -> None:
-        self.close()
 
     def _abandon(self) -> None:
         self.close()
@@ -259,6 +244,7 @@ def _check_parameters(callback: Any, with_event: bool) -> None:
         raise TypeError(f"the callback is called with {given}: {callback!r}: {error}") from None
 
 
+@public
 class AsyncDataWatch(NodeWatcher):
     """The data of a node forever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
@@ -287,6 +273,7 @@ class AsyncDataWatch(NodeWatcher):
         def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
 
 
+@public
 class AsyncChildrenWatch(NodeWatcher):
     """The names of a node's children forever; see :meth:`zkwire.AsyncClient.watch_children`."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator
 
+from tests.support.operation_samples import SAMPLES
+from tests.support.recipe_samples import BEGUN_BY_A_METHOD, used
+from tests.support.recipe_samples import RECIPES as SAMPLES_OF_RECIPES
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -13,23 +15,16 @@ from zkwire import (
     Cache,
     Check,
     Client,
-    Counter,
     Create,
-    DoubleBarrier,
     Election,
-    GetData,
     Group,
     Id,
     MultiLock,
     NonBlockingLock,
-    OncePer,
-    Partitioner,
     Perms,
-    PersistentNode,
     Queue,
     ReadWriteLock,
     ReentrantLock,
-    Semaphore,
     SequentialLock,
     Watch,
     WatchType,
@@ -94,7 +89,7 @@ def _access_list(client: Client, path: str) -> None:
     assert len(client.get_acl(path).acl) == 2
 
 
-OPERATIONS: dict[str, Row] = {
+OPERATIONS_BY_HAND: dict[str, Row] = {
     "`create` persistent": lambda client, path: client.create(f"{path}/a"),
     "`create` ephemeral, sequential": lambda client, path: client.create(
         f"{path}/a", ephemeral=True, sequential=True
@@ -103,17 +98,9 @@ OPERATIONS: dict[str, Row] = {
     "`create` with a TTL (extended types switched on)": lambda client, path: client.create(
         f"{path}/a", ttl=60.0
     ),
-    "`create_with_stat`": lambda client, path: client.create_with_stat(f"{path}/a"),
     "`delete`": lambda client, path: client.delete(path),
-    "`exists`": lambda client, path: client.exists(path),
-    "`get_data`": lambda client, path: client.get_data(path),
-    "`set_data`": lambda client, path: client.set_data(path, b"1"),
     "`get_acl`, `set_acl`": _access_list,
-    "`get_children`": lambda client, path: client.get_children(path),
-    "`get_children_with_stat`": lambda client, path: client.get_children_with_stat(path),
-    "`sync`": lambda client, path: client.sync(path),
     "`multi`, `transaction`": lambda client, path: client.multi([Check(path), Create(f"{path}/a")]),
-    "`multi_read`": lambda client, path: client.multi_read([GetData(path)]),
     "`multi` with a container": lambda client, path: client.multi(
         [Create(f"{path}/a", container=True)]
     ),
@@ -124,15 +111,12 @@ OPERATIONS: dict[str, Row] = {
     "`add_watch`": lambda client, path: _persistent(client, path, recursive=False),
     "`add_watch`, recursive": lambda client, path: _persistent(client, path, recursive=True),
     "`remove_watches`": _removed,
-    "`add_auth`": lambda client, _: client.add_auth("digest", b"user:password"),
-    "`who_am_i`": lambda client, _: client.who_am_i(),
-    "`get_ephemerals`": lambda client, path: client.get_ephemerals(path),
-    "`get_all_children_number`": lambda client, path: client.get_all_children_number(path),
-    "`get_config`": lambda client, _: client.get_config(),
     "`ensure_path`": lambda client, path: client.ensure_path(f"{path}/a/b"),
     "`delete_tree`": lambda client, path: client.delete_tree(path),
     "`walk`": lambda client, path: list(client.walk(path)),
 }
+NEEDS_A_SWITCH = {"reconfig"}
+"""In `switches.py`."""
 
 
 def _guarded(client: Client, path: str) -> None:
@@ -165,20 +149,10 @@ def _opened(client: Client, path: str) -> None:
     assert barrier.wait(PATIENCE)
 
 
-def _counted(client: Client, path: str) -> None:
-    counter = Counter(client, f"{path}/a")
-    assert counter.add(2) == 2
-
-
 def _queued(client: Client, path: str) -> None:
     queue = Queue(client, path)
     queue.put(b"a")
     assert queue.get(PATIENCE).data == b"a"
-
-
-def _kept(client: Client, path: str) -> None:
-    with PersistentNode(client, f"{path}/a") as node:
-        assert node.wait_present(PATIENCE)
 
 
 def _joined(client: Client, path: str) -> None:
@@ -206,11 +180,6 @@ def _followed(client: Client, path: str) -> None:
         assert children.next(PATIENCE) is not None
 
 
-def _shared_out(client: Client, path: str) -> None:
-    with Partitioner(client, path, ["a"], name="me") as partitioner:
-        assert partitioner.next(PATIENCE) is not None
-
-
 def _held(kind: Callable[[Client, str], SequentialLock | BlockingLock | NonBlockingLock]) -> Row:
     def row(client: Client, path: str) -> None:
         with kind(client, f"{path}/a") as lock:
@@ -226,24 +195,52 @@ def _both(client: Client, path: str) -> None:
         assert both.held
 
 
-RECIPES: dict[str, Row] = {
+RECIPES_BY_HAND: dict[str, Row] = {
     "`Lock`, `SequentialLock`": _held(SequentialLock),
     "`BlockingLock`": _held(BlockingLock),
     "`NonBlockingLock`": _held(NonBlockingLock),
     "`ReentrantLock`": _reentered,
     "`ReadWriteLock`, with a downgrade": _exchanged,
-    "`Semaphore`": lambda client, path: Semaphore(client, path, 2).lease().__enter__().release(),
     "`MultiLock`": _both,
     "`Election`": _led,
     "`guard` of a lock in a `multi`": _guarded,
     "`Barrier`": _opened,
-    "`DoubleBarrier`": lambda client, path: DoubleBarrier(client, path, 1).enter(PATIENCE),
-    "`Counter`": _counted,
     "`Queue`": _queued,
-    "`OncePer`": lambda client, path: OncePer(client, f"{path}/a", timedelta(hours=1)).claim(),
-    "`PersistentNode`": _kept,
     "`Group`": _joined,
     "`Cache`": _cached,
     "`watch_data`, `watch_children`": _followed,
-    "`Partitioner`": _shared_out,
 }
+
+
+def _all(
+    by_hand: dict[str, Row], names: Iterable[str], sample: Callable[[str], Row]
+) -> Iterator[tuple[str, Row]]:
+    """For each name its rows by hand, or its sample; then the other rows by hand."""
+    for name in names:
+        own = [title for title in by_hand if title[0] == "`" and f"`{name}`" in title]
+        yield from ((title, by_hand[title]) for title in own)
+        if not own:
+            yield f"`{name}`", sample(name)
+    yield from by_hand.items()
+
+
+_METHODS = [name for name in dict.fromkeys(s.method for s in SAMPLES) if name not in NEEDS_A_SWITCH]
+_RECIPES = [name for name in SAMPLES_OF_RECIPES if name not in BEGUN_BY_A_METHOD]
+
+
+def _sample_of_recipe(name: str) -> Row:
+    return lambda client, path: used(name, client, f"{path}/a")
+
+
+OPERATIONS: dict[str, Row] = dict(
+    _all(
+        OPERATIONS_BY_HAND,
+        _METHODS,
+        lambda name: next(sample.call for sample in SAMPLES if sample.method == name),
+    )
+)
+RECIPES: dict[str, Row] = dict(
+    _all(
+        RECIPES_BY_HAND, _RECIPES, lambda name: lambda client, path: used(name, client, f"{path}/a")
+    )
+)
