@@ -79,7 +79,7 @@ def test_what_others_submit_meanwhile_leaves_in_one_piece(client: Client) -> Non
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("thread", [None, threading.get_ident()])
+@pytest.mark.parametrize("thread", [None, threading.get_ident()], ids=["runs", "same"])
 def test_nothing_is_left_to_a_thread_that_runs_or_to_the_same_one(
     client: Client, thread: int | None
 ) -> None:
