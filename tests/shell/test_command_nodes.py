@@ -127,6 +127,7 @@ def test_the_forms_of_data(server: Server, client: Client, tmp_path: Path) -> No
     client.create("/y", bytes(range(0x1F, 0x22)) + b"}~\x7f")
     table = "00000000  1f 20 21 7d 7e 7f                                 |. !}~.|"
     assert prints(server, "get", "--hex", "/y") == [table]
+    assert prints(server, "get", "--base64", "/x") == ["AEFCQ/8="]
     assert run(server.hosts, "get", "/x").out == b"\x00ABC\xff"
     assert run(server.hosts, "get", "--json", "/x").record["data"] == {"base64": "AEFCQ/8="}
     assert prints(server, "get", "-s", "/x")[0] == r"\x00ABC\xff"

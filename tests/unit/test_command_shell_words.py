@@ -72,6 +72,7 @@ def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None
     ("delete /a 3", "rm /a -v 3"),
     ("delete /a -1", "rm /a"),
     ("getAcl -s /a", "acl get -s /a"),
+    ("get -b /a", "get --base64 /a"),
     ("get -x /a", "get --hex /a"),
     ("delquota /a", "quota del /a"),
     ("delquota -n -B /a", "quota set /a -n none -B none"),

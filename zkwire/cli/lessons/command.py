@@ -112,7 +112,8 @@ def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
 ARGUMENTS = (
     arg("name", nargs="?", metavar="NAME", help="the lesson; without it, the list"),
     flag("--all", "all lessons, one after the other"),
-    flag("--fast", "a terminal waits at no question"),
+    flag("--play", "as a film: a terminal waits at no question"),
+    flag("--fast", "no time to read on a terminal"),
     flag("--legend", "what the signs and the numbers mean"),
     flag("--bytes", "the bytes of each frame below it"),
     arg("--svg", metavar="FILE", help="draw the lesson into this file"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -41,6 +42,7 @@ _NUMBERS = {
     "45 B": "the bytes of a message, without the four in front that say how many they are",
 }
 _PLAIN = str.maketrans("…•", "~*")  # in byte tables
+_PAUSE = {"frame": 0.15, "cut": 0.5, "end": 0.3, "say": 2.0, "ask": 2.0}  # seconds, for a reader
 _PROMPT = "   [Enter: the answer   ?: the signs   q: leave] "
 
 
@@ -77,16 +79,16 @@ def _ending(name: str, lesson: Lesson) -> Iterator[str]:
 class Terminal:
     """Shows events.
 
-    ``waits``: at a question the reader presses Enter.
+    ``waits``: at a question the reader presses Enter.  ``pauses``: there is time to read.
     ``tables``: the bytes of each frame are below it, and pings are not folded.
     """
 
     def __init__(
-        self, output: Output, name: str, lesson: Lesson, *, waits: bool, tables: bool
+        self, output: Output, name: str, lesson: Lesson, *, waits: bool, pauses: bool, tables: bool
     ) -> None:
         self._output = output
         self._name, self._lesson = name, lesson
-        self._waits, self._tables = waits, tables
+        self._waits, self._pauses, self._tables = waits, pauses, tables
         columns = shutil.get_terminal_size((80, 24)).columns
         self._width = min(max(columns - 1, NARROWEST), WIDEST)
         self._servers = names_of(lesson.servers)
@@ -268,9 +270,9 @@ class Terminal:
 def shown_by(context: Context, name: str, lesson: Lesson) -> Terminal:
     """What shows a lesson as it was asked for."""
     asked, out = context.options, context.output
-    typed = sys.stdin is not None and sys.stdin.isatty()
-    waits = out.terminal and typed and not asked.fast
-    return Terminal(out, name, lesson, waits=waits, tables=asked.bytes)
+    reader = out.terminal and not asked.fast
+    waits = reader and not asked.play and sys.stdin is not None and sys.stdin.isatty()
+    return Terminal(out, name, lesson, waits=waits, pauses=reader and not waits, tables=asked.bytes)
 
 
 # --- picture --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,6 +38,8 @@ def _get(context: Context, asked: Namespace) -> None:
     if not out.json:
         if asked.hex:
             out.result({}, hex_lines(data))
+        elif asked.base64:
+            out.line(b64encode(data).decode())
         elif asked.raw or not (out.terminal or context.in_shell or asked.stat or asked.file):
             out.bytes(data)
         elif asked.file is None:
@@ -236,6 +239,7 @@ COMMANDS = {
         one_of(
             flag("--raw", "exactly the bytes, at a terminal, too"),
             flag("--hex", "a table of the bytes"),
+            flag("--base64", "the bytes in base64, on one line"),
             arg("-o", dest="file", metavar="FILE", help="write exactly the bytes to this file"))),
     "exists": Command(_exists, PATH),
     "stat": Command(_stat, PATH),

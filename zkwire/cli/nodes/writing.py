@@ -15,6 +15,7 @@ from zkwire.cli.command import Arg, Command, Parser, UsageError, arg, duration, 
 from zkwire.cli.context import Context, standard_input
 from zkwire.cli.output import entry_of, entry_text, stat_fields, stat_lines
 from zkwire.operations.nodes import check_create_mode
+from zkwire.operations.sequence import behind, highest_number, next_number
 from zkwire.wire.paths import check_path, parent
 
 # --- words ----------------------------------------------------------------------------------------
@@ -112,12 +113,29 @@ def _created(client: zkwire.Client, path: str, data: bytes, asked: Namespace) ->
     """The path of the new node.  Parents come last, so what can be refused leaves none."""
     kind: dict[str, Any] = kind_of(asked)
     with suppress(errors.NoNodeError):
-        return client.create(path, data, **kind)
+        try:
+            return client.create(path, data, **kind)
+        except errors.NodeExistsError as error:
+            if asked.sequential:
+                _tell_counter(client, path, error)
+            raise
     above = parent(path)
     if not asked.parents:
         raise errors.error_for(errors.NoNodeError.code, "create", path)
     client.ensure_path(above)
     return client.create(path, data, **kind)
+
+
+def _tell_counter(client: zkwire.Client, path: str, error: errors.NodeExistsError) -> None:
+    """Add to the error where the counter is whose next number is taken, if that can be read."""
+    with suppress(errors.ZooKeeperError):
+        above = parent(path)
+        names, stat = client.get_children_with_stat(above)
+        number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
+        if number <= highest:
+            error.add_note(behind(above, number, highest))
+            cure = "a dump of the node, loaded into its place, brings the counter past it"
+            error.add_note(cure if highest - number < 1_000_000 else "that is too far to mend")
 
 
 def _set(context: Context, asked: Namespace) -> None:

@@ -138,7 +138,7 @@ def translate(words: list[str]) -> list[str]:
     """The words of our command for those of zkCli's; others are returned as they are."""
     name, *rest = words
     if name == "get":
-        rest = ["--hex" if word == "-x" else word for word in rest]
+        rest = [{"-x": "--hex", "-b": "--base64"}.get(word, word) for word in rest]
     if name == "create":
         rest = _create(rest)
     if name in ONE_PATH:
