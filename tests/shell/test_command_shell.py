@@ -271,7 +271,7 @@ def test_what_is_typed_ahead_waits_unseen_for_the_prompt(server: Server, tmp_pat
         terminal.until(prompt)
         terminal.type("ls /\r")
         gate.wait_reached()
-        terminal.type("set x 'a\r")
+        terminal.type_ahead("set x 'a\r")
         gate.release()
         assert terminal.until(prompt) == "ls /\r\nx\r\nzookeeper\r\n"
         terminal.until("> ")  # a quote goes on in the next line
