@@ -10,6 +10,7 @@ import pytest
 from benchmarks import gate
 from benchmarks.gate import VERSION, WORKS
 from zkwire import Client
+from zkwire.testing import Server
 
 GROWTH = 1.02
 OTHER_VERSIONS = 1.2
@@ -35,6 +36,18 @@ def grown(work: str) -> dict[str, tuple[float, float]]:
 def test_an_operation_takes_no_more_steps_than_it_did(work: str) -> None:
     """Else say why in the commit, and: python3 -m benchmarks.gate --write."""
     assert grown(work) == {}
+
+
+INLINE = 30
+"""So many attributes of an object CPython finds without a look-up in a dict."""
+
+
+def test_what_requests_need_is_found_at_once() -> None:
+    """Attributes beyond that belong into the slots of their class."""
+    with Server() as server, Client(server.hosts) as client:
+        client.get_data("/")
+        assert len(vars(client._driver)) <= INLINE
+        assert not hasattr(client._session, "__dict__")
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the margin of other versions is wide")
