@@ -134,9 +134,9 @@ def test_the_exit_status(
 
 @pytest.mark.parametrize("command", ["watch", "wait"])
 def test_without_a_server(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    assert main(["-s", "127.0.0.1:1", "--connect-timeout", "100ms", command, "/"]) == 3
+    assert main(["-s", "127.0.0.1:1", "--connect-timeout", "1s", command, "/"]) == 3
     assert capsys.readouterr().err == (
-        "zkwire: Unreachable: no server could be reached within 0.1 s "
+        "zkwire: Unreachable: no server could be reached within 1.0 s "
         "(127.0.0.1:1: Connection refused)\n"
     )
 

@@ -250,16 +250,24 @@ def test_a_reader_pauses_for_the_answers_of_many_threads_that_sleep(
     threads: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    asleep = threading.Event()
-    script = dripping(threads, lambda _: asleep.wait(PATIENCE))
+    asleep, paused = threading.Event(), threading.Event()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        paused.set()
+
+    def before(number: int) -> None:
+        assert asleep.wait(PATIENCE)  # the first answer is all that the first reader reads
+        assert number == 0 or not pauses or paused.wait(PATIENCE)
+
     with (
-        FakeServer(script) as server,
+        FakeServer(dripping(threads, before)) as server,
         Client(server.hosts) as client,
         ThreadPoolExecutor(threads) as pool,
     ):
         asked = [pool.submit(client.get_data, "/a") for _ in range(threads)]
         soon("all but the reader sleep", lambda: len(client._driver._followers) == threads - 1)
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", slept.append)
+        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", sleep)
         asleep.set()
         assert all(each.result(PATIENCE).data == b"x" for each in asked)
     assert bool(slept) == pauses

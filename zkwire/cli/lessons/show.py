@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from zkwire.cli.context import Context
@@ -128,6 +128,9 @@ class Terminal:
             if frame is not None and (self._tables or event.actor == self._lesson.bytes_of):
                 for line in table({"rows": byte_table(frame)}, self._width):
                     self._line(line, "dim")
+        if self._pauses:
+            self._output.flush()
+            time.sleep(_PAUSE.get(event.kind, 0.1))
 
     # ----------------------------------------------------------------------------------------------
 
@@ -335,25 +338,25 @@ def rows_of(
 
 
 def _row(event: Event, lanes: list[str]) -> Step | None:
-    time, text, more = f"+{event.time:.3f}", event.text, event.detail
+    at, text, more = f"+{event.time:.3f}", event.text, event.detail
     if event.kind == "fold":
-        return Step(time, "gap", None, None, text)
+        return Step(at, "gap", None, None, text)
     if event.kind == "server":
-        return Step(time, "open", lanes.index(event.server), None, text, more=more)
+        return Step(at, "open", lanes.index(event.server), None, text, more=more)
     if event.actor not in lanes:
         return None
     client = lanes.index(event.actor)
     if event.kind in ("stop", "go", "held", "free", "note"):
-        return Step(time, "note", client, None, text, not event.passed, more)
+        return Step(at, "note", client, None, text, not event.passed, more)
     if event.kind in ("cut", "end"):
-        return Step(time, "close", client, None, text, bad=True)
+        return Step(at, "close", client, None, text, bad=True)
     if event.frame is None:
         return None
     frame, server = event.frame, lanes.index(event.server)
     if frame.direction == "c2s":
-        return Step(time, "request", client, server, text, more=more)
+        return Step(at, "request", client, server, text, more=more)
     kind = "event" if frame.kind == "notification" else "reply"
-    return Step(time, kind, server, client, text, bool(frame.error), more)
+    return Step(at, kind, server, client, text, bool(frame.error), more)
 
 
 class _Bands:
