@@ -333,7 +333,8 @@ class Nodes(Requests):
         connection.
         """
         mode = check_create_mode(ephemeral, sequential, container, ttl)
-        op, fields = _creation(ops.CREATE, data, self._acl if acl is None else acl, mode)
+        acl = self._acl if acl is None else check_acl(acl)
+        op, fields = _creation(ops.CREATE, data, acl, mode)
         return self._call(op, path, fields, self._created, None, None, sequential)
 
     def create_with_stat(
@@ -352,7 +353,8 @@ class Nodes(Requests):
         Refusals, a lost connection and a time limit mean the same as there.
         """
         mode = check_create_mode(ephemeral, sequential, container, ttl)
-        op, fields = _creation(ops.CREATE2, data, self._acl if acl is None else acl, mode)
+        acl = self._acl if acl is None else check_acl(acl)
+        op, fields = _creation(ops.CREATE2, data, acl, mode)
         return self._call(op, path, fields, self._created_with_stat, None, None, sequential)
 
     def _created(self, record: tuple[str, ...]) -> str:
@@ -500,7 +502,7 @@ def _creation(
 ) -> tuple[Op, tuple[object, ...]]:
     """The operation that creates a node of this mode, and its fields behind the path."""
     flags, ttl = mode
-    fields: tuple[object, ...] = check_node_data(data), check_acl(acl), flags
+    fields: tuple[object, ...] = None if data is None else check_data(data), acl, flags
     if ttl is not None:
         return ops.CREATE_TTL, (*fields, ttl)
     return (ops.CREATE_CONTAINER if flags == CONTAINER else op), fields

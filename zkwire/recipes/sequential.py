@@ -304,12 +304,12 @@ class AsyncQueueLock(Contended, AsyncPathLock):
 
     async def _prune(self, attempt: Attempt, names: list[str], deadline: float | None) -> None:
         """Delete all children of the attempt but one: it would wait for the others."""
-        for name in [name for name in names if name.startswith(attempt.id)]:
-            path = f"{self._path}/{name}"
-            if path != attempt.node:
-                with contextlib.suppress(NoNodeError):
-                    await retry(self._runtime, deadline, self._runtime.operations.delete, path)
-                names.remove(name)
+        own = self._name(attempt)
+        for name in [name for name in names if name.startswith(attempt.id) and name != own]:
+            with contextlib.suppress(NoNodeError):
+                path = f"{self._path}/{name}"
+                await retry(self._runtime, deadline, self._runtime.operations.delete, path)
+            names.remove(name)
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
         """The children of the lock's node; none if it is gone."""
