@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
-    SHORT,
     Running,
     Stage,
     timed,
@@ -20,19 +17,10 @@ from tests.support.lock_helpers import (
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import sweep
 from zkwire import (
-    ACL,
-    AsyncBarrier,
-    AsyncClient,
-    AsyncDoubleBarrier,
     Barrier,
     Client,
     ClientClosedError,
     DoubleBarrier,
-    Id,
-    NoAuthError,
-    NotEmptyError,
-    Perms,
-    SessionExpiredError,
 )
 from zkwire.testing.proxy import cut_before
 
@@ -49,34 +37,6 @@ def nothing_left(client: Client, path: str) -> None:
 
 
 # --- a barrier ------------------------------------------------------------------------------------
-
-
-def test_a_barrier(observer: Client, fresh_path: str) -> None:
-    barrier = Barrier(observer, f"{fresh_path}/deep")
-    assert barrier.wait(0)
-    barrier.close()
-    barrier.close()
-    assert not barrier.wait(0)
-    assert not barrier.wait(0.05)
-    waiting = [Running(barrier.wait) for _ in range(3)]
-    barrier.open()
-    assert all(running.result() for running in waiting)
-    barrier.open()
-    assert barrier.wait(0)
-    barrier.close()
-    observer.create(f"{barrier.path}/child")
-    with pytest.raises(NotEmptyError):
-        barrier.open()
-
-
-async def test_a_barrier_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    async with AsyncClient(zookeeper.hosts) as client:
-        barrier = AsyncBarrier(client, fresh_path)
-        await barrier.close()
-        waiting = asyncio.create_task(barrier.wait())
-        assert not await barrier.wait(0)
-        await barrier.open()
-        assert await waiting
 
 
 def test_a_wait_without_a_server(stage: Stage, fresh_path: str) -> None:
@@ -117,41 +77,6 @@ def test_every_cut_at_every_request_of_a_barrier(
 # --- a double barrier -----------------------------------------------------------------------------
 
 
-def test_a_group_enters_and_leaves_together(observer: Client, fresh_path: str) -> None:
-    size, rounds = 4, 3
-    inside: list[int] = []
-
-    def take_part(number: int) -> list[int]:
-        seen, member = [], DoubleBarrier(observer, fresh_path, size, f"member {number}")
-        for _ in range(rounds):
-            with member:
-                inside.append(number)
-                assert observer.exists(f"{fresh_path}/ready")
-            seen.append(len(inside))  # all have been inside, and none is again before all have left
-        return seen
-
-    with ThreadPoolExecutor(size) as pool:
-        for seen in pool.map(take_part, range(size)):
-            assert all(s >= size * (n + 1) for n, s in enumerate(seen))
-    nothing_left(observer, fresh_path)
-
-
-@pytest.mark.since("3.5")
-async def test_a_group_of_tasks(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    async with AsyncClient(zookeeper.hosts) as client:
-
-        async def take_part() -> None:
-            async with AsyncDoubleBarrier(client, fresh_path, 3):
-                assert await client.exists(f"{fresh_path}/ready")
-
-        await asyncio.gather(*(take_part() for _ in range(3)))
-        with pytest.raises(ZeroDivisionError):
-            async with AsyncDoubleBarrier(client, fresh_path, 1):
-                print(1 / 0)
-        while await client.get_children(fresh_path):
-            await asyncio.sleep(0.01)
-
-
 def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
     for count in (0, True, 1.5):
         with pytest.raises(ValueError, match="at least one member"):
@@ -179,16 +104,6 @@ def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
     assert entering.result()
 
 
-def test_a_member_that_may_not_begin_a_round(observer: Client, fresh_path: str) -> None:
-    """What the server refuses is told, and no member stays; so it is when the client has ended."""
-    rights = Perms.READ | Perms.CREATE | Perms.DELETE
-    observer.create(fresh_path, acl=[ACL(rights, Id("world", "anyone"))])
-    member = DoubleBarrier(observer, fresh_path, 1)
-    with pytest.raises(NoAuthError), member:
-        pass
-    nothing_left(observer, fresh_path)
-
-
 def test_a_member_of_a_client_that_has_ended(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     with Client(zookeeper.hosts) as client:
         member = DoubleBarrier(client, fresh_path, 1)
@@ -214,29 +129,6 @@ def test_a_timeout_leaves_nothing_and_nobody_stuck(observer: Client, fresh_path:
     assert members[2].leave()
     assert leaving.result()
     nothing_left(observer, fresh_path)
-
-
-def test_a_member_that_dies(stage: Stage, fresh_path: str) -> None:
-    """It counts as one that has left; and what a round has left that died is no round."""
-    dying = stage.client(timeout=SHORT)
-    other, third = (DoubleBarrier(stage.observer, fresh_path, 2) for _ in range(2))
-    dead = DoubleBarrier(dying, fresh_path, 2)
-    entering = Running(dead.enter)
-    assert other.enter()
-    assert entering.result()
-    leaving = Running(other.leave)
-    stage.expire(dying)
-    assert leaving.result()
-    with pytest.raises(SessionExpiredError):
-        dead.leave()
-    stage.observer.create(f"{fresh_path}/ready")  # as of a round of which all have died
-    entering = Running(third.enter)
-    assert other.enter()
-    assert entering.result()
-    leaving = Running(third.leave)
-    assert other.leave()
-    assert leaving.result()
-    nothing_left(stage.observer, fresh_path)
 
 
 def test_nodes_that_an_outsider_deletes(observer: Client, fresh_path: str) -> None:

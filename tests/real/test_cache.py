@@ -26,11 +26,8 @@ from zkwire import (
     Id,
     NoAuthError,
     Perms,
-    SessionExpiredError,
-    Supervisor,
     Watch,
 )
-from zkwire.testing import Server
 
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
 SHORT = 0.2
@@ -87,37 +84,6 @@ def test_it_shows_the_tree(stage: Stage, fresh_path: str) -> None:
     for ask in (lambda: cache.get(fresh_path), lambda: len(cache), lambda: fresh_path in cache):
         with pytest.raises(ClientClosedError, match=f"the Cache of {fresh_path} has been"):
             ask()
-
-
-@pytest.mark.parametrize(("depth", "count"), [(0, 1), (1, 3), (2, 4)])
-def test_depth(stage: Stage, fresh_path: str, depth: int, count: int) -> None:
-    with Cache(stage.observer, fresh_path, depth=depth) as cache:
-        assert cache.wait_ready(PATIENCE)
-        assert len(cache) == count
-        events = cache.events()
-        told(events, count, fresh_path)
-        stage.observer.create(f"{fresh_path}/a/x/deep")
-        stage.observer.set_data(fresh_path, b"new")
-        assert told(events, 1, fresh_path) == [("changed", "", b"new")]
-
-
-def test_what_is_skipped_is_not_read(stage: Stage, fresh_path: str) -> None:
-    with Cache(stage.observer, fresh_path, skip=lambda path: path.endswith("/a")) as cache:
-        assert cache.wait_ready(PATIENCE)
-        events = cache.events()
-        told(events, 2, fresh_path)
-        stage.observer.set_data(f"{fresh_path}/a/x", b"new")
-        stage.observer.create(f"{fresh_path}/a/y")
-        stage.observer.create(f"{fresh_path}/c")
-        assert told(events, 1, fresh_path) == [("added", "/c", b"")]
-        assert sorted(cache) == [fresh_path + path for path in ("", "/b", "/c")]
-
-
-def test_the_whole_server(zookeeper: ZooKeeperServer) -> None:
-    with Client(zookeeper.hosts) as client, Cache(client, "/", skip=lambda _: True) as cache:
-        assert cache.wait_ready(PATIENCE)
-        assert list(cache) == ["/"]
-        assert cache.children("/") == []
 
 
 def test_values_are_decoded_by_the_reader_once(stage: Stage, fresh_path: str) -> None:
@@ -263,25 +229,6 @@ def test_a_callback_that_raises_does_not_miss_the_next(
     }
 
 
-def test_a_closed_cache_calls_no_callback(stage: Stage, fresh_path: str) -> None:
-    first, go_on = threading.Event(), threading.Event()
-    kinds: list[str] = []
-
-    def wait(event: CacheEvent) -> None:
-        kinds.append(event.kind)
-        first.set()
-        go_on.wait(PATIENCE)
-
-    with Client(stage.hosts) as client:
-        with Cache(client, fresh_path, on_event=wait):
-            assert first.wait(PATIENCE)
-        done, dispatch = threading.Event(), client._driver.dispatch
-        dispatch(lambda: dispatch(done.set))  # behind what the callback's end has dispatched
-        go_on.set()
-        assert done.wait(PATIENCE)
-    assert kinds == ["added"]
-
-
 # --- a root that comes and goes -------------------------------------------------------------------
 
 
@@ -340,32 +287,6 @@ def test_what_may_be_read_again_comes_by_itself(
 # --- outages and ends -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [None, 1])
-def test_after_an_outage_events_are_the_differences(
-    stage: Stage, fresh_path: str, depth: int | None
-) -> None:
-    client, other = stage.client(), stage.observer
-    with Cache(client, fresh_path, depth=depth) as cache:
-        assert cache.wait_ready(PATIENCE)
-        events = cache.events()
-        told(events, len(cache), fresh_path)
-        stage.proxy.refuse()
-        stage.proxy.cut_all()
-        poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
-        other.set_data(f"{fresh_path}/b", b"new")
-        other.delete_tree(f"{fresh_path}/a")
-        other.create(f"{fresh_path}/a", b"again")
-        other.create(f"{fresh_path}/c")
-        other.create(f"{fresh_path}/d")
-        other.delete(f"{fresh_path}/d")
-        stage.proxy.refuse(False)
-        found = [("added", "/c", b""), ("changed", "/a", b"again"), ("changed", "/b", b"new")]
-        found += [("removed", "/a/x", b"/a/x")] * (depth is None)
-        assert sorted(told(events, len(found), fresh_path)) == found
-        fresh(cache)
-        assert events.next(0.0) is None
-
-
 @pytest.mark.parametrize("depth", [None, 0])
 @pytest.mark.parametrize("changed", [True, False])
 def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
@@ -396,22 +317,6 @@ def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
             waiting.result()
 
 
-def test_the_end_of_the_session(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    with Cache(client, fresh_path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        events = cache.events()
-        told(events, 4, fresh_path)
-        stage.expire(client)
-        with pytest.raises(SessionExpiredError):
-            list(events)
-        with pytest.raises(SessionExpiredError):
-            cache.get(fresh_path)
-        assert not cache.fresh
-    with pytest.raises(SessionExpiredError):
-        Cache(client, fresh_path)
-
-
 def test_a_client_that_is_closed_ends_a_loop_with_its_error(stage: Stage, fresh_path: str) -> None:
     with Client(stage.hosts) as client:
         cache = Cache(client, fresh_path)
@@ -420,24 +325,6 @@ def test_a_client_that_is_closed_ends_a_loop_with_its_error(stage: Stage, fresh_
     with pytest.raises(ClientClosedError):
         list(events)
     cache.close()
-
-
-def test_in_a_new_session_it_goes_on(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    with Stage(zookeeper) as stage, Supervisor(stage.proxy.hosts, session_timeout=LONG) as many:
-        stage.observer.create(fresh_path)
-        with Cache(many, fresh_path) as cache:
-            assert cache.wait_ready(PATIENCE)
-            events = cache.events()
-            told(events, 1, fresh_path)
-            client: Any = many.client(PATIENCE)
-            stage.proxy.refuse()
-            client.close()
-            poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
-            assert fresh_path in cache
-            stage.observer.set_data(fresh_path, b"new")
-            stage.proxy.refuse(False)
-            assert told(events, 1, fresh_path) == [("changed", "", b"new")]
-        stage.observer.delete(fresh_path)
 
 
 @pytest.mark.since("3.5")
@@ -467,53 +354,6 @@ def test_watches_that_the_program_removes_are_set_again(stage: Stage, fresh_path
         client.set_data(f"{fresh_path}/b", b"new")
         for events in both:
             assert told(events, 1, fresh_path) == [("changed", "/b", b"new")]
-
-
-@pytest.mark.since("3.6")
-def test_beside_other_watches_on_its_path(stage: Stage, fresh_path: str) -> None:
-    """A server before 3.9 has one mode for a path: what cannot stand beside is done otherwise."""
-    client, watch = stage.client(), Watch()
-    client.add_watch(fresh_path, watch)
-    with Cache(client, fresh_path) as first, Cache(client, fresh_path) as second:
-        assert first.wait_ready(PATIENCE)
-        assert second.wait_ready(PATIENCE)
-        events = first.events()
-        told(events, 4, fresh_path)
-        stage.observer.set_data(f"{fresh_path}/a/x", b"new")
-        assert told(events, 1, fresh_path) == [("changed", "/a/x", b"new")]
-        watch.close()
-        stage.observer.set_data(fresh_path, b"new")
-        assert told(events, 1, fresh_path) == [("changed", "", b"new")]
-
-
-def test_beside_another_that_begins_at_the_same_time(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    caches = [Cache(client, fresh_path, depth=depth) for depth in (None, 0, None, 1)]
-    for cache in caches:
-        assert cache.wait_ready(PATIENCE)
-        cache.close()
-
-
-# --- servers of other releases --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", ["3.4", "3.5", "3.6", "3.9"])
-def test_each_release_shows_the_same(version: Any) -> None:
-    with Server(version=version) as server, Client(server.hosts) as client:
-        client.create("/r", b"1")
-        client.create("/r/a", b"2")
-        with Cache(client, "/r") as cache:
-            events = cache.events()
-            assert told(events, 2, "/r") == [("added", "", b"1"), ("added", "/a", b"2")]
-            client.create("/r/b")
-            client.set_data("/r/a", b"3")
-            assert sorted(told(events, 2, "/r")) == [("added", "/b", b""), ("changed", "/a", b"3")]
-            client.delete("/r/b")
-            assert told(events, 1, "/r") == [("removed", "/b", b"")]
-            fresh(cache)
-            node = cache.get("/r")
-            assert node is not None
-            assert node.stat == client.exists("/r")
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -546,13 +386,6 @@ def test_bad_arguments(
         with pytest.raises(error, match=says):
             Cache(**{"client": client, "path": "/", **arguments})
         assert not client._driver.services
-
-
-def test_a_closed_client(zookeeper: ZooKeeperServer) -> None:
-    with Client(zookeeper.hosts) as client:
-        client.exists("/")
-    with pytest.raises(ClientClosedError):
-        Cache(client, "/")
 
 
 @pytest.mark.since("3.5")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
-
-from tests.support.family_helpers import Queue, interrupted_when, looked, soon
+from tests.support.family_helpers import Queue, soon
 from tests.support.lock_helpers import (
     PATIENCE,
     SHORT,
@@ -19,12 +17,6 @@ from tests.support.lock_helpers import (
     assert_strictly_rising,
 )
 from zkwire import Election
-
-
-def test_nobody_leads_at_first(stage: Stage, fresh_path: str) -> None:
-    election = Election(stage.client(), fresh_path)
-    assert election.leader() is None
-    assert election.candidates() == []
 
 
 def test_leader_and_candidates(stage: Stage, fresh_path: str) -> None:
@@ -52,44 +44,6 @@ def test_leader_and_candidates(stage: Stage, fresh_path: str) -> None:
     assert elections[0].leader() is None
 
 
-def test_leading_is_holding_a_lock(stage: Stage, fresh_path: str) -> None:
-    election = Election(stage.client(), fresh_path, "me")
-    fences = []
-    for _ in range(3):
-        with election.lead() as leadership:
-            assert leadership.held
-            assert leadership.lease_remaining() > 0
-            fences.append(leadership.fence)
-            other = Election(stage.observer, fresh_path).lead()
-            assert not other.try_acquire()
-        assert not leadership.held
-    assert_strictly_rising(fences)
-    assert stage.nodes(fresh_path) == []
-
-
-def test_candidacies_of_one_object_are_for_one_contender_each(
-    stage: Stage, fresh_path: str
-) -> None:
-    election = Election(stage.client(), fresh_path)
-    first, second = election.lead(), election.lead()
-    assert first is not second
-    with first:
-        assert not second.try_acquire()
-    with second:
-        assert not first.try_acquire()
-
-
-def test_candidate_that_gives_up_is_none(stage: Stage, fresh_path: str) -> None:
-    election = Election(stage.client(), fresh_path, "late")
-    with Election(stage.observer, fresh_path, "leader").lead():
-        assert not election.lead().acquire(0.02)
-        # Its look at the leader, answered late, is not to be taken for the next one's.
-        soon("it is gone", lambda: len(election.candidates()) == 1)
-        with interrupted_when(stage, looked):
-            election.lead().acquire()
-        soon("only the leader is left", lambda: len(election.candidates()) == 1)
-
-
 def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str) -> None:
     """Three processes: each that leads is killed; then one leads twice in a row."""
     election = Election(stage.observer, fresh_path)
@@ -115,10 +69,3 @@ def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str)
         waiting = Running(lambda: election.lead().acquire(PATIENCE))
         os.kill(crew[-1].pid, signal.SIGKILL)
         assert waiting.result()
-
-
-@pytest.mark.own_server
-@pytest.mark.parametrize("path", ["/", "relative", "/a//b"])
-def test_path_is_checked_early(stage: Stage, path: str) -> None:
-    with pytest.raises(ValueError, match=r"path|root"):
-        Election(stage.observer, path)

@@ -84,20 +84,6 @@ async def test_hazard_B41_what_is_given_up_goes_first_under_asyncio(
             await lock.release()
 
 
-def test_a_try_does_not_take_what_its_own_client_gives_up_for_a_holder(
-    stage: Stage, fresh_path: str
-) -> None:
-    """The name of that node is not known yet, so it has to be looked up before it is deleted."""
-    client, answer = stage.client(), Gate()
-    stage.observer.create(fresh_path)
-    stage.proxy.on("create2", action=hold(answer), reply=True)
-    assert not SequentialLock(client, fresh_path).acquire(SOON)
-    trying = Running(SequentialLock(client, fresh_path).try_acquire)
-    stage.proxy.wait_for(lambda frames: [f.op for f in requests(frames)].count("create2") == 2)
-    answer.release()
-    assert trying.result(GRACE)
-
-
 # --- when the interpreter ends --------------------------------------------------------------------
 
 

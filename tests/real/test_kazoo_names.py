@@ -115,13 +115,6 @@ def test_a_supervisors_leader_and_kazoos_exclude_each_other(
         assert not other.acquire(blocking=False)
 
 
-def test_readers_of_both_read_together(theirs: Any, client: Client, fresh_path: str) -> None:
-    with OWN["read"](client, fresh_path):
-        other = theirs.ReadLock(fresh_path)
-        assert other.acquire(timeout=PATIENCE)
-        other.release()
-
-
 def test_a_lease_is_seen_by_holders_and_counted(
     theirs: Any, client: Client, fresh_path: str
 ) -> None:

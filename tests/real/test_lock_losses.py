@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from tests.real.test_locks import is_guard, wait_for_guard
+from tests.real.test_locks import wait_for_guard
 from tests.shell.test_client_threads import forks, in_child
 from tests.support.lock_helpers import (
     GRACE,
@@ -23,15 +23,10 @@ from tests.support.lock_helpers import (
     acquire_soon,
     all_kinds,
     assert_exclusive,
-    holding,
-    single_kinds,
-    waiting_kinds,
 )
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     BlockingLock,
-    Client,
-    ClientClosedError,
     ForkedError,
     LockLostError,
     Lost,
@@ -117,19 +112,6 @@ def test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock(
     rival.release()
 
 
-@all_kinds
-def test_lost_when_the_client_is_closed(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    client = stage.client()
-    lock = kind(client, fresh_path)
-    assert lock.acquire(GRACE)
-    witness = Witness(lock)
-    client.close()
-    witness.assert_lost()
-    with pytest.raises(ClientClosedError):
-        lock.try_acquire()
-    stage.wait_no_nodes(fresh_path)  # a close waits for its answer, but not for long
-
-
 @forks
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @all_kinds
@@ -177,83 +159,6 @@ def test_content_written_over_changes_nothing(stage: Stage, kind: Kind, fresh_pa
         stage.proxy.on("delete", action=cut_before)
 
 
-@all_kinds
-def test_released_lock_is_never_lost(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock = stage.lock(kind, fresh_path)
-    told: SimpleQueue[Lost] = SimpleQueue()
-    with holding(lock):
-        lost = lock.lost
-        lost.add_callback(told.put)
-        waiting = Running(lambda: lost.wait(PATIENCE))
-    assert not waiting.result()
-    assert not lost.is_set()
-    # What comes later through the same callback thread comes behind anything that was told.
-    with holding(lock):
-        lock.lost.add_callback(told.put)
-        (node,) = stage.nodes(fresh_path)
-        stage.observer.delete(node)
-        assert told.get(timeout=PATIENCE) is lock.lost
-        with pytest.raises(LockLostError):
-            lock.release()
-        assert lock.acquire(GRACE)
-
-
-@waiting_kinds
-def test_callback_set_before_a_failed_attempt_serves_the_next_one(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    lock = stage.lock(kind, fresh_path)
-    told: SimpleQueue[Lost] = SimpleQueue()
-    lock.lost.add_callback(told.put)
-    with holding(stage.rival(kind, fresh_path)):
-        assert not lock.acquire(0.05)
-        assert not lock.try_acquire()
-    assert lock.acquire(GRACE)
-    (node,) = stage.nodes(fresh_path)
-    stage.observer.delete(node)
-    assert told.get(timeout=PATIENCE) is lock.lost
-
-
-@single_kinds
-def test_lost_when_another_holds_the_path_after_a_disconnection(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    """The node is deleted while the holder is away, and made anew by the next one.
-
-    When the holder is back there is a node on its path again, just not its own.
-    """
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    assert lock.acquire(GRACE)
-    witness = Witness(lock)
-    wait_for_guard(stage)
-    stage.proxy.refuse()
-    stage.proxy.cut_all()
-    stage.observer.delete(fresh_path)
-    assert rival.acquire(GRACE)
-    stage.proxy.refuse(False)
-    witness.assert_lost()
-    assert_exclusive(rival, lock)
-    rival.release()
-
-
-@single_kinds
-def test_lost_when_another_holds_the_path_before_the_guard_stands(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    gate = Gate()
-    stage.proxy.rule(lambda frame: hold(gate) if is_guard(frame, fresh_path) else None)
-    assert lock.acquire(GRACE)
-    witness = Witness(lock)
-    gate.wait_reached()
-    stage.observer.delete(fresh_path)
-    assert rival.acquire(GRACE)
-    gate.release()
-    witness.assert_lost()
-    assert_exclusive(rival, lock)
-    rival.release()
-
-
 # --- the next holder's node -----------------------------------------------------------------------
 
 
@@ -282,45 +187,3 @@ def test_release_of_an_expired_session_leaves_the_next_holder_alone(
     assert rival.held
     assert len(stage.nodes(fresh_path)) == 1
     rival.release()
-
-
-@all_kinds
-def test_release_after_a_disconnection_leaves_the_next_holder_alone(
-    stage: Stage, kind: Kind, fresh_path: str, client: Client
-) -> None:
-    """The session lives, but the node went while nobody could tell its holder."""
-    lock, rival = kind(client, fresh_path), stage.rival(kind, fresh_path)
-    assert lock.acquire(GRACE)
-    wait_for_guard(stage)
-    stage.proxy.refuse()
-    stage.proxy.cut_all()
-    poll("it is disconnected", lambda: not client.state.usable or None, PATIENCE)
-    (node,) = stage.nodes(fresh_path)
-    stage.observer.delete(node)
-    assert rival.acquire(GRACE)
-    releasing = Running(lock.release)
-    stage.proxy.refuse(False)
-    with pytest.raises(LockLostError):
-        releasing.result()
-    stage.proxy.wait_for(lambda frames: frames[-1].connection > 0)
-    assert lock.try_acquire() is False
-    assert rival.held
-    assert len(stage.nodes(fresh_path)) == 1
-    rival.release()
-
-
-@all_kinds
-def test_release_that_finds_the_node_gone_says_so(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    lock, gate = stage.lock(kind, fresh_path), Gate()
-    assert lock.acquire(GRACE)
-    stage.proxy.on("delete", action=hold(gate))
-    releasing = Running(lock.release)
-    gate.wait_reached()
-    (node,) = stage.nodes(fresh_path)
-    stage.observer.delete(node)
-    gate.release()
-    with pytest.raises(LockLostError):
-        releasing.result()
-    assert not lock.held

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import threading
-from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any
 
 import pytest
 
@@ -30,13 +26,12 @@ from tests.support.lock_helpers import (
     watch_table_size,
 )
 from tests.support.server_control import poll
-from zkwire import ClientClosedError, Lost, SequentialLock
-from zkwire.recipes._recipe import LockInUseError, exclusive_call
+from zkwire import Lost, SequentialLock
 from zkwire.testing.proxy import Gate, hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.recipes._recipe import Exclusive
+    pass
 
 # --- nodes that go --------------------------------------------------------------------------------
 
@@ -52,40 +47,6 @@ def test_parent_deleted_right_after_it_was_made(stage: Stage, kind: Kind, fresh_
     stage.observer.delete_tree(fresh_path)
     gate.release()
     assert acquiring.result()
-    lock.release()
-
-
-@waiting_kinds
-def test_waiter_whose_node_or_rival_goes_gets_the_lock(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    """Somebody deletes the nodes of the waiter and the holder; the waiter queues anew."""
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    assert rival.acquire(GRACE)
-    waiter = Running(lock.acquire)
-    wait_until_waiting(stage)
-    for node in reversed(stage.nodes(fresh_path)):
-        stage.observer.delete(node)
-    assert waiter.result(GRACE)
-    assert rival.lost.wait(PATIENCE)
-    assert_exclusive(lock, rival)
-    assert len(stage.nodes(fresh_path)) == 1
-    assert lock.fence > rival.fence
-    lock.release()
-
-
-def test_who_writes_into_the_node_ahead_does_not_let_anybody_in(
-    stage: Stage, fresh_path: str
-) -> None:
-    lock, rival = stage.lock(SequentialLock, fresh_path), stage.rival(SequentialLock, fresh_path)
-    assert rival.acquire(GRACE)
-    waiter = Running(lock.acquire)
-    wait_until_waiting(stage)
-    stage.observer.set_data(stage.nodes(fresh_path)[0], b"not a release")
-    wait_until_waiting(stage, nth=2)
-    assert_exclusive(rival, lock)
-    rival.release()
-    assert waiter.result(GRACE)
     lock.release()
 
 
@@ -134,20 +95,6 @@ def test_look_that_is_answered_after_the_timeout_leaves_no_watch(
 
 
 @waiting_kinds
-def test_waiter_of_a_closed_client_is_told(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    client = stage.client()
-    lock = kind(client, fresh_path)
-    with holding(stage.rival(kind, fresh_path)):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        client.close()
-        with pytest.raises(ClientClosedError):
-            waiter.result(GRACE)
-        assert not lock.held
-        soon("only the holder is left", lambda: len(stage.nodes(fresh_path)) == 1)
-
-
-@waiting_kinds
 def test_interrupted_waiter_leaves_no_node(stage: Stage, kind: Kind, fresh_path: str) -> None:
     """The first interrupt ends the wait; the second comes while there is cleaning up behind it."""
     rival = stage.rival(kind, fresh_path)
@@ -165,34 +112,3 @@ def test_interrupted_waiter_leaves_no_node(stage: Stage, kind: Kind, fresh_path:
                 assert line is not None
             poll("it is gone", lambda: stage.nodes(fresh_path) == [held] or None, GRACE)
     assert acquire_as_third_party(stage, kind, fresh_path) > rival.fence
-
-
-@all_kinds
-def test_a_with_that_is_refused_releases_nothing(
-    stage: Stage, kind: Kind, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another thread gets the lock between the refusal and what a ``with`` does about it."""
-    shared, main = kind(stage.client(), fresh_path), threading.get_ident()
-
-    async def refused(lock: Exclusive, attempt: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
-        if threading.get_ident() != main:
-            return await exclusive_call(lock, attempt)
-        assert Running(lambda: shared.acquire(GRACE)).result()
-        raise LockInUseError("somebody else is at it")
-
-    monkeypatch.setattr("zkwire.recipes._lock.exclusive_call", refused)
-    with pytest.raises(RuntimeError, match="somebody else is at it"), shared:
-        pass
-    assert shared.held
-    shared.release()
-
-
-def test_the_loss_of_a_lock_for_threads_is_not_to_be_awaited(stage: Stage, fresh_path: str) -> None:
-    """It would block the whole event loop."""
-    lock = SequentialLock(stage.client(), fresh_path)
-
-    async def wait() -> bool:
-        return await lock.lost
-
-    with pytest.raises(RuntimeError, match="await belongs to AsyncClient"):
-        Running(lambda: asyncio.run(wait())).result()

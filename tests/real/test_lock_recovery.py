@@ -25,26 +25,16 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.support.family_helpers import soon
 from tests.support.lock_frames import meaning, refusal
 from tests.support.lock_helpers import (
     GRACE,
-    PATIENCE,
-    Kind,
     Lock,
-    Running,
     Stage,
-    acquire_as_third_party,
-    all_kinds,
-    answers,
-    assert_exclusive,
     assert_no_blind_repeat,
     make_path,
-    single_kinds,
-    wait_until_waiting,
 )
 from tests.support.server_control import ZooKeeperServer
-from zkwire import BlockingLock, SequentialLock
+from zkwire import SequentialLock
 from zkwire.jute.frames import frame as pack_frame
 from zkwire.jute.records import GetChildrenResponse, ReplyHeader
 from zkwire.testing.proxy import Action, Frame, Gate, cut_after, cut_before, hold, rewrite
@@ -134,15 +124,6 @@ def scene(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Scene]:
         yield scene
 
 
-def hold_lock(scene: Scene, kind: Kind) -> Lock:
-    """A lock behind the proxy that is held, with an empty trace."""
-    lock = scene.lock(kind, scene.path)
-    assert lock.acquire(GRACE)
-    scene.proxy.wait_for(lambda frames: scene.trace(frames)[-1:] == [GUARD])
-    scene.forget()
-    return lock
-
-
 def assert_held_once(scene: Scene, lock: Lock) -> None:
     """The lock is held by one node, whose czxid is the fence."""
     assert lock.held
@@ -153,112 +134,6 @@ def assert_held_once(scene: Scene, lock: Lock) -> None:
     assert not scene.rival(type(lock), scene.path).try_acquire()
     lock.release()
     assert scene.nodes(scene.path) == []
-
-
-def assert_free(scene: Scene, kind: Kind) -> None:
-    """Nothing is left, and so nobody is kept out."""
-    scene.wait_no_nodes(scene.path)
-    acquire_as_third_party(scene, kind, scene.path)
-
-
-# --- one node: the create -------------------------------------------------------------------------
-
-
-NO_TOKEN = "delete nonode"
-
-
-@single_kinds
-def test_lost_create_and_then_anothers_node(scene: Scene, kind: Kind) -> None:
-    lock, rival = scene.lock(kind, scene.path), scene.rival(kind, scene.path)
-    scene.cut("create2", "before")
-    gate = scene.gate("create2", nth=2)
-    trying = Running(lock.try_acquire)
-    gate.wait_reached()
-    assert rival.acquire(GRACE)
-    gate.release()
-    assert not trying.result()
-    scene.expect("create2 x", "create2 exists", "get_data ok", NO_TOKEN, "exists ok")
-    assert_exclusive(rival, lock)
-    rival.release()
-    assert_free(scene, kind)
-
-
-@single_kinds
-def test_lost_create_and_then_the_node_is_gone(scene: Scene, kind: Kind) -> None:
-    """Another has had the lock meanwhile and given it up: start over."""
-    lock, rival = scene.lock(kind, scene.path), scene.rival(kind, scene.path)
-    scene.cut("create2", "before")
-    creating, looking = scene.gate("create2", nth=2), scene.gate("get_data")
-    trying = Running(lock.try_acquire)
-    creating.wait_reached()
-    assert rival.acquire(GRACE)
-    creating.release()
-    looking.wait_reached()
-    rival.release()
-    looking.release()
-    assert trying.result()
-    gone = ["get_data nonode", NO_TOKEN]
-    scene.expect("create2 x", "create2 exists", *gone, "create2 ok", GUARD)
-    assert lock.fence > rival.fence
-    assert_held_once(scene, lock)
-
-
-@single_kinds
-def test_lost_create_and_then_the_own_node_is_gone(scene: Scene, kind: Kind) -> None:
-    lock = scene.lock(kind, scene.path)
-    scene.cut("create2", "after")
-    gate = scene.gate("get_data")
-    trying = Running(lock.try_acquire)
-    gate.wait_reached()
-    scene.observer.delete(scene.path)
-    gate.release()
-    assert trying.result()
-    scene.expect(
-        "create2 ok x", "create2 exists", "get_data nonode", "delete ok", "create2 ok", GUARD
-    )
-    assert_held_once(scene, lock)
-
-
-# --- one node: the wait ---------------------------------------------------------------------------
-
-
-def test_lost_create_after_which_another_holds_is_waited_out(scene: Scene) -> None:
-    """The look that decides sets no watch; the one that follows does."""
-    lock, rival = scene.lock(BlockingLock, scene.path), scene.rival(BlockingLock, scene.path)
-    scene.cut("create2", "before")
-    gate = scene.gate("create2", nth=2)
-    waiter = Running(lock.acquire)
-    gate.wait_reached()
-    assert rival.acquire(GRACE)
-    gate.release()
-    scene.expect("create2 x", "create2 exists", "get_data ok", NO_TOKEN, "get_data ok")
-    rival.release()
-    assert waiter.result(GRACE)
-    assert_held_once(scene, lock)
-
-
-# --- one node: the release ------------------------------------------------------------------------
-
-
-@single_kinds
-@each_cut
-def test_lost_delete_and_then_anothers_node(scene: Scene, kind: Kind, cut: str) -> None:
-    """The next holder has the path already, maybe with an administrator's help: hands off."""
-    lock, rival = hold_lock(scene, kind), scene.rival(kind, scene.path)
-    scene.cut("delete", cut)
-    gate = scene.gate("delete", nth=2)
-    releasing = Running(lock.release)
-    gate.wait_reached()
-    if cut == "before":
-        scene.observer.delete(scene.path)
-    assert rival.acquire(GRACE)
-    gate.release()
-    releasing.result()
-    first = {"before": "delete x", "after": "delete ok x"}[cut]
-    scene.expect(first, "delete nonode", "sync ok", "get_data ok")
-    assert_exclusive(rival, lock)
-    rival.release()
-    assert_free(scene, kind)
 
 
 # --- a queue: the create --------------------------------------------------------------------------
@@ -303,40 +178,6 @@ def test_lost_look_up_is_repeated_with_its_sync(
 
 
 @pytest.mark.since("3.5")
-def test_found_child_that_goes_again_is_created_again(queue: Scene) -> None:
-    lock = queue.lock(SequentialLock, queue.path)
-    queue.cut("create2", "after")
-    gate = queue.gate("exists")
-    trying = Running(lock.try_acquire)
-    gate.wait_reached()
-    (node,) = queue.nodes(queue.path)
-    queue.observer.delete(node)
-    gate.release()
-    assert trying.result()
-    queue.expect(LOST_ENTRY["after"], *LOOK_UP, "exists nonode", *ENTER, GUARD)
-    assert_held_once(queue, lock)
-
-
-@pytest.mark.since("3.5")
-def test_lost_create_after_the_whole_queue_was_deleted(queue: Scene) -> None:
-    """What was known of the first node does not count for the second."""
-    lock = queue.lock(SequentialLock, queue.path)
-    gate = queue.gate("get_children")
-    queue.cut("create2", "after", nth=2)
-    trying = Running(lock.try_acquire)
-    gate.wait_reached()
-    queue.proxy.wait_for(lambda frames: answers(frames, "create2"))
-    (node,) = queue.nodes(queue.path)
-    queue.observer.delete(node)
-    queue.observer.delete(queue.path)
-    gate.release()
-    assert trying.result()
-    gone = ["create2 ok", "get_children nonode", "create_container ok"]
-    queue.expect(*gone, LOST_ENTRY["after"], *FOUND, GUARD)
-    assert_held_once(queue, lock)
-
-
-@pytest.mark.since("3.5")
 def test_second_node_of_an_attempt_is_removed(queue: Scene) -> None:
     """A server that is behind in spite of the sync: the look-up shows nothing, there are two."""
     lock = queue.lock(SequentialLock, queue.path)
@@ -351,64 +192,3 @@ def test_second_node_of_an_attempt_is_removed(queue: Scene) -> None:
     assert lock.try_acquire()
     queue.expect(LOST_ENTRY["after"], *LOOK_UP, *ENTER, "delete ok", GUARD)
     assert_held_once(queue, lock)
-
-
-@pytest.mark.since("3.5")
-@pytest.mark.parametrize(("op", "cut"), [*itertools.product(("create2", "create_container"), CUTS)])
-def test_lost_making_of_the_queue(scene: Scene, op: str, cut: str) -> None:
-    """The lock's own path is missing, so a try fails before the path is made."""
-    lock = scene.lock(SequentialLock, scene.path)
-    scene.cut(op, cut)
-    missing = ["create2 nonode", "get_children *"]
-    look_up, made = ["sync ok", "get_children nonode"], "create_container ok"
-    assert lock.try_acquire()
-    match op, cut:
-        case "create2", "before":
-            scene.expect(LOST_ENTRY["before"], *look_up, *missing, made, *ENTER, GUARD)
-        case "create2", _:
-            scene.expect("create2 nonode x", *look_up, *missing, made, *ENTER, GUARD)
-        case _, "before":  # what has ended the connection is not asked for again
-            scene.expect(*missing, "create_container x", "create ok", *ENTER, GUARD)
-        case _:
-            scene.expect(*missing, f"{made} x", "create exists", *ENTER, GUARD)
-    assert_held_once(scene, lock)
-
-
-# --- a queue: the wait ----------------------------------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-@each_cut
-def test_lost_listing_after_the_wait_is_listed_again(queue: Scene, cut: str) -> None:
-    lock = queue.lock(SequentialLock, queue.path)
-    rivals = [queue.rival(SequentialLock, queue.path) for _ in range(2)]
-    queue.cut("get_children", cut, nth=2)
-    assert rivals[0].acquire(GRACE)
-    second = Running(rivals[1].acquire)
-    soon("it stands in the queue", lambda: len(queue.nodes(queue.path)) == 2)
-    waiter = Running(lock.acquire)
-    wait_until_waiting(queue)
-    rivals[0].release()
-    assert second.result(GRACE)
-    rivals[1].release()
-    assert waiter.result(GRACE)
-    lost = {"before": "get_children x", "after": "get_children ok x"}[cut]
-    queue.expect(*ENTER, "get_data ok", lost, "get_children ok", GUARD)
-    assert_held_once(queue, lock)
-
-
-# --- the guard ------------------------------------------------------------------------------------
-
-
-@all_kinds
-@each_cut
-def test_lost_guard_stands_at_the_next_connection(scene: Scene, kind: Kind, cut: str) -> None:
-    lock = scene.lock(kind, scene.path)
-    scene.cut("get_children2", cut)
-    assert lock.acquire(GRACE)
-    scene.proxy.wait_for(lambda frames: answers(frames, "set_watches"))
-    assert lock.held
-    (node,) = scene.nodes(scene.path)
-    scene.observer.delete(node)
-    assert lock.lost.wait(PATIENCE)
-    assert not lock.held

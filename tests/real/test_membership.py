@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
@@ -22,17 +21,14 @@ from tests.support.lock_helpers import (
     ALICE,
     LONG,
     PATIENCE,
-    Running,
     Stage,
     requests,
-    watch_count,
     watch_table_size,
 )
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    READ_ACL_UNSAFE,
     AsyncClient,
     AsyncGroup,
     AsyncPersistentNode,
@@ -45,16 +41,11 @@ from zkwire import (
     NoAuthError,
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    OperationTimeoutError,
     Perms,
     PersistentNode,
-    SessionExpiredError,
     Supervisor,
 )
-from zkwire.recipes.persistent_node import TOKEN
-from zkwire.testing.proxy import Frame, cut_after, cut_before
-from zkwire.testing.proxy.faults import Step
+from zkwire.testing.proxy import cut_after, cut_before
 
 pytestmark = pytest.mark.real
 
@@ -196,35 +187,6 @@ def test_every_cut_at_every_request(
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def test_the_node_of_a_session_that_lives_on_is_waited_for(stage: Stage, fresh_path: str) -> None:
-    """As after a restart: the process before has ended without a word."""
-    before = stage.client()
-    PersistentNode(before, fresh_path, b"before").wait_present(PATIENCE)
-    with Client(stage.hosts) as client, PersistentNode(client, fresh_path, b"now") as node:
-        poll("the conflict is seen", lambda: node.conflict, PATIENCE)
-        assert node.conflict is not None
-        assert node.conflict.ephemeral_owner == before.session_id
-        assert not node.present
-        assert node.stat is None
-        assert shown(stage.observer, fresh_path) == (b"before", before.session_id)
-        stage.expire(before)
-        assert node.wait_present(PATIENCE)
-        assert shown(stage.observer, fresh_path) == (b"now", client.session_id)
-        assert node.conflict is None
-    assert stage.observer.exists(fresh_path) is None
-
-
-def test_a_foreign_node_outlives_the_close(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
-) -> None:
-    observer.create(fresh_path, b"foreign")
-    with Client(zookeeper.hosts) as client, PersistentNode(client, fresh_path) as node:
-        poll("the conflict is seen", lambda: node.conflict, PATIENCE)
-        with pytest.raises(OperationTimeoutError):
-            node.set_data(b"mine", 0.05)
-    assert shown(observer, fresh_path) == (b"foreign", 0)
-
-
 def killed(supervisor: Supervisor, hosts: str) -> int:
     """End the session of a supervisor; its id."""
     client = supervisor.client(PATIENCE)
@@ -232,31 +194,6 @@ def killed(supervisor: Supervisor, hosts: str) -> int:
     with Client(hosts, resume=credentials) as other:
         other.connect(PATIENCE)
     return credentials.session_id
-
-
-@pytest.mark.parametrize("ephemeral", [True, False])
-def test_a_new_session_puts_the_node_back_with_its_last_data(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, ephemeral: bool
-) -> None:
-    with (
-        Supervisor(zookeeper.hosts) as supervisor,
-        PersistentNode(supervisor, fresh_path, b"1", ephemeral=ephemeral) as node,
-    ):
-        assert node.wait_present(PATIENCE)
-        node.set_data(b"2", PATIENCE)
-        for _ in range(3):
-            before = killed(supervisor, zookeeper.hosts)
-
-            def back(before: int = before) -> bool | None:
-                seen = shown(observer, fresh_path)
-                return (seen is not None and seen[1] != before and node.present) or None
-
-            poll("it is back", back, PATIENCE)
-            node.set_data(b"2", PATIENCE)
-            seen = shown(observer, fresh_path)
-            assert seen is not None
-            assert seen[0] == b"2"
-    assert observer.exists(fresh_path) is None
 
 
 def test_a_group_outlives_its_session(
@@ -277,104 +214,6 @@ def test_a_group_outlives_its_session(
         assert group.members(PATIENCE) == [member]
 
 
-def test_the_end_of_a_plain_session_is_an_error(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    node, group = PersistentNode(client, fresh_path), Group(client, f"{fresh_path}-group")
-    assert node.wait_present(PATIENCE)
-    assert group.members(PATIENCE) == []
-    waiting = Running(lambda: list(group.changes()))
-    stage.expire(client)
-    with pytest.raises(SessionExpiredError):
-        waiting.result()
-    with pytest.raises(SessionExpiredError):
-        node.set_data(b"", PATIENCE)
-    poll("it is not present", lambda: not node.present or None, PATIENCE)
-    node.close()
-    group.close()
-    for call in (node.wait_present, group.members, group.join):
-        with pytest.raises((SessionExpiredError, ClientClosedError)):
-            call()
-    with pytest.raises(SessionExpiredError):
-        PersistentNode(client, fresh_path)
-
-
-def test_the_end_of_a_session_leaves_a_node_that_is_not_ephemeral(
-    stage: Stage, fresh_path: str
-) -> None:
-    client = stage.client()
-    node = PersistentNode(client, fresh_path, ephemeral=False)
-    assert node.wait_present(PATIENCE)
-    stage.expire(client)
-    with pytest.raises(SessionExpiredError):
-        node.close()
-    assert shown(stage.observer, fresh_path) == (b"", 0)
-
-
-def node_whose_create_is_lost(stage: Stage, path: str) -> PersistentNode:
-    """It has no connection until the proxy stops to refuse them."""
-
-    def lose(frame: Frame) -> Iterable[Step]:
-        stage.proxy.refuse()
-        return cut_after(frame)
-
-    stage.proxy.on("multi", action=lose)
-    return PersistentNode(stage.client(), path, ephemeral=False)
-
-
-def test_a_node_whose_token_is_gone_is_foreign(stage: Stage, fresh_path: str) -> None:
-    def token() -> str | None:
-        names = stage.observer.get_children("/")
-        return next((f"/{n}" for n in names if f"/{n}".startswith(fresh_path + TOKEN)), None)
-
-    with node_whose_create_is_lost(stage, fresh_path) as node:
-        stage.observer.delete(poll("it is made", token, PATIENCE))
-        stage.proxy.refuse(False)
-        poll("it is reported", lambda: node.conflict, PATIENCE)
-        assert not node.present
-        stage.observer.delete(fresh_path)
-        assert node.wait_present(PATIENCE)
-    assert stage.observer.exists(fresh_path) is None
-
-
-def test_a_token_whose_node_is_gone_is_in_nobodys_way(stage: Stage, fresh_path: str) -> None:
-    with node_whose_create_is_lost(stage, fresh_path) as node:
-        poll("it is made", lambda: stage.observer.exists(fresh_path), PATIENCE)
-        stage.observer.delete(fresh_path)
-        stage.proxy.refuse(False)
-        assert node.wait_present(PATIENCE)
-    name = fresh_path[1:]
-    assert [child for child in stage.observer.get_children("/") if child.startswith(name)] == []
-
-
-def test_a_close_is_bounded_and_goes_on_behind_its_end(stage: Stage, fresh_path: str) -> None:
-    node = PersistentNode(stage.client(), fresh_path)
-    assert node.wait_present(PATIENCE)
-    stage.proxy.refuse()
-    stage.proxy.cut_all()
-    with pytest.raises(OperationTimeoutError) as caught:
-        node.close(0.05)
-    assert caught.value.maybe_applied
-    assert node.present
-    stage.heal()
-    poll("the node is gone", lambda: stage.observer.exists(fresh_path) is None or None, PATIENCE)
-    node.close()
-
-
-def test_a_body_that_fails_is_not_replaced_by_a_close_that_does(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = stage.client()
-
-    async def too_long(*_: object) -> None:
-        raise OperationTimeoutError("not in time")
-
-    monkeypatch.setattr(AsyncPersistentNode, "close", too_long)
-    with pytest.raises(KeyError), PersistentNode(client, fresh_path):
-        raise KeyError
-    with pytest.raises(OperationTimeoutError), PersistentNode(client, f"{fresh_path}-2"):
-        pass
-
-
 # --- refusals, and wrong use ----------------------------------------------------------------------
 
 
@@ -390,27 +229,6 @@ def test_two_objects_of_one_client_are_refused(
         with pytest.raises(RuntimeError, match="is held"):
             client.detach()
         assert shown(observer, fresh_path) == (b"1", client.session_id)
-
-
-def test_what_a_server_refuses_is_raised(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
-) -> None:
-    read_and_delete = [ACL(Perms.READ | Perms.DELETE, Id("world", "anyone"))]
-    with Client(zookeeper.hosts) as client:
-        observer.create(fresh_path, acl=READ_ACL_UNSAFE)
-        with pytest.raises(NoAuthError):
-            PersistentNode(client, f"{fresh_path}/below").wait_present(PATIENCE)
-        with PersistentNode(client, f"{fresh_path}-2", b"1", acl=read_and_delete) as node:
-            assert node.wait_present(PATIENCE)
-            with pytest.raises(NoAuthError):
-                node.set_data(b"2", PATIENCE)
-            assert shown(observer, f"{fresh_path}-2") == (b"1", client.session_id)
-        standing = PersistentNode(client, f"{fresh_path}-3", ephemeral=False)
-        assert standing.wait_present(PATIENCE)
-        client.create(f"{fresh_path}-3/child")
-        with pytest.raises(NotEmptyError):
-            standing.close()
-        client.delete_tree(f"{fresh_path}-3")
 
 
 def test_a_member_that_may_not_be_read_is_left_out(
@@ -476,22 +294,6 @@ def test_wrong_arguments(observer: Client, kind: Any, arguments: Any, error: Any
         kind("127.0.0.1:2181", "/a")
 
 
-@pytest.mark.own_server
-@pytest.mark.parametrize("name", ["", "a/b", "/", ".", "a\x01", 7])
-def test_wrong_names_leave_nothing(observer: Client, fresh_path: str, name: Any) -> None:
-    said = re.escape(repr(name) if isinstance(name, str) else "must be a str")
-    with (
-        Group(observer, fresh_path) as group,
-        pytest.raises(
-            (ValueError, TypeError), match=f"^the name of a member .*{said}$" if name != 7 else said
-        ),
-    ):
-        group.join(b"", name)
-    with Group(observer, fresh_path) as group, pytest.raises(TypeError):
-        group.join("text")  # type: ignore[arg-type]
-    assert observer.exists(fresh_path) is None
-
-
 def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:
     with Group(observer, fresh_path) as group:
         membership = group.join(name="me")
@@ -526,15 +328,3 @@ def test_a_fork_has_neither(observer: Client, fresh_path: str) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert node.present
         assert shown(observer, fresh_path) == (b"", observer.session_id)
-
-
-def test_nothing_is_watched_behind_a_close(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
-) -> None:
-    before = watch_count(zookeeper)
-    with Group(observer, fresh_path) as group:
-        group.join(b"1")
-        group.join(b"2")
-        assert len(group.members(PATIENCE)) == 2
-    poll("no watch is left", lambda: watch_count(zookeeper) == before or None, PATIENCE)
-    assert observer.exists(f"{fresh_path}/x") is None

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +21,6 @@ from zkwire import (
     DigestMD5,
     NonBlockingLock,
     NoNodeError,
-    NotSentError,
     SequentialLock,
     SetData,
     State,
@@ -38,7 +32,6 @@ from zkwire import (
 )
 from zkwire.testing.proxy import Frame, cut_after
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
 
 
@@ -356,112 +349,3 @@ def errors(client: Client, server: testing.Server) -> list[str]:
             client.set_data("/n", DATA)
         found += [str(refused.value), repr(refused.value)]
     return found
-
-
-# --- the log --------------------------------------------------------------------------------------
-
-
-def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
-    return [r.getMessage() for r in caplog.records if (r.name, r.levelno) == ("zkwire", level)]
-
-
-def state_of(line: str) -> str:
-    return line.split(": ", 1)[1].split(",", maxsplit=1)[0]
-
-
-@pytest.mark.since("3.5")
-def test_info_is_news_and_debug_is_attempts_and_one_line_for_each_frame(
-    stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    trace = Trace()
-    caplog.set_level(logging.DEBUG, "zkwire")
-    with Client(stage.proxy.hosts, trace=trace) as client:
-        client.create(fresh_path, b"data")
-        session = client.session_id
-    assert {r.name for r in caplog.records if r.name.startswith("zkwire")} == {"zkwire"}
-    states = lines(caplog, logging.INFO)
-    assert [state_of(line) for line in states] == ["connected", "closed"]
-    assert all(f"session 0x{session & (2**64 - 1):x}" in line for line in states)
-    assert stage.proxy.hosts in states[0]
-    attempts, frames = lines(caplog, logging.DEBUG)[:2], lines(caplog, logging.DEBUG)[2:]
-    assert [state_of(line) for line in attempts] == ["connecting", "handshake"]
-    assert "session 0x0" in attempts[1]
-    assert len(frames) == len(trace.frames)
-    for line, frame in zip(frames, trace.frames, strict=True):
-        assert ("sent" if frame.sent else "received") in line
-        assert f" xid {frame.xid} {frame.op} " in line
-        assert f"{frame.size} bytes" in line
-        assert not frame.zxid or frame.zxid < 0 or f"zxid 0x{frame.zxid:x}," in line
-
-
-def test_at_info_no_frame_is_formatted(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "zkwire")
-    client = stage.client()
-    client.exists("/")
-    assert client._session.trace is None
-    client.close()
-    assert {r.levelno for r in caplog.records if r.name == "zkwire"} == {logging.INFO}
-
-
-@pytest.mark.since("3.5")
-def test_the_log_tells_of_a_failure(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "zkwire")
-    client = stage.client()
-    cut(client, stage.proxy.cut_all)
-    client.connect(PATIENCE)
-    client.close()
-    told = lines(caplog, logging.INFO)
-    assert [state_of(line) for line in told] == ["connected", "disconnected", "connected", "closed"]
-    assert told[1].endswith(f"{stage.proxy.hosts}: the server closed it")
-    assert "the server closed it" not in told[2]
-
-
-def test_an_outage_is_news_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "zkwire")
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
-    client = Client(f"127.0.0.1:{port}")
-    again = threading.Event()
-    attempts: list[State] = []
-
-    def listener(state: State) -> None:
-        attempts.append(state)
-        if attempts.count(State.DISCONNECTED) >= 3:
-            again.set()
-
-    client.add_state_listener(listener)
-    with pytest.raises(NotSentError):
-        client.connect(0.01)
-    assert again.wait(PATIENCE)
-    client.close()
-    told = lines(caplog, logging.INFO)
-    assert [state_of(line) for line in told] == ["disconnected", "closed"]
-    assert f"127.0.0.1:{port}: Connection refused" in told[0]
-    assert [state_of(line) for line in lines(caplog, logging.DEBUG)].count("disconnected") >= 2
-
-
-QUIET = """
-import sys, json
-sys.path.insert(0, sys.argv[1])
-from zkwire import Client
-loaded = "logging" in sys.modules
-if sys.argv[3] == "logging":
-    import logging
-with Client(sys.argv[2]) as client:
-    client.exists("/")
-    client.get_children("/")
-print(json.dumps([loaded, "logging" in sys.modules]))
-"""
-
-
-@pytest.mark.parametrize("wanted", ["logging", "nothing"])
-def test_silent_by_default_and_logging_is_not_loaded(stage: Stage, wanted: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-I", "-c", QUIET, str(ROOT), stage.hosts, wanted],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert ended.stderr == ""
-    assert json.loads(ended.stdout) == [False, wanted == "logging"]

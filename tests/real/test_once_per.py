@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -11,8 +10,6 @@ from tests.support.lock_helpers import GRACE, PATIENCE, Stage
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import sweep
 from zkwire import (
-    AsyncClient,
-    AsyncOncePer,
     Client,
     NoChildrenForEphemeralsError,
     OncePer,
@@ -26,28 +23,6 @@ HOUR = timedelta(hours=1)
 def free(client: Client, path: str) -> bool:
     stat = client.exists(path)
     return stat is None or stat.data_length == 0
-
-
-def test_one_of_all_claims(observer: Client, fresh_path: str) -> None:
-    everywhere = [OncePer(observer, f"{fresh_path}/job", HOUR, f"m{n}") for n in range(8)]
-    with ThreadPoolExecutor(len(everywhere)) as pool:
-        for _ in range(3):
-            won = list(pool.map(OncePer.claim, everywhere))
-            if any(won):
-                first = won
-    assert sum(first) == 1
-    data = observer.get_data(f"{fresh_path}/job").data
-    assert data.endswith(b" m%d" % first.index(True))
-    assert observer.get_children(f"{fresh_path}/job") == []
-
-
-def test_a_period_later_it_is_due_again(observer: Client, fresh_path: str) -> None:
-    job = OncePer(observer, fresh_path, 0.4)
-    assert job.claim()
-    first = observer.get_data(fresh_path).stat.mtime
-    poll("it is due", lambda: job.claim() or None, GRACE)
-    second = observer.get_data(fresh_path).stat.mtime
-    assert second - first >= 400
 
 
 def test_it_is_given_back(observer: Client, fresh_path: str) -> None:
@@ -68,15 +43,6 @@ def test_it_is_given_back(observer: Client, fresh_path: str) -> None:
     assert again.claim()
     observer.delete(again.path)
     again.give_back()
-
-
-async def test_it_is_asked_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    async with AsyncClient(zookeeper.hosts) as client:
-        job = AsyncOncePer(client, fresh_path, 3600)
-        assert await job.claim()
-        assert not await job.claim()
-        await job.give_back()
-        assert (await client.get_data(fresh_path)).data == b""
 
 
 def test_arguments(observer: Client, fresh_path: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -11,30 +9,23 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.aio_helpers import eventually
 from tests.support.following_helpers import watches
-from tests.support.lock_helpers import ALICE, LONG, PATIENCE, SHORT, Running, Stage
+from tests.support.lock_helpers import ALICE, LONG, PATIENCE, Running, Stage
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import sweep
 from zkwire import (
-    CREATOR_ALL_ACL,
-    AsyncClient,
-    AsyncPartitioner,
     Client,
     ClientClosedError,
     ForkedError,
     LockLostError,
-    NoAuthError,
-    NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
     Partitioner,
     SequentialLock,
-    SessionExpiredError,
     Share,
     Supervisor,
 )
-from zkwire.testing.proxy import Action, Frame, Gate, cut_after, hold
+from zkwire.testing.proxy import Action, Frame, Gate, hold
 
 ITEMS = ["a", "b", "c", "d", "e"]
 
@@ -132,49 +123,6 @@ def test_an_item_moves_when_work_on_it_has_stopped(stage: Stage, fresh_path: str
         until(one, left, ITEMS)
 
 
-def test_a_reader_that_never_looks_stops_what_the_next_share_leaves_out(
-    stage: Stage, fresh_path: str
-) -> None:
-    with Partitioner(stage.client(), fresh_path, ITEMS, name="m0") as one:
-        share = first(one)
-        with Partitioner(stage.client(), fresh_path, ITEMS, name="m1") as other:
-            left = first(one)
-            gone = set(share) - set(left)
-            assert gone
-            assert other.next(0.2) is None, "the next call has not confirmed what it only tells"
-            assert left.changed
-            assert left.leaving == set()
-            assert set(first(one)) == set(left)
-            until(other, first(other), gone)
-
-
-def test_a_reader_that_never_looks_is_told_that_everything_goes(
-    stage: Stage, fresh_path: str
-) -> None:
-    with Partitioner(stage.client(), fresh_path, ["a"], name="m0") as one:
-        first(one)
-        with Partitioner(stage.client(), fresh_path, ["a"], name="m1") as other:
-            nothing = first(one)
-            assert dict(nothing) == {}
-            assert nothing.wait(0)
-            assert other.next(0.2) is None
-            assert one.next(0) is None
-            assert set(first(other)) == {"a"}
-
-
-def test_a_call_that_does_not_wait_confirms(stage: Stage, fresh_path: str) -> None:
-    with Partitioner(stage.client(), fresh_path, ["a"], name="m0") as one:
-        share = first(one)
-        with Partitioner(stage.client(), fresh_path, ["a"], name="m1") as other:
-            assert share.wait(PATIENCE)
-            assert one.next(0) is None
-            theirs = first(other)
-            share.changed  # noqa: B018 - the reader looks again, and is told nothing new
-            assert one.next(0) is None
-        poll("it has come back", lambda: one.next(0), PATIENCE)
-        assert theirs.lost == {"a"}
-
-
 def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None:
     partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
     seen: list[Mapping[str, int]] = []
@@ -196,16 +144,6 @@ def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None
     assert nodes(stage.observer, fresh_path) == []
 
 
-def test_more_members_than_items(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    with Partitioner(client, fresh_path, ["only"], name="m0") as one:
-        share = first(one)
-        with Partitioner(stage.client(), fresh_path, ["only"], name="m1") as other:
-            idle = other if not share.wait(0.3) else one
-            poll("it has nothing to do", lambda: idle.state == "acquired" or None, PATIENCE)
-            assert other.next(0) is None
-
-
 def test_one_reader_at_a_time(stage: Stage, fresh_path: str) -> None:
     with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
         first(partitioner)
@@ -221,19 +159,6 @@ def test_one_reader_at_a_time(stage: Stage, fresh_path: str) -> None:
 # --- what is lost ---------------------------------------------------------------------------------
 
 
-def test_an_outsider_deletes_a_lock(stage: Stage, fresh_path: str) -> None:
-    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
-        share = first(partitioner)
-        (lock,) = stage.observer.get_children(f"{fresh_path}/items/b")
-        stage.observer.delete(f"{fresh_path}/items/b/{lock}")
-        assert share.wait(PATIENCE)
-        assert share.lost == share.leaving == {"b"}
-        poll("all is its own", lambda: partitioner.state != "allocating" or None, PATIENCE)
-        again = until(partitioner, first(partitioner), ITEMS)
-        assert again["b"] > share["b"]
-        assert {item for item in ITEMS if again[item] != share[item]} == {"b"}
-
-
 def test_an_outsider_deletes_a_member(stage: Stage, fresh_path: str) -> None:
     with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as partitioner:
         first(partitioner)
@@ -246,53 +171,10 @@ def test_an_outsider_deletes_a_member(stage: Stage, fresh_path: str) -> None:
         poll("all is its own", lambda: partitioner.state == "acquired" or None, PATIENCE)
 
 
-def test_a_session_that_ends_takes_everything(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    partitioner = Partitioner(client, fresh_path, ITEMS)
-    share = first(partitioner)
-    waiting = Running(lambda: share.wait(PATIENCE))
-    stage.expire(client)
-    assert waiting.result()
-    assert share.lost == share.leaving == set(ITEMS)
-    with pytest.raises(SessionExpiredError):
-        partitioner.next(PATIENCE)
-    poll("it has noticed", lambda: partitioner.state == "allocating" or None, PATIENCE)
-    partitioner.close()
-    wait_empty(stage.observer, fresh_path)
-
-
-def test_a_supervisor_goes_on(stage: Stage, fresh_path: str) -> None:
-    with (
-        Supervisor(stage.proxy.hosts, session_timeout=LONG) as supervisor,
-        Partitioner(supervisor, fresh_path, ITEMS) as partitioner,
-    ):
-        share, name = first(partitioner), partitioner.name
-        end_session_of(stage, supervisor.client())
-        assert share.wait(PATIENCE)
-        assert share.lost == set(ITEMS)
-        again = until(partitioner, first(partitioner), ITEMS)
-        assert min(again.values()) > max(share.values())
-        assert partitioner.name == name
-    wait_empty(stage.observer, fresh_path)
-
-
 def end_session_of(stage: Stage, client: Client) -> None:
     """Another connection resumes the session, and closes it."""
     with Client(stage.hosts, resume=client.credentials) as other:
         other.connect()
-
-
-def test_the_death_of_a_member(stage: Stage, fresh_path: str) -> None:
-    dying = stage.client(timeout=SHORT)
-    lost = first(Partitioner(dying, fresh_path, ITEMS, name="m0"))
-    with Partitioner(stage.client(), fresh_path, ITEMS, name="m1") as other:
-        stage.proxy.black_hole(True)
-        poll("the lease has ended", lambda: lost.lost == set(ITEMS) or None, PATIENCE)
-        assert lost.changed
-        stage.proxy.black_hole(False)
-        dying.close()
-        share = until(other, first(other), ITEMS)
-        assert all(share[item] > lost[item] for item in ITEMS)
 
 
 # --- what can go wrong ----------------------------------------------------------------------------
@@ -313,63 +195,6 @@ def test_other_items_than_the_oldest_member(stage: Stage, fresh_path: str) -> No
             lambda: stage.observer.get_children(f"{fresh_path}/members") == ["old"] or None,
             PATIENCE,
         )
-
-
-def test_a_foreign_node_among_the_members(stage: Stage, fresh_path: str) -> None:
-    stage.observer.ensure_path(f"{fresh_path}/members/hand-made")
-    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
-        assert set(first(partitioner)) == set(ITEMS)
-
-
-def test_a_name_of_another_session(stage: Stage, fresh_path: str) -> None:
-    with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as one:
-        share = first(one)
-        with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as other:
-            assert other.next(0.3) is None
-            assert not share.changed
-            one.close()
-            until(other, first(other), ITEMS)
-
-
-def test_a_name_twice_in_one_client(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    with Partitioner(client, fresh_path, ITEMS, name="me") as one:
-        first(one)
-        second = Partitioner(client, fresh_path, ITEMS, name="me")
-        with pytest.raises(NodeExistsError, match="another object"):
-            second.next(PATIENCE)
-        second.close()
-        assert one.state == "acquired"
-
-
-def test_a_lock_that_is_no_session_s(stage: Stage, fresh_path: str) -> None:
-    stage.observer.ensure_path(f"{fresh_path}/items/b/x-lock-0000000000")
-    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
-    with pytest.raises(NodeExistsError, match="not ephemeral"):
-        deque(partitioner)
-    partitioner.close()
-    poll(
-        "its nodes are gone",
-        lambda: (
-            nodes(stage.observer, fresh_path) == [f"{fresh_path}/items/b/x-lock-0000000000"] or None
-        ),
-        PATIENCE,
-    )
-
-
-def test_nodes_of_its_own_alone(stage: Stage, fresh_path: str) -> None:
-    stage.observer.add_auth(*ALICE)
-    stage.observer.ensure_path(fresh_path, CREATOR_ALL_ACL)
-    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
-    with pytest.raises(NoAuthError):
-        partitioner.next(PATIENCE)
-    partitioner.close()
-    allowed = stage.client()
-    allowed.add_auth(*ALICE)
-    with Partitioner(allowed, fresh_path, ITEMS, acl=CREATOR_ALL_ACL) as mine:
-        first(mine)
-        acl, _ = stage.observer.get_acl(f"{fresh_path}/members/{mine.name}")
-        assert [one.id.scheme for one in acl] == ["digest"]
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -413,16 +238,6 @@ def test_an_ended_client(stage: Stage, fresh_path: str) -> None:
         Partitioner(wrong, fresh_path, ITEMS)
 
 
-def test_a_supervisor_that_has_no_server(fresh_path: str) -> None:
-    with Supervisor("127.0.0.1:1") as supervisor:
-        partitioner = Partitioner(supervisor, fresh_path, ITEMS)
-        assert partitioner.next(0.05) is None
-        assert partitioner.state == "allocating"
-        partitioner.close()
-        with pytest.raises(ClientClosedError):
-            partitioner.next()
-
-
 @forks
 def test_in_a_forked_child(stage: Stage, fresh_path: str) -> None:
     with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
@@ -434,13 +249,6 @@ def test_in_a_forked_child(stage: Stage, fresh_path: str) -> None:
                 partitioner.next(0)
 
         in_child(child)
-
-
-def test_a_lost_connection_is_no_error(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    stage.proxy.on("get_children", action=cut_after)
-    with Partitioner(client, fresh_path, ITEMS) as partitioner:
-        assert set(first(partitioner)) == set(ITEMS)
 
 
 def life(stage: Stage, client: Client, path: str) -> None:
@@ -510,83 +318,6 @@ def test_a_session_killed_at_every_request(stage: Stage, fresh_path: str) -> Non
 
 
 # --- asyncio --------------------------------------------------------------------------------------
-
-
-async def test_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as second:
-        async with AsyncPartitioner(client, fresh_path, ITEMS, name="m0") as one:
-            rounds: list[Mapping[str, int]] = []
-
-            async def work() -> None:
-                async for share in one:
-                    rounds.append(share)
-                    await share.wait()
-                    assert share.changed
-
-            task = asyncio.create_task(work())
-            await eventually("it has all", lambda: rounds and set(rounds[-1]) == set(ITEMS))
-            async with AsyncPartitioner(second, fresh_path, ITEMS, name="m1") as other:
-                share = await other.next(PATIENCE)
-                assert share is not None
-                await eventually("it has its own", lambda: other.state == "acquired")
-                assert one.name == "m0"
-                await share.wait(0.05)
-            await eventually("it has all again", lambda: set(rounds[-1]) == set(ITEMS))
-        await task
-        assert await second.get_children(f"{fresh_path}/members") == []
-        assert client._session.watch_count == 0
-        await second.delete_tree(fresh_path)
-
-
-async def test_another_reader_may_follow_a_cancelled_one(
-    zookeeper: ZooKeeperServer, fresh_path: str
-) -> None:
-    async with AsyncClient(zookeeper.hosts) as client:
-        async with AsyncPartitioner(client, fresh_path, ITEMS) as partitioner:
-            share = await partitioner.next(PATIENCE)
-            assert share is not None
-            task = asyncio.create_task(partitioner.next())
-            await eventually("it waits", lambda: partitioner._algorithm._reading)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert share.lost == set()
-            assert await partitioner.next(0.05) is None
-        await client.delete_tree(fresh_path)
-
-
-async def test_a_close_in_time_or_not(
-    monkeypatch: pytest.MonkeyPatch, zookeeper: ZooKeeperServer, fresh_path: str
-) -> None:
-    async def late(_: object = None) -> None:
-        raise OperationTimeoutError("too late")
-
-    async with AsyncClient(zookeeper.hosts) as client:
-        partitioner = AsyncPartitioner(client, fresh_path, ITEMS)
-        with monkeypatch.context() as patched:
-            patched.setattr(partitioner._algorithm, "close", late)
-            with pytest.raises(OperationTimeoutError):
-                async with partitioner:
-                    pass
-            with pytest.raises(KeyError):
-                async with partitioner:
-                    raise KeyError
-        await partitioner.close()
-        await client.delete_tree(fresh_path)
-
-
-def test_a_close_that_takes_too_long(stage: Stage, fresh_path: str) -> None:
-    """It goes on in the background; an error of the body is not hidden by it."""
-    client = stage.client()
-    partitioner = Partitioner(client, fresh_path, ITEMS)
-    first(partitioner)
-    stage.proxy.refuse()
-    stage.proxy.cut_all()
-    with pytest.raises(OperationTimeoutError):
-        partitioner.close(0.1)
-    stage.heal()
-    partitioner.close()
-    wait_empty(stage.observer, fresh_path)
 
 
 @pytest.mark.own_server

@@ -15,14 +15,12 @@ import pytest
 
 import zkwire.recipes.queue
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, requests
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
-    READ_ACL_UNSAFE,
     AsyncClient,
     AsyncQueue,
     Client,
     LockLostError,
-    NoAuthError,
     Queue,
     QueueEmptyError,
     QueueFullError,
@@ -68,55 +66,6 @@ def test_items_come_by_priority_and_within_one_in_order(
         queue.get(0)
 
 
-def test_an_item_of_a_higher_priority_overtakes_those_that_were_read_ahead(queue: Queue) -> None:
-    queue.put_many([b"b", b"c"])
-    assert queue.get().data == b"b"
-    queue.put(b"a", 0)
-    assert queue.get().data == b"a"
-
-
-@layouts
-def test_a_block_that_ends_well_removes_its_item(
-    observer: Client, stage: Stage, fresh_path: str, flat: bool
-) -> None:
-    queue = Queue(observer, fresh_path, flat=flat)
-    other = Queue(stage.client(), fresh_path, flat=flat)
-    queue.put_many([b"a", b"b", b"c"])
-    with queue.take() as item:
-        assert (item.data, item.deliveries) == (b"a", 1)
-        seen = other.peek()
-        assert seen is not None
-        assert seen.data == b"b"
-        assert other.get().data == b"b"
-        assert len(queue) == 2
-    with queue.take() as item:
-        assert item.data == b"c"
-    assert len(queue) == 0
-
-
-def test_a_block_that_fails_gives_its_item_back_at_its_place(queue: Queue) -> None:
-    queue.put_many([b"a", b"b"])
-    with pytest.raises(ZeroDivisionError), queue.take():
-        raise ZeroDivisionError
-    with queue.take() as item:
-        assert (item.data, item.deliveries) == (b"a", 2)
-
-
-def test_a_consumer_waits_for_an_item_and_for_one_that_is_given_back(queue: Queue) -> None:
-    with pytest.raises(QueueEmptyError, match="no item"):
-        queue.get(0.5)
-    waiting = Running(lambda: queue.get(PATIENCE))
-    queue.put(b"a")
-    assert waiting.result().data == b"a"
-    queue.put(b"b")
-    with suppress(ZeroDivisionError), queue.take():
-        waiting = Running(lambda: queue.get(PATIENCE))
-        raise ZeroDivisionError
-    assert waiting.result().data == b"b"
-    with pytest.raises(QueueEmptyError), queue.take(0.0):
-        pass
-
-
 def test_the_iterator_yields_items_as_they_come(queue: Queue) -> None:
     items = iter(queue)
     queue.put_many([b"a", b"b"])
@@ -124,31 +73,6 @@ def test_the_iterator_yields_items_as_they_come(queue: Queue) -> None:
     waiting = Running(lambda: next(items))
     queue.put(b"c")
     assert waiting.result().data == b"c"
-
-
-def test_one_object_serves_many_threads(queue: Queue) -> None:
-    got: list[bytes] = []
-    all_got = threading.Event()
-
-    def consume() -> None:
-        while (data := queue.get(GRACE).data) != b"end":
-            got.append(data)
-            if len(got) >= 200:
-                all_got.set()
-
-    def produce(name: str) -> None:
-        for number in range(50):
-            queue.put(f"{name}{number}".encode())
-
-    calls = [Running(consume) for _ in range(3)]
-    for producer in [Running(partial(produce, name)) for name in "abcd"]:
-        producer.result()
-    assert all_got.wait(PATIENCE)  # consumers of one object take no strict order between them
-    for _ in calls:
-        queue.put(b"end")
-    for call in calls:
-        call.result()
-    assert Counter(got) == Counter(f"{name}{n}".encode() for name in "abcd" for n in range(50))
 
 
 def test_limits_are_refused_before_anything_is_put(observer: Client, fresh_path: str) -> None:
@@ -199,20 +123,6 @@ def test_a_queue_at_the_end_of_its_numbers_says_so(
     assert Queue(observer, fresh_path).put(b"")
 
 
-def test_what_the_server_refuses_is_raised(observer: Client, fresh_path: str) -> None:
-    observer.create(fresh_path, b"", READ_ACL_UNSAFE)
-    queue = Queue(observer, fresh_path, flat=True)
-    with pytest.raises(NoAuthError):
-        queue.put(b"a")
-    name = f"{fresh_path}-open"
-    Queue(observer, name, flat=True).put(b"a")
-    observer.set_acl(name, READ_ACL_UNSAFE)
-    with pytest.raises(NoAuthError):
-        Queue(observer, name, flat=True).get()
-    with pytest.raises(NoAuthError), Queue(observer, name, flat=True).take():
-        pass
-
-
 def test_a_taking_is_for_one_block(queue: Queue) -> None:
     queue.put_many([b"a", b"b"])
     taking = queue.take()
@@ -223,20 +133,6 @@ def test_a_taking_is_for_one_block(queue: Queue) -> None:
 
 
 # --- a claim that is lost -------------------------------------------------------------------------
-
-
-def test_an_expired_consumer_removes_nothing(stage: Stage, fresh_path: str) -> None:
-    """And another has the item by then."""
-    other = Queue(stage.observer, fresh_path)
-    other.put(b"a")
-    client = stage.client()
-    with pytest.raises(LockLostError, match="expired"), Queue(client, fresh_path).take():
-        stage.expire(client)
-        again = other.take(GRACE)
-        item = again.__enter__()
-    assert item.deliveries == 2
-    again.__exit__(None, None, None)
-    assert len(other) == 0
 
 
 def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_path: str) -> None:
@@ -258,27 +154,6 @@ def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_
     assert (copied[:-1], copied.lost) == (item[:-1], None)
 
 
-def test_a_claim_that_an_outsider_deletes_is_not_removed_with_the_next_one(
-    observer: Client, stage: Stage, fresh_path: str
-) -> None:
-    first, second = Queue(observer, fresh_path), Queue(stage.client(), fresh_path)
-    first.put(b"a")
-    taking = second.take(GRACE)
-    with pytest.raises(LockLostError, match="no longer claimed"), first.take() as item:
-        observer.delete(f"{fresh_path}/taken/{item.name}")
-        assert taking.__enter__().deliveries == 2
-    assert observer.get_children(f"{fresh_path}/taken") == [item.name]
-    taking.__exit__(None, None, None)
-    assert len(first) == 0
-
-
-def test_a_claim_whose_item_an_outsider_deletes_goes_too(observer: Client, queue: Queue) -> None:
-    queue.put(b"a")
-    with pytest.raises(LockLostError), queue.take() as item:
-        observer.delete(f"{queue.path}/entries/{item.name}")
-    poll("the claim goes", lambda: not observer.get_children(f"{queue.path}/taken") or None, GRACE)
-
-
 def test_a_consumer_that_dies_gives_its_item_back(
     stage: Stage, zookeeper: ZooKeeperServer, fresh_path: str
 ) -> None:
@@ -290,35 +165,6 @@ def test_a_consumer_that_dies_gives_its_item_back(
     waiting = Running(lambda: other.get(PATIENCE))
     client.close()
     assert waiting.result().deliveries == 1
-
-
-# --- marks ----------------------------------------------------------------------------------------
-
-
-def test_marks_are_used_again_and_go_when_they_lie_idle(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    queue = Queue(client, fresh_path)
-    queue.put(b"")
-    stage.proxy.reset()
-    for _ in range(10):
-        queue.put(b"")
-    multis = [frame for frame in requests(stage.proxy.frames()) if frame.op == "multi"]
-    assert len(multis) == 10
-    marks = f"{fresh_path}/marks"
-    poll("no mark is left", lambda: not stage.observer.get_children(marks) or None, GRACE)
-
-
-def test_a_mark_that_an_outsider_deletes_is_made_anew(stage: Stage, fresh_path: str) -> None:
-    queue = Queue(stage.client(), fresh_path)
-    queue._algorithm._tokens._tidy = lambda: None  # type: ignore[method-assign]
-    for number in range(3):
-        assert queue.put(b"%d" % number) > 0
-        for name in stage.observer.get_children(f"{fresh_path}/marks"):
-            if number == 0:
-                stage.observer.delete(f"{fresh_path}/marks/{name}")
-            else:
-                stage.observer.set_data(f"{fresh_path}/marks/{name}", b"scribble")
-    assert len(queue) == 3
 
 
 # --- requests, with four consumers ----------------------------------------------------------------
@@ -358,27 +204,6 @@ def test_four_consumers_do_not_disturb_each_other(
         print(f"\n{how}: {each:.2f} requests for an item, with four consumers")
     assert (len(done), set(done.values())) == (number, {1})
     assert each < most
-
-
-def test_an_item_wakes_one_of_four_consumers(stage: Stage, fresh_path: str) -> None:
-    queues = [Queue(stage.client(), fresh_path) for _ in range(4)]
-    calls = [Running(partial(queue.get, PATIENCE)) for queue in queues]
-    other = Queue(stage.observer, fresh_path)
-
-    def had(number: int) -> bool | None:
-        return sum(call.ended for call in calls) == number or None
-
-    # A consumer that stands in the line has looked for an item before.
-    line = f"{fresh_path}/waiting"
-    poll("all wait", lambda: len(stage.nodes(line)) == len(calls) or None, GRACE)
-    stage.proxy.reset()
-    for number in range(1, len(calls) + 1):
-        other.put(b"a")
-        poll("one has it", partial(had, number), GRACE)
-    for call in calls:
-        call.result()
-    asked = [frame.op for frame in requests(stage.proxy.frames())]
-    assert asked.count("multi") == len(calls), asked
 
 
 # --- asyncio --------------------------------------------------------------------------------------
@@ -422,25 +247,6 @@ async def test_a_cancelled_consumer_leaves_nothing(
         await queue.put(b"a")
         async with queue.take():
             assert await client.get_children(f"{fresh_path}/waiting") == []
-
-
-@pytest.mark.since("3.5")
-async def test_a_taking_is_for_one_of_two_tasks(
-    zookeeper: ZooKeeperServer, fresh_path: str
-) -> None:
-    async with AsyncClient(zookeeper.hosts) as client:
-        await AsyncQueue(client, fresh_path).put_many([b"a", b"b"])
-    client = AsyncClient(zookeeper.hosts)  # the tasks wait for its connection
-    taking = AsyncQueue(client, fresh_path).take()
-
-    async def take() -> bytes:
-        async with taking as item:
-            return item.data
-
-    first, second = await asyncio.gather(take(), take(), return_exceptions=True)
-    await client.close()
-    assert first == b"a"
-    assert isinstance(second, LockInUseError)
 
 
 # --- the document ---------------------------------------------------------------------------------

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
-from tests.support.family_helpers import (
-    Queue,
-)
-from tests.support.lock_helpers import (
-    GRACE,
-    PATIENCE,
-    Running,
-    Stage,
-    Workers,
-    wait_until_waiting,
-)
-from zkwire import LockLostError, Lost, ReadWriteLock, SequentialLock, SessionExpiredError
+from tests.support.family_helpers import Queue
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, Workers, wait_until_waiting
+from zkwire import LockLostError, ReadWriteLock, SequentialLock
 from zkwire.blocking.locks import PathLock
-from zkwire.recipes.read_write import is_reader
 from zkwire.testing.proxy import Gate, hold
 
 SIDES = ("read", "write")
@@ -41,86 +30,6 @@ def far(stage: Stage, path: str, text: str = "") -> ReadWriteLock:
 def side_of(lock: ReadWriteLock, side: str) -> PathLock:
     """``lock.read`` or ``lock.write``."""
     return lock.read if side == "read" else lock.write
-
-
-# --- together, alone, in order --------------------------------------------------------------------
-
-
-def test_readers_hold_together_and_a_writer_alone(stage: Stage, fresh_path: str) -> None:
-    locks = [far(stage, fresh_path) for _ in range(3)]
-    for lock in locks:
-        assert lock.read.acquire(GRACE)
-    assert all(lock.read.held for lock in locks)
-    other = far(stage, fresh_path)
-    assert not other.write.try_acquire()
-    for lock in locks:
-        lock.read.release()
-    with other.write as entered:
-        assert entered is other.write
-        for lock in locks:
-            assert not lock.read.try_acquire()
-            assert not lock.write.try_acquire()
-            assert not lock.write.acquire(0.02)
-        assert other.write.held
-    stage.wait_no_nodes(fresh_path)  # who timed out leaves in the background
-    with locks[0].read, locks[1].read:
-        assert len(stage.nodes(fresh_path)) == 2
-    assert stage.nodes(fresh_path) == []
-
-
-def test_order_of_arrival(stage: Stage, fresh_path: str) -> None:
-    queue = Queue(stage, fresh_path)
-    for name in ("R1", "W1", "R2", "R3", "W2", "R4"):
-        lock = far(stage, fresh_path)
-        queue.join(name, lock.read if name[0] == "R" else lock.write)
-    for together in (["R1"], ["W1"], ["R2", "R3"], ["W2"], ["R4"]):
-        queue.expect(*together)
-        queue.expect_nobody()
-        queue.leave(*together)
-    assert stage.nodes(fresh_path) == []
-
-
-def test_readers_do_not_wake_each_other(stage: Stage, fresh_path: str) -> None:
-    """A reader's release wakes the writer right behind, and no reader further on."""
-    readers = [far(stage, fresh_path) for _ in range(2)]
-    for lock in readers:
-        assert lock.read.acquire(GRACE)
-    writer, late = near(stage, fresh_path), near(stage, fresh_path)
-    writing = Running(lambda: writer.write.acquire(PATIENCE))
-    wait_until_waiting(stage)
-    reading = Running(lambda: late.read.acquire(PATIENCE))
-    wait_until_waiting(stage, nth=2)
-    stage.proxy.reset()
-    readers[0].read.release()  # the writer waits for the other one
-    readers[1].read.release()
-    assert writing.result()
-    woken = {frame.connection for frame in stage.proxy.frames() if frame.kind == "notification"}
-    assert len(woken) == 1
-    assert not reading.ended
-    writer.write.release()
-    assert reading.result()
-    late.read.release()
-
-
-def test_names_say_who_reads() -> None:
-    for label in ("__READ__", "__rlock__"):
-        assert is_reader(f"0123-{label}0000000007")
-    for name in ("0123-__WRIT__0000000007", "ab__lock__0000000007", "x-1-lock-0000000007"):
-        assert not is_reader(name)
-
-
-def test_contenders_show_who_reads_and_who_writes(stage: Stage, fresh_path: str) -> None:
-    reader, writer = far(stage, fresh_path, "the reader"), far(stage, fresh_path, "the writer")
-    assert reader.contenders() == []
-    with reader.read:
-        queue = Queue(stage, fresh_path)
-        queue.join("W", writer.write)
-        first, second = stage_view = far(stage, fresh_path).contenders()
-        assert stage_view == reader.contenders()
-        assert [first.text, second.text] == ["the reader", "the writer"]
-        assert [is_reader(c.path) for c in stage_view] == [True, False]
-    queue.expect("W")
-    queue.leave("W")
 
 
 # --- downgrade, upgrade ---------------------------------------------------------------------------
@@ -263,32 +172,6 @@ def test_upgrade_is_refused(stage: Stage, fresh_path: str) -> None:
         assert len(stage.nodes(fresh_path)) == 1
     assert lock.write.try_acquire()
     lock.write.release()
-
-
-# --- how it ends ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("held", "waits"), [("read", "write"), ("write", "read")])
-def test_expired_holder_makes_way(stage: Stage, fresh_path: str, held: str, waits: str) -> None:
-    client = stage.client()
-    lock, other = ReadWriteLock(client, fresh_path), far(stage, fresh_path)
-    holder, waiter = side_of(lock, held), side_of(other, waits)
-    told: SimpleQueue[Lost] = SimpleQueue()
-    holder.lost.add_callback(told.put)
-    assert holder.acquire(GRACE)
-    queue = Queue(stage, fresh_path)
-    queue.join("waiter", waiter)
-    stage.expire(client)
-    queue.expect("waiter")
-    stage.proxy.cut_all()
-    assert told.get(timeout=PATIENCE) is holder.lost
-    assert not holder.held
-    with pytest.raises(LockLostError):
-        holder.release()
-    with pytest.raises(SessionExpiredError):
-        holder.acquire(GRACE)
-    queue.leave("waiter")
-    assert stage.nodes(fresh_path) == []
 
 
 # --- processes ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import closing
 
 import pytest
@@ -11,22 +10,9 @@ from tests.support.command_lines import interpreter_of
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, NotSentError
-from zkwire.jute.frames import frame
-from zkwire.jute.records import ConnectRequest
 from zkwire.testing import Server
 
 LATER = 0x7FFF_0000_0000
-
-
-@pytest.mark.parametrize("session_id", [0, 0x1234], ids=["a new session", "a former one"])
-def test_it_closes_the_connection_without_a_word(
-    zookeeper: ZooKeeperServer, session_id: int
-) -> None:
-    host, port = zookeeper.hosts.split(":")
-    with socket.create_connection((host, int(port)), PATIENCE) as connection:
-        asked = ConnectRequest(0, LATER, 4000, session_id, bytes(16), False)
-        connection.sendall(frame(asked.encode()))
-        assert connection.recv(1024) == b""
 
 
 def test_the_client_says_that_this_is_the_likely_cause(zookeeper: ZooKeeperServer) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from functools import partial
 from queue import SimpleQueue
-from typing import Any
 
 import pytest
 
-from tests.support.family_helpers import soon
-from tests.support.lock_helpers import ALICE, Running, Stage
+from tests.support.lock_helpers import ALICE, Stage
 from zkwire import (
     ACL,
-    AuthFailedError,
     Client,
     EventType,
     NotSentError,
@@ -22,7 +18,6 @@ from zkwire import (
     State,
     Watch,
     digest_id,
-    testing,
 )
 from zkwire.session.states import TRANSITIONS
 from zkwire.testing.proxy import Frame, Gate, hold
@@ -115,40 +110,6 @@ def test_every_state_without_a_server(stage: Stage) -> None:
     client.close()
 
 
-def test_refused_credentials_are_the_last_that_is_heard() -> None:
-    with testing.Server() as server:
-        client = Client(server.hosts, auth=[ALICE])
-        heard = Heard(client)
-        server.refuse_next("auth", -115)
-        with pytest.raises(AuthFailedError):
-            client.connect(PATIENCE)
-        assert heard.next(3) == [CONNECTING, HANDSHAKE, State.AUTH_FAILED]
-        client.close()
-        assert len(heard.all) == 3
-
-
-def test_a_server_that_loses_its_quorum_and_finds_it_again() -> None:
-    with testing.Server(read_only=True) as server:
-        client = Client(server.hosts, read_only=True)
-        heard = Heard(client)
-        client.connect(PATIENCE)
-        assert heard.next(3) == [CONNECTING, HANDSHAKE, State.CONNECTED_READ_ONLY]
-        assert client.wait_for_state(CONNECTED, timeout=0) is None
-        waiters = Waiters(client, (CONNECTED,))
-        server.set_read_only(False)
-        assert waiters.results() == [CONNECTED]
-        assert heard.until(CONNECTED) == [DISCONNECTED, *COMING]
-        client.close()
-
-
-def test_a_client_that_never_began_is_only_closed() -> None:
-    client = Client("127.0.0.1:1")
-    heard = Heard(client)
-    client.close()
-    assert heard.all == [CLOSED]
-    assert client.state is CLOSED
-
-
 # --- listeners ------------------------------------------------------------------------------------
 
 
@@ -166,26 +127,6 @@ def test_a_listener_is_there_once_and_can_be_removed(stage: Stage, client: Clien
     for wrong in ("x", None):
         with pytest.raises(TypeError, match="listener must be callable"):
             client.add_state_listener(wrong)  # type: ignore[arg-type]
-
-
-def test_a_listener_that_raises_is_reported_and_the_others_hear(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported: list[type[BaseException]] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
-    client = stage.client()
-
-    def broken(_: State) -> None:
-        raise ZeroDivisionError
-
-    client.add_state_listener(broken)
-    heard = Heard(client)
-    stage.proxy.cut_all()
-    assert heard.next(4) == [DISCONNECTED, *COMING]
-    client.close()
-    # A close does not wait for its listeners for long.
-    soon("all are reported", lambda: len(reported) >= 5, PATIENCE)
-    assert reported == [ZeroDivisionError] * 5
 
 
 @pytest.mark.own_server
@@ -215,86 +156,7 @@ def test_a_listener_that_blocks_does_not_cost_the_session(stage: Stage, fresh_pa
     assert heard.next(4) == [DISCONNECTED, *COMING]
 
 
-def test_a_listener_may_use_the_client(stage: Stage, fresh_path: str, client: Client) -> None:
-    made: SimpleQueue[Any] = SimpleQueue()
-
-    def listener(state: State) -> None:
-        if state is CONNECTED:
-            watch = Watch()
-            client.exists(fresh_path, watch=watch)
-            client.create(fresh_path, ephemeral=True)
-            made.put(watch.wait(PATIENCE))
-            client.remove_state_listener(listener)
-
-    client.add_state_listener(listener)
-    stage.proxy.cut_all()
-    event = made.get(timeout=PATIENCE)
-    assert (event.type, event.path) == (EventType.NODE_CREATED, fresh_path)
-
-
-def test_a_listener_may_close_the_client(stage: Stage, client: Client) -> None:
-    heard = Heard(client)
-
-    def listener(state: State) -> None:
-        if state is CONNECTED:
-            client.close()
-
-    client.add_state_listener(listener)
-    stage.proxy.cut_all()
-    assert client.wait_for_state(CLOSED, timeout=PATIENCE) is CLOSED
-    states = heard.until(CONNECTED)
-    assert states == [DISCONNECTED, *COMING]
-
-
 # --- wait_for_state -------------------------------------------------------------------------------
-
-
-def test_waiting_begins_to_connect(stage: Stage) -> None:
-    with Client(stage.proxy.hosts) as client:
-        assert client.wait_for_state(CONNECTED, timeout=PATIENCE) is CONNECTED
-        assert client.wait_for_state(CONNECTED, timeout=0) is CONNECTED
-    other = Client(stage.proxy.hosts)
-    assert other.wait_for_state(CONNECTED, timeout=PATIENCE) is CONNECTED
-    other.close()
-
-
-class Waiters:
-    """Threads that wait for a state each, known to be waiting before anything happens."""
-
-    def __init__(self, client: Client, *wanted: tuple[State, ...]) -> None:
-        observers = client._session.observers
-        before = len(observers._observers)
-        self._running = [
-            Running(partial(client.wait_for_state, *states, timeout=PATIENCE)) for states in wanted
-        ]
-        deadline = threading.Event()
-        for _ in range(3000):
-            if len(observers._observers) == before + len(wanted):
-                return
-            deadline.wait(0.005)
-        raise TimeoutError("the waiters do not wait")
-
-    def results(self) -> list[State | None]:
-        return [running.result() for running in self._running]
-
-
-def test_the_end_of_the_session_ends_every_wait(stage: Stage, client: Client) -> None:
-    waiters = Waiters(client, (DISCONNECTED,), (EXPIRED, HANDSHAKE), (CLOSED,))
-    client.close()
-    assert waiters.results() == [CLOSED] * 3
-    assert client.wait_for_state(CONNECTED, timeout=PATIENCE) is CLOSED
-    assert client.wait_for_state(CONNECTED, DISCONNECTED, timeout=0) is CLOSED
-    expired = stage.client()
-    waiters = Waiters(expired, (State.AUTH_FAILED,), (CLOSED, EXPIRED))
-    stage.expire(expired)
-    assert waiters.results() == [EXPIRED] * 2
-
-
-def test_a_wait_ends_at_its_limit(client: Client) -> None:
-    before = len(client._session.observers._observers)
-    assert client.wait_for_state(EXPIRED, DISCONNECTED, timeout=0.05) is None
-    assert client.wait_for_state(EXPIRED, timeout=0) is None
-    assert len(client._session.observers._observers) == before  # nothing stays behind
 
 
 def test_wrong_arguments_of_a_wait(client: Client) -> None:

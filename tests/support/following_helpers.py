@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tests.support.embedded_servers import EmbeddedServer
-from tests.support.lock_helpers import PATIENCE, watch_count
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.lock_helpers import watch_count
+from tests.support.server_control import ZooKeeperServer
 from zkwire import SeenChildren, SeenData
 from zkwire.testing import Server
 from zkwire.testing.server.state import Watchers
 
 T = TypeVar("T")
-
-
-def watched(server: ZooKeeperServer) -> set[str]:
-    """The paths whose data a server watches for its clients."""
-    if not isinstance(server, EmbeddedServer):
-        return set(re.findall(r"^(/.*)$", server.four_letter("wchp"), re.MULTILINE))
-    return _look(server, lambda watchers: set(watchers._data.watchers))
 
 
 def watches(server: ZooKeeperServer) -> int:
@@ -32,15 +24,6 @@ def _look(server: EmbeddedServer, look: Callable[[Watchers], T]) -> T:
     service = server._member
     assert isinstance(service, Server)
     return service._running().call(lambda: look(service._processor.state.watchers))
-
-
-def wait_watched(server: ZooKeeperServer, path: str, wanted: bool) -> None:
-    """Wait until the server does, or does not, watch the path."""
-    poll(
-        f"{path} is {'' if wanted else 'not '}watched",
-        lambda: (path in watched(server)) is wanted or None,
-        PATIENCE,
-    )
 
 
 def assert_in_order(seen: Sequence[SeenData | SeenChildren]) -> None:
