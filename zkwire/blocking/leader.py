@@ -512,16 +512,15 @@ class LeaderFollower(Driver):
         self, connection: Connection, waitable: Waitable, deadline: float | None
     ) -> None:
         """See :meth:`_read_as_leader`; with the read role.  All waiting of a leader is here."""
-        session, left, seen = self.session, None, -1.0
+        session, left = self.session, None
         while not (waitable.ready or connection.closed_because):
             expected = len(session.in_flight)
             long = expected - len(self._followers) >= LONG_LINE or expected >= LONG_LINE_OF_THREADS
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
-            if long and not connection.full and connection.read_at != seen:
-                seen = connection.read_at  # if nothing comes meanwhile, wait
+            if long and not connection.full:
                 time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
-            elif not (connection.inbox or connection.wait(left, 1)):
+            if not (connection.inbox or connection.wait(left, 1)):
                 break
             self.read(connection)
             if not session.usable and session.challenge is not None:
