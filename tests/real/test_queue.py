@@ -27,6 +27,7 @@ from zkwire import (
     SequenceExhaustedError,
 )
 from zkwire.jute.frames import SEND_LIMIT
+from zkwire.net.driver import Driver
 from zkwire.recipes._recipe import LockInUseError
 from zkwire.recipes.queue import most_bytes
 from zkwire.wire.paths import LAST_SEQUENCE
@@ -135,6 +136,37 @@ def test_a_taking_is_for_one_block(queue: Queue) -> None:
 # --- a claim that is lost -------------------------------------------------------------------------
 
 
+def test_an_expired_consumer_removes_nothing(stage: Stage, fresh_path: str) -> None:
+    """And another has the item by then."""
+    other = Queue(stage.observer, fresh_path)
+    other.put(b"a")
+    client = stage.client()
+    with pytest.raises(LockLostError, match="expired"), Queue(client, fresh_path).take():
+        stage.expire(client)
+        again = other.take(GRACE)
+        item = again.__enter__()
+    assert item.deliveries == 2
+    again.__exit__(None, None, None)
+    assert len(other) == 0
+
+
+def test_an_item_is_given_back_if_the_lease_is_over_before_the_work_begins(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a pause, of which this session knows nothing; it may live."""
+    queue.put(b"a")
+    taking = queue.take()
+    with monkeypatch.context() as patched:
+        patched.setattr(Driver, "lease_deadline", 0.0)
+        with pytest.raises(LockLostError, match="in the moment it was claimed"), taking:
+            raise AssertionError("the work begins")
+    with taking as item:  # it may be used again, and the next loss is told
+        assert item.deliveries == 2
+        assert item.lost is not None
+        assert not item.lost.ready
+    assert len(queue) == 0
+
+
 def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_path: str) -> None:
     """Not its end, and not to a copy in another process."""
     client, told = stage.client(), threading.Event()
@@ -209,7 +241,9 @@ def test_four_consumers_do_not_disturb_each_other(
 # --- asyncio --------------------------------------------------------------------------------------
 
 
-async def test_the_same_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+async def test_the_same_under_asyncio(
+    zookeeper: ZooKeeperServer, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with AsyncClient(zookeeper.hosts) as client:
         queue = AsyncQueue(client, fresh_path)
         await asyncio.gather(queue.put(b"a"), queue.put_many([b"b", b"c"]), queue.put(b"first", 1))
@@ -222,6 +256,12 @@ async def test_the_same_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: st
         async for _ in queue:
             if await queue.size() == 0:
                 break
+        await queue.put(b"again")
+        with monkeypatch.context() as patched:
+            patched.setattr(Driver, "lease_deadline", 0.0)
+            with pytest.raises(LockLostError, match="in the moment it was claimed"):
+                await queue.take().__aenter__()
+        assert (await queue.get()).deliveries == 1
         waiting = asyncio.create_task(queue.get())
         await asyncio.sleep(0)
         await queue.put(b"late")

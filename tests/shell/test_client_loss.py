@@ -417,6 +417,34 @@ def test_a_half_closed_connection_is_replaced() -> None:
             again(client)
 
 
+def test_a_hold_without_a_connection_makes_the_io_thread_look_at_its_deadline() -> None:
+    """It may wait for an attempt to connect that outlasts the lease."""
+    over = threading.Event()
+
+    class Holder:
+        def _lose(self, message: str = "") -> tuple[()]:
+            return ()
+
+        _let_go = _lose
+
+    def hangs_up(connection: Connection) -> None:
+        connection.greet()
+        over.wait(PATIENCE)
+
+    with FakeServer(hangs_up, mute) as server, Client(server.hosts) as client:
+        driver, woken = client._driver, list[bool]()
+        client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
+        driver.wake = lambda: woken.append(client._session.usable)  # type: ignore[method-assign]
+        driver.hold(Holder())
+        assert not woken  # the reader of a connection looks often enough
+        over.set()
+        client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+        woken.clear()
+        driver.hold(Holder())
+        assert woken == [False]
+        del driver.wake
+
+
 def received_ops(server: FakeServer) -> list[Request]:
     return [q for q in server.received if q.op != "ping"]
 

@@ -8,12 +8,15 @@ import pytest
 
 from tests.conftest import SEED
 from tests.support.simulation_parts import A_SIXTH
-from tests.support.simulation_queue import PLANTED, Plan, queues, various
+from tests.support.simulation_queue import PLANTED, Ledger, Plan, Queues, queues, various
+from zkwire.errors import LockLostError
+from zkwire.recipes.queue import Taking
 from zkwire.testing.simulation import (
     FailedRunError,
     InTurn,
     Scenario,
     Scripted,
+    Simulation,
     cancel_everywhere,
     explore,
     sweep,
@@ -48,6 +51,67 @@ def test_a_cancellation_at_every_await(name: str, late: bool) -> None:
     script = [*turns, Step("cut", "b")]
     make = (lambda: Scripted(script)) if late else (lambda: InTurn("a"))
     print(cancel_everywhere(SCENARIOS[name], make))
+
+
+class StandsStill(InTurn):
+    """The first consumer stands still for longer than its session lives.
+
+    ``at_work``: in the body, and not before it, with the reply that says that it has a claim.
+    ``told``: then it learns of the end of its session before it goes on, and not after that.
+    """
+
+    def __init__(self, at_work: bool, told: bool) -> None:
+        super().__init__()
+        self._at_work = at_work
+        self._next = "turn" if told else "run"
+        self.name = ""
+
+    def next(self, sim: Simulation) -> Step | None:
+        if not self.name:
+            self.name = self._consumer(sim)
+            if self.name:
+                return Step("pause", self.name)
+        step = Step(self._next, self.name)
+        return step if step in sim.steps() else super().next(sim)
+
+    def _consumer(self, sim: Simulation) -> str:
+        if self._at_work:
+            [ledger] = sim.checks
+            assert isinstance(ledger, Ledger)
+            return next((client.name for client, _ in ledger.working.values()), "")
+        for client in sim.clients:
+            claims = [p for p in sim.tree.ephemerals(client.session.session_id) if "/taken/" in p]
+            if claims and client.link is not None and not client.link.down:
+                return client.name
+        return ""
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("at_work", [True, False])
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_consumer_that_stood_still_does_not_remove_what_another_has(
+    flat: bool, at_work: bool, told: bool
+) -> None:
+    """Nor does it begin to work on that."""
+    ends: list[tuple[int, str, bool]] = []
+
+    class Noting(Taking):
+        async def _leave_body(self, kind: type[BaseException] | None) -> None:
+            assert self._item is not None
+            lost, end = self._lost.is_set(), "removed"
+            try:
+                await super()._leave_body(kind)
+            except LockLostError:
+                end = "refused"
+                raise
+            finally:
+                ends.append((self._item.deliveries, end, lost))
+
+    sim, schedule = Simulation(), StandsStill(at_work, told)
+    queues(Plan(consumers=("take", "take"), patience=None, flat=flat), Queues(taking=Noting))(sim)
+    assert sim.run(schedule)
+    assert schedule.name
+    assert ends == [(2, "removed", False), *([(1, "refused", told)] * at_work)]
 
 
 def test_random_runs_with_several_faults() -> None:

@@ -71,10 +71,15 @@ class Ledger:
 
     ONCE: what is put appears at most once, exactly once if the put says so, never if that is not in
     doubt.  LOST: each item that has appeared is in the queue, or a consumer has it, or had to say
-    that it is in doubt.  TWICE: one consumer has it.  CLAIM: one consumer works on it, as long as
-    its claim stands.  STARVED: without a fault nothing is left.  ORDER: without a fault, one
-    consumer gets the items in order.  HERD: an item wakes one client.  LEFT: no node of a living
-    session is left, and no watch.
+    that it is in doubt.  TWICE: one consumer has it.  CLAIM: one consumer works on it, until both
+    the server has ended its session and its lease is over.  TOLD: when the lease is over,
+    ``item.lost`` is set as soon as the process has run.  STARVED: without a fault nothing is left.
+    ORDER: without a fault, one consumer gets the items in order.  HERD: an item wakes one client.
+    LEFT: no node of a living session is left, and no watch.
+
+    CLAIM does not ask what the client has noticed: a process that stands still while the server
+    ends its session is at work on what another consumer has by then, and nothing can tell it before
+    it runs again.
 
     ONCE leaves out the copies that were put in one transaction with a token that an outsider has
     deleted since, if the put was in ``doubt``: a client whose first reply is lost then cannot tell
@@ -90,7 +95,7 @@ class Ledger:
         self.zxids: dict[str, int] = {}
         self.done: Counter[str] = Counter()
         self.order: list[str] = []
-        self.working: dict[str, Client] = {}
+        self.working: dict[str, tuple[Client, QueueItem]] = {}
         self.doubts = 0
         self.putting: dict[str, list[bytes]] = {}  # by the name of the task
         self.doubt: set[bytes] = set()  # no answer has told whether it was put
@@ -123,14 +128,23 @@ class Ledger:
             self.violation = ViolationError("TWICE", f"{taken.name} was removed by two consumers")
 
     def begin(self, sim: Simulation, client: Client, taken: QueueItem) -> None:
-        other = self.working.get(taken.name)
-        if other is not None and not (sim.stolen or other.killed or other.session.ended):
+        other = self.worker(taken)
+        if other is not None and not sim.stolen and _has_its_items(sim, other):
             self.violation = ViolationError("CLAIM", f"{client} and {other} work on {taken.name}")
-        self.working[taken.name] = client
+        self.working[taken.name] = client, taken
+
+    def worker(self, taken: QueueItem) -> Client | None:
+        """Who works on it; of several the last one."""
+        client, _ = self.working.get(taken.name, (None, None))
+        return client
 
     def step(self, sim: Simulation) -> None:
         if self.violation is not None:
             raise self.violation
+        for client, taken in self.working.values():
+            knows = taken.lost is None or taken.lost.is_set() or client.due or not client.running
+            if not knows and _lease_is_over(sim, client):
+                raise ViolationError("TOLD", f"{client} works on {taken.name}, and is not told")
         if sim.tree.zxid != self._zxid:
             self._zxid = sim.tree.zxid
             folder = sim.tree.nodes.get(ITEMS)
@@ -204,6 +218,18 @@ class Ledger:
                 raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches")
 
 
+def _has_its_items(sim: Simulation, client: Client) -> bool:
+    """Whether no other consumer may have what it has claimed."""
+    if client.killed:  # no lease tells of that
+        return False
+    living = sim.sessions.get(client.session.session_id) is not None
+    return living or not _lease_is_over(sim, client)
+
+
+def _lease_is_over(sim: Simulation, client: Client) -> bool:
+    return sim.now >= client.session.lease_deadline
+
+
 async def produce(queue: AsyncQueue, ledger: Ledger, sim: Simulation, name: str) -> list[bool]:
     items = [f"{name}{n}".encode() for n in range(ledger.plan.items)]
     groups = [items] if ledger.plan.many else [[data] for data in items]
@@ -271,7 +297,7 @@ async def take(
             raise BodyError
     except BaseException as raised:
         error = raised
-    if ledger.working.get(taken.name) is client:
+    if ledger.worker(taken) is client:
         del ledger.working[taken.name]
     ledger.doubts += error is None
     try:
@@ -282,7 +308,7 @@ async def take(
     if error is not None:
         raise error
     ledger.doubts -= 1
-    if (other := ledger.working.get(taken.name)) is not None:
+    if (other := ledger.worker(taken)) is not None:
         ledger.violation = ViolationError("TWICE", f"{client} removes what {other} works on")
     ledger.finish(taken)
 
@@ -482,6 +508,15 @@ class KeepsItsClaim(Taking):
         pass
 
 
+class TellsNothing(Taking):
+    """The item's ``lost`` is not set when the session's lease ends."""
+
+    async def _enter_body(self) -> QueueItem:
+        taken = await super()._enter_body()
+        self._runtime.unhold(self._lost)
+        return taken
+
+
 class AllWatch(ItemSelector):
     """Consumers that find nothing watch all at once."""
 
@@ -555,6 +590,9 @@ PLANTED: dict[str, Planted] = {
         Plan(consumers=("take", "take"), items=3, stay=12),
     ),
     "keeps its claim": _planted(Queues(taking=KeepsItsClaim), (), "LEFT STARVED LIVE"),
+    "tells nothing": _planted(
+        Queues(taking=TellsNothing), ("pause",), "TOLD", Plan(consumers=("take",), stay=12)
+    ),
     "all watch": _planted(Queues(selector=AllWatch), (), "HERD"),
     "trusts the version": _planted(
         Queues(TrustsTheVersion), (), "CLAIM TWICE",

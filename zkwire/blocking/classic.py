@@ -335,7 +335,8 @@ class Queue(HasPath, Sized):
         The end of the ``with`` removes item and claim in one request that proves the claim.
         LockLostError: the claim was lost before that (the session had expired, an outsider has
         deleted it), the item was not removed, and another consumer may have it.  (With
-        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
+        ``maybe_applied`` the session has expired in that moment, and it may be removed.)  It comes
+        before the body if the session may be over by then, as after a pause of this process.
         OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
         doubt whether the item was removed; if not, it is given back in the background.
         """

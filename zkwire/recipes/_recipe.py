@@ -21,7 +21,8 @@ from contextvars import ContextVar
 from functools import cache, wraps
 from types import FunctionType
 
-from zkwire.errors import LockCancelledError
+from zkwire.errors import LockCancelledError, LockLostError
+from zkwire.session.liveness import LAPSED
 from zkwire.session.waitable import Bound, Waitable, check_timeout
 
 TYPE_CHECKING = False
@@ -426,6 +427,22 @@ class Lost(Loss):
     def ready(self) -> bool:
         """Whether the lock has been lost or released: nothing more will happen."""
         return self._over
+
+    def _begin(self, what: str) -> None:
+        """From now on tell of the loss; raises if the session is over, or may be, already.
+
+        A process that stands still before this reads a reply that is older than its lease.
+        """
+        runtime = self._runtime
+        try:
+            runtime.hold(self)
+            runtime.check_open()
+            if self._reason is not None or runtime.now() >= runtime.lease_deadline:
+                why = f"{what} was lost in the moment it was claimed ({self._reason or LAPSED})"
+                raise LockLostError(why, session_id=runtime.session_id)
+        except BaseException:
+            runtime.unhold(self)
+            raise
 
     # --- for the state machine, under the I/O layer's state lock ---
 

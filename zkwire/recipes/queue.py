@@ -380,8 +380,9 @@ class Taking(Recipe, OwnedNode, Enterable):
                     SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
                 ]
                 if await self._queue._claimed(token, claim, search._deadline):
-                    self._item = item(name, data, stat, self._lost)
-                    self._runtime.hold(self._lost)
+                    lost = self._lost = Lost(self._runtime)  # one for each claim
+                    lost._begin(attempt.node)
+                    self._item = item(name, data, stat, lost)
                     # interrupt-safe: last, and together.
                     self._claim, self._pending_cleanup = attempt, None
                     return self._item
@@ -603,7 +604,8 @@ class AsyncQueue(HasPath):
         The end of the ``with`` removes item and claim in one request that proves the claim.
         LockLostError: the claim was lost before that (the session had expired, an outsider has
         deleted it), the item was not removed, and another consumer may have it.  (With
-        ``maybe_applied`` the session has expired in that moment, and it may be removed.)
+        ``maybe_applied`` the session has expired in that moment, and it may be removed.)  It comes
+        before the body if the session may be over by then, as after a pause of this process.
         OperationTimeoutError: no server has answered within the ``operation_timeout``, and it is in
         doubt whether the item was removed; if not, it is given back in the background.
         """
