@@ -332,8 +332,11 @@ class Nodes(Requests):
         Time limit or cancellation: once sent, the node is still created; proceed as after a lost
         connection.
         """
-        mode = check_create_mode(ephemeral, sequential, container, ttl)
         acl = self._acl if acl is None else check_acl(acl)
+        if ephemeral is sequential is container is False and ttl is None:  # two calls less
+            data = None if data is None else check_data(data)
+            return self._call(ops.CREATE, path, (data, acl, PERSISTENT), self._created)
+        mode = check_create_mode(ephemeral, sequential, container, ttl)
         op, fields = _creation(ops.CREATE, data, acl, mode)
         return self._call(op, path, fields, self._created, None, None, sequential)
 
