@@ -110,6 +110,7 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"hosts": "::1:2181"}, ValueError, "[address]:port"),
     ({"hosts": "[::1"}, ValueError, "bad address"),
     ({"hosts": "a:1;b:1"}, ValueError, "write commas between servers"),
+    ({"hosts": "a b:1"}, ValueError, "write commas between servers"),
     ({"hosts": "zk://a:1"}, ValueError, "hosts has no scheme"),
     ({"hosts": "a/b//c"}, ValueError, "empty name"),
     ({"hosts": "a/b/"}, ValueError, "is the chroot: path must not end with '/'"),

@@ -11,6 +11,7 @@ from tests.unit.test_recipe_steps import OWN, Runtime
 from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
     BadVersionError,
+    LockLostError,
     MultiError,
     NoAuthError,
     NodeExistsError,
@@ -28,6 +29,7 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Create, Delete
 from zkwire.recipes._node import USES, TemporaryTokens
+from zkwire.recipes._recipe import Lost
 from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.wire.model import ChildrenAndStat, DataAndStat
 
@@ -296,3 +298,37 @@ def test_a_put_whose_time_is_over_before_it_looks_for_room_says_no_more_than_tha
     with pytest.raises(OperationTimeoutError) as caught:
         run(AsyncQueue(world, "/q", max_items=1).put(b"", timeout=5.0))
     assert not caught.value.maybe_applied
+
+
+@pytest.mark.parametrize("gone", ["over", "lost", "lapsed", None])
+def test_a_claim_that_is_gone_at_once_is_raised_and_not_watched(gone: str | None) -> None:
+    held: list[Lost] = []
+
+    class Moment:
+        session_id, lease_deadline = OWN, 100.0
+
+        def hold(self, lost: Lost) -> None:
+            held.append(lost)
+            if gone == "lost":
+                lost._lose("said while it was held")
+
+        def unhold(self, lost: Lost) -> None:
+            held.remove(lost)
+
+        def check_open(self) -> None:
+            if gone == "over":
+                raise SessionExpiredError
+
+        def now(self) -> float:
+            return self.lease_deadline - (gone != "lapsed")
+
+    world: Any = Moment()
+    lost = Lost(world)
+    if gone is None:
+        lost._begin("/q/a")
+        assert held == [lost]
+        return
+    with pytest.raises(SessionExpiredError if gone == "over" else LockLostError) as caught:
+        lost._begin("/q/a")
+    assert not held
+    assert ("said while it was held" in str(caught.value)) == (gone == "lost")

@@ -67,6 +67,8 @@ def _parse_host(server: str, text: str) -> tuple[str, int]:
         host, _, port = server.partition(":")
     if not host:
         raise ValueError(f"hosts: a server without a name in {text!r}")
+    if len(host.split()) > 1:
+        raise ValueError(f"hosts: write commas between servers: {server!r}")
     if not port and not server.endswith(":"):
         return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
