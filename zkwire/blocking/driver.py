@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
-from zkwire.blocking.sync import BlockingReply, RecipePipeline, ReplyPipeline, check_callback
+from zkwire.blocking.sync import BlockingReply, ReplyPipeline, check_callback
 from zkwire.errors import ZooKeeperError
 from zkwire.net.background import Callbacks, report
 from zkwire.net.lifetime import clean_up_at_exit, close_in_child
@@ -102,7 +102,6 @@ class ThreadDriver(LeaderFollower):
     """See the module's docstring."""
 
     _kind = BlockingReply
-    _pipeline = RecipePipeline
     io: IOThread | None = None
     closing: float | None
     thread: threading.Thread | None

@@ -247,15 +247,6 @@ class PipelinedReply(Bound):
             raise no_attribute(self, self._request, name, "call its result() first")
 
 
-class RecipePipeline(Pipeline):
-    """The operations of recipes: a request leaves when its caller waits for the answer."""
-
-    def _submit(self, request: Any) -> Any:
-        request.driver = self._driver
-        self._driver.submit(request, False)
-        return request
-
-
 class ReplyPipeline(Pipeline):
     """The operations of a blocking client, each returning its reply at once.
 
