@@ -58,7 +58,7 @@ def built_wheel() -> Path:
 def sources() -> set[str]:
     """The files of the package, as in a wheel."""
     files = [*(ROOT / "zkwire").rglob("*.py"), *(ROOT / "zkwire").rglob("py.typed")]
-    files += (ROOT / "zkwire" / "cli").glob("completion.*sh")
+    files += [*(ROOT / "zkwire/cli").glob("completion.*sh"), ROOT / "zkwire/cli/picture.css"]
     return {str(file.relative_to(ROOT)) for file in files}
 
 
