@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.lock_helpers import GRACE, LONG, Stage, acquire_soon
 from tests.support.scripted import Script
-from tests.support.server_control import poll
+from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     CREATOR_ALL_ACL,
     Client,
@@ -83,8 +83,9 @@ def password_of(session_id: int) -> bytes:
 
 
 @pytest.mark.apache
-def test_the_password_of_a_session_follows_from_its_id(client: Client) -> None:
-    assert client.credentials.passwd == password_of(client.session_id)
+def test_the_password_of_a_session_follows_from_its_id(zookeeper: ZooKeeperServer) -> None:
+    with Client(zookeeper.hosts) as client:
+        assert client.credentials.passwd == password_of(client.session_id)
 
 
 def test_sasl_protects_the_login_only() -> None:
