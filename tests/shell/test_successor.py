@@ -20,7 +20,6 @@ from zkwire.session.request import Request
 from zkwire.session.waitable import Waitable
 from zkwire.wire import ops
 
-FRAME = 19  # bytes of the request for a path of two
 NO_THREAD = -1
 """The number of a thread that does not run until the test does so in its place."""
 
@@ -63,25 +62,31 @@ def test_what_others_submit_meanwhile_leaves_in_one_piece(client: Client) -> Non
     connection = driver.current_connection
     assert connection is not None
     sizes: list[int] = []
-    by_io_thread: list[int] = []  # it sends what it finds when it is awake for another reason
     send = connection._send
 
     def count(data: bytes, flags: int) -> int:
-        (by_io_thread if threading.current_thread() is driver.thread else sizes).append(len(data))
+        sizes.append(len(data))
         return send(data, flags)
 
+    # The I/O thread sends what it finds when it is awake for another reason: here it is busy.
+    busy, over = threading.Event(), threading.Event()
+
+    def wait_for_the_end() -> None:
+        busy.set()
+        over.wait(PATIENCE)
+
+    driver.call_soon(wait_for_the_end)
+    assert busy.wait(PATIENCE)
     connection._send = count  # type: ignore[assignment]
     sleeper = woken(client, Over())
     threads = [Running(lambda n=n: ask(client, f"/{n}")) for n in range(3)]  # type: ignore[misc]
-    soon(
-        "all have submitted", lambda: driver.session.queued * FRAME + sum(by_io_thread) >= 3 * FRAME
-    )
+    soon("all have submitted", lambda: driver.session.queued == len(threads))
     assert not sizes
     run_again(client, sleeper)
     for thread in threads:
         thread.result()
-    assert sum(sizes) + sum(by_io_thread) == 3 * FRAME
-    assert len(sizes) == (sum(by_io_thread) < 3 * FRAME)
+    over.set()
+    assert len(sizes) == 1
 
 
 @pytest.mark.parametrize("thread", [None, threading.get_ident()], ids=["runs", "same"])
