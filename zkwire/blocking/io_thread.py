@@ -2,9 +2,10 @@
 
 It listens while callers read for themselves, too: the kernel wakes it only for what comes while
 none of them waits (:mod:`zkwire.net.wakeup`).  A caller that has the read role then gets MOMENT to
-continue, in a long pipeline up to LONGEST_REARM seconds.  Without such epolls it listens from time
-to time, at last as seldom as that.  A socket that another thread still uses has been shut down
-before it is closed, so that thread is about to leave it.
+continue: twice as long where that has just happened before, as on a busy machine, and at most
+LONGEST_REARM seconds.  Without such epolls it listens from time to time, at last as seldom as that.
+A socket that another thread still uses has been shut down before it is closed, so that thread is
+about to leave it.
 
 Invariants: it never waits for a caller, and it calls no code of a user's but the SASL mechanism.
 It ends when the client is closed, or with the session: one that has expired needs no thread.
@@ -20,6 +21,7 @@ from zkwire.net.connection import LONG_LINE, STREAM
 from zkwire.net.connector import Connector
 from zkwire.net.dial import readable_within
 from zkwire.net.lifetime import OwnerRef, close_in_child
+from zkwire.net.timing import DEFER_SECONDS
 from zkwire.net.wakeup import poller
 
 TYPE_CHECKING = False
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 REARM, LONGEST_REARM = 0.005, 0.02
 # Seconds within which a reader has to continue that was not waiting when this thread was woken.
 MOMENT = 0.002
+# Woken so many times that long after it, this thread counts as woken again and again.
+AGAIN = 4
 GRACES = 4  # receives before silence is judged
 # Receives of events that come one by one before it looks at all else, a few milliseconds: that look
 # costs as much as three events, and a receive brings a dozen.
@@ -58,8 +62,10 @@ class IOThread:
         self._connector = Connector(driver, self._poller, self.wake)
         self.owner_ref: OwnerRef = OwnerRef(self, self._connector.sockets)
         self.call_deferred_at: float | None = None
+        self.deferred_since = False
         self._rearm_at: float | None = None
         self._rearm = REARM
+        self._away_until = -1e9
         self._read_seen_at: float = 0.0
         self._equipped: Connection | None = None  # has got its epolls, if it can have any
         self._cancelled = False
@@ -144,7 +150,10 @@ class IOThread:
 
     def _call_deferred(self) -> None:
         driver = self._driver
-        self.call_deferred_at = None  # first: what comes from now on asks for it anew
+        # First: what comes from now on asks for it anew.  In a burst, as of a lock that is acquired
+        # and released without a pause, that need not wake this thread.
+        self.call_deferred_at = driver.now() + DEFER_SECONDS if self.deferred_since else None
+        self.deferred_since = False
         try:
             driver.deferred.call()
         except Exception as error:  # no interrupt comes here, so it would fail again
@@ -224,11 +233,23 @@ class IOThread:
                 if connection.reader is not None or self._driver.tasks:
                     break
         else:
-            self._rearm = MOMENT if connection.epolls else REARM
-            if self._long_line:
-                self._rearm = LONGEST_REARM
-            self._rearm_at = self._driver.now() + self._rearm
-            self._read_seen_at = connection.read_at
+            self._leave_to_reader(connection)
+
+    def _leave_to_reader(self, connection: Connection) -> None:
+        """Give time to a caller that reads but was not waiting.
+
+        More where this happens again and again: each time costs two switches of threads.
+        """
+        now = self._driver.now()
+        again = now - self._away_until < AGAIN * self._rearm
+        if self._long_line:
+            self._rearm = LONGEST_REARM
+        elif not connection.epolls:
+            self._rearm = REARM
+        else:
+            self._rearm = min(2 * self._rearm, LONGEST_REARM) if again else MOMENT
+        self._rearm_at = self._away_until = now + self._rearm
+        self._read_seen_at = connection.read_at
 
     @property
     def _long_line(self) -> bool:

@@ -224,9 +224,12 @@ class LeaderFollower(Driver):
         """Call ``function`` when the next request is submitted, or in DEFER_SECONDS seconds."""
         self.deferred.waiting.append(function)
         io = self.io
-        if io is not None and io.call_deferred_at is None:
-            io.call_deferred_at = self.now() + DEFER_SECONDS
-            io.wake()
+        if io is not None:
+            if io.call_deferred_at is None:
+                io.call_deferred_at = self.now() + DEFER_SECONDS
+                io.wake()
+            else:
+                io.deferred_since = True
 
     def io_ended(self) -> None:
         """By the I/O thread, at its end."""
