@@ -15,7 +15,7 @@ from zkwire.cli.context import Context
 from zkwire.cli.files import whole
 from zkwire.cli.lessons.lesson import TABLE, Flag, Lesson, find
 from zkwire.cli.lessons.show import LeftError, legend, picture_of, shown_by
-from zkwire.cli.lessons.stage import Record, Stage
+from zkwire.cli.lessons.stage import Stage
 from zkwire.cli.output import DONE, REFUSED, only_ascii
 from zkwire.cli.picture import svg
 from zkwire.errors import ZooKeeperError
@@ -92,7 +92,7 @@ def _flags(name: str, lesson: Lesson, asked: argparse.Namespace) -> argparse.Nam
     return argparse.Namespace(**{e.dest: e.default if v is None else v for e, v in chosen})
 
 
-def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Record:
+def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Stage:
     """Run a lesson, and show it as the options say; LeftError if its reader leaves."""
     if context.output.json:
         raise UsageError("lessons are for eyes: they have no JSON; --svg FILE draws one")
@@ -120,6 +120,4 @@ ARGUMENTS = (
     flag("--source", "the Python of the lesson"),
 )
 OWN = [Group(f"break it: {name}", tuple(map(arg_of, find(name).flags))) for name in TABLE]
-COMMANDS = {
-    "lesson": Command(_lesson, *ARGUMENTS, *OWN, in_shell=False, connects=False),
-}
+COMMANDS = {"lesson": Command(_lesson, *ARGUMENTS, *OWN, in_shell=False, connects=False)}

@@ -297,10 +297,8 @@ def picture_of(
     Pings of the client ``pings_of`` have rows.  ``scale``: see Picture.
     """
     seen = dict.fromkeys(name for event in events for name in event.actor.split())
-    lanes = [
-        *(name for name in seen if "/" not in name),
-        *names_of(servers),
-    ]  # not those of a crowd
+    # Names with a slash are those of a crowd.
+    lanes = [*(name for name in seen if "/" not in name), *names_of(servers)]
     bands = _Bands(lanes)
     steps: list[Step] = []
     for event, step in rows_of(events, lanes, pings_of, scaled=bool(scale)):

@@ -74,31 +74,34 @@ def described(frame: Frame) -> tuple[str, str]:
     return f"{frame.op}: {', '.join(answer) or 'ok'}", zxid
 
 
-# --- record ---------------------------------------------------------------------------------------
-# What happens in a lesson, kept and told, and the words for the reader.
-#
-# Everything is kept, so that a lesson takes its numbers from the run.  Where it happens is for the
-# stage to decide: on a virtual clock, or on a server.
+# --- stage ----------------------------------------------------------------------------------------
 
 
-class Record:
-    """Events, and expectations.  ``tell`` gets each event that is to be shown.
+class Stage:
+    """What a lesson is given.
 
-    ``failures``: the expectations that did not hold.
+    ``flags`` are the lesson's own flags, parsed.  ``tell`` gets each event that is to be shown.
+    ``tick`` is the server's unit of time, in seconds.  ``events`` are all that have happened, so
+    that a lesson takes its numbers from the run, and ``failures`` the expectations that did not
+    hold.
     """
 
-    def __init__(self, tell: Callable[[Event], object]) -> None:
+    def __init__(
+        self, flags: Namespace, tell: Callable[[Event], object], *, servers: int = 1
+    ) -> None:
         self.failures: list[str] = []
         self.checks: int = 0
         self.events: list[Event] = []
         self.shown: list[Event] = []
         self._show = tell
         self._quiet = False
+        self.flags = flags
+        self.tick: float = getattr(flags, "tick", TICK)
+        self._play = Play(self._tell, tick=self.tick, servers=servers)
 
-    @property
-    def now(self) -> float:
-        """Seconds since the beginning."""
-        raise NotImplementedError
+    def run(self, lesson: Coroutine[Any, Any, object]) -> None:
+        """Run a lesson to its end; raises what has ended it."""
+        self._play.play(lesson)
 
     def _tell(self, event: Event) -> None:
         self.events.append(event)
@@ -167,29 +170,6 @@ class Record:
             self.failures.append(words)
         self._tell(Event(self.now, "expect", words, passed=passed))
 
-
-# --- stage ----------------------------------------------------------------------------------------
-
-
-class Stage(Record):
-    """What a lesson is given.
-
-    ``flags`` are the lesson's own flags, parsed.  ``tell`` gets each event.  ``tick`` is the
-    server's unit of time, in seconds.
-    """
-
-    def __init__(
-        self, flags: Namespace, tell: Callable[[Event], object], *, servers: int = 1
-    ) -> None:
-        super().__init__(tell)
-        self.flags = flags
-        self.tick: float = getattr(flags, "tick", TICK)
-        self._play = Play(self._tell, tick=self.tick, servers=servers)
-
-    def run(self, lesson: Coroutine[Any, Any, object]) -> None:
-        """Run a lesson to its end; raises what has ended it."""
-        self._play.play(lesson)
-
     # --- clients ----------------------------------------------------------------------------------
 
     def client(
@@ -207,8 +187,12 @@ class Stage(Record):
         return activity
 
     def wire(self, name: str) -> Wire:
-        """A bare connection, for bytes."""
-        return self._play.wire(name)
+        """A bare connection to the first server, for bytes."""
+        play = self._play
+        client = Client(play, name, "")
+        link = client.link = Link(play.processor.connect(now=play.now))
+        play._of_connection[link.connection] = client
+        return Wire(play, client, link)
 
     # --- time and faults --------------------------------------------------------------------------
 
@@ -249,7 +233,9 @@ class Stage(Record):
 
     def follow(self, client: SimulatedClient, lock: Any) -> None:
         """From now on tell when the client holds this lock, by what ``lock.held`` says."""
-        self._play.follow(client.actor, lock)
+        self._play.followed.append((client.actor, lock))
+        task, name = self._play.leases(client.actor), f"leases of {client.name}"
+        self._play.add_task(self._play.director, task, name, background=True)
 
     async def expire(self, client: SimulatedClient) -> None:
         """The server ends the session of the client."""
@@ -257,7 +243,9 @@ class Stage(Record):
 
     def freeze(self, server: str) -> None:
         """From now on the server does not hear of writes; clients that come to it notice."""
-        self._play.freeze(_number(server))
+        history = TreeHistory(wanted=True)
+        history.remember(self._play.tree)
+        self._play.frozen[_number(server)] = history.oldest(0, self._play.tree)
 
     async def children(self, path: str) -> list[str]:
         """The children of a node as the server has them now, without a frame."""
@@ -350,7 +338,8 @@ class Wire:
 class Play(Simulation):
     """See the module's docstring.  ``tell`` gets each event, ``between`` comes before each step.
 
-    Other ``options`` are those of a simulation.
+    ``followed`` are locks, each with its client.  Connections to a ``frozen`` server find the nodes
+    of its tree.  Other ``options`` are those of a simulation.
     """
 
     def __init__(
@@ -361,9 +350,9 @@ class Play(Simulation):
         self.between: Callable[[], object] = lambda: None
         self.cuts: list[Cut] = []
         self._talks: dict[Connection, Conversation] = {}
-        self._director = Client(self, "lesson", "")
-        self._frozen: dict[int, DataTree] = {}
-        self._followed: list[tuple[Client, Any]] = []
+        self.director = Client(self, "lesson", "")
+        self.frozen: dict[int, DataTree] = {}
+        self.followed: list[tuple[Client, Any]] = []
         self._known: dict[object, str] = {}  # what has been told of a client or a lock
 
     @property
@@ -384,21 +373,7 @@ class Play(Simulation):
         client.session.start(self.now)
         return client
 
-    def wire(self, name: str) -> Wire:
-        """A bare connection to the first server."""
-        client = Client(self, name, "")
-        link = client.link = Link(self.processor.connect(now=self.now))
-        self._of_connection[link.connection] = client
-        return Wire(self, client, link)
-
-    def follow(self, client: Client, lock: Any) -> None:
-        """Tell when the client holds this lock, and when no longer."""
-        self._followed.append((client, lock))
-        self.add_task(
-            self._director, self._leases(client), f"leases of {client.name}", background=True
-        )
-
-    async def _leases(self, client: Client) -> None:
+    async def leases(self, client: Client) -> None:
         """Have time make a stop at each moment at which the client's lease may end."""
         while True:
             await Suspend(max(client.session.lease_deadline, self.now + 1.0))
@@ -414,18 +389,12 @@ class Play(Simulation):
                 does = {"network": "is silent", "process": "stands still"}.get(still, "goes on")
                 words = f"{client.name}'s {still or before} {does}"
                 self._tell("stop" if still else "go", words, client, client.link)
-        for client, lock in self._followed:
+        for client, lock in self.followed:
             held = f"fence {lock.fence:#x}" if lock.held else ""
             if held != self._known.get(lock, ""):
                 self._known[lock] = held
                 words = f"{client.name} {'holds' if held else 'no longer holds'} the lock"
                 self._tell("held" if held else "free", words, client, client.link, held)
-
-    def freeze(self, server: int) -> None:
-        """Connections to this server find the nodes as they are now."""
-        history = TreeHistory(wanted=True)
-        history.remember(self.tree)
-        self._frozen[server] = history.oldest(0, self.tree)
 
     def steps(self) -> list[Step]:
         """The possible steps, without the one in which a server that is behind catches up."""
@@ -433,7 +402,7 @@ class Play(Simulation):
 
     def play(self, lesson: Coroutine[Any, Any, object]) -> None:
         """Run a lesson to its end; raises what has ended it."""
-        task = self.add_task(self._director, lesson, "lesson", background=False)
+        task = self.add_task(self.director, lesson, "lesson", background=False)
         turns = InTurn()
         try:
             while not task.done:
@@ -472,8 +441,8 @@ class Play(Simulation):
         elif client is None or link is None:
             super().perform(step)
             link = client.link if client is not None else None
-            if link is not None and link.connection.member in self._frozen:  # it is behind
-                stale = StaleServer(self._frozen[link.connection.member])
+            if link is not None and link.connection.member in self.frozen:  # it is behind
+                stale = StaleServer(self.frozen[link.connection.member])
                 self.stale_servers[link.connection] = stale
         else:
             self._carry(step, client, link)

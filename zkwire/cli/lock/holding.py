@@ -231,9 +231,8 @@ class Signals:
 # whatever comes.  KILL is never due later than a margin before the end of the longest known lease,
 # unless that is past.
 
-SIGKILL: signal.Signals = getattr(
-    signal, "SIGKILL", SIGTERM
-)  # Windows has one way to end a process
+# Windows has one way to end a process.
+SIGKILL: signal.Signals = getattr(signal, "SIGKILL", SIGTERM)
 NOT_PROLONGED = "no answer has prolonged the session's lease in time"
 
 
