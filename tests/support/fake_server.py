@@ -24,6 +24,7 @@ import contextlib
 import copy
 import itertools
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -33,6 +34,7 @@ from typing import Any, NamedTuple, Self
 
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
+from zkwire.testing.server.tls import ServerTls
 from zkwire.wire.model import EventType
 from zkwire.wire.ops import OPS, PING_XID
 
@@ -134,6 +136,7 @@ class Connection:
         self._buffer = bytearray()
         self._out = bytearray()
         self._sending = threading.RLock()
+        self._tls = ServerTls(server.tls) if server.tls else None
 
     # --- the client's bytes ---
 
@@ -153,6 +156,13 @@ class Connection:
         """Some bytes; GoneError at the end of the stream."""
         try:
             data = self.sock.recv(1 << 18)
+            while data and self._tls is not None:
+                with self._sending:
+                    plaintext = self._tls.receive(data)
+                    self.sock.sendall(self._tls.encrypt(b""))
+                if plaintext:
+                    return plaintext
+                data = self.sock.recv(1 << 18)
         except OSError as error:
             raise GoneError from error
         if not data:
@@ -196,6 +206,8 @@ class Connection:
     def flush(self) -> None:
         with self._sending:
             data, self._out = bytes(self._out), bytearray()
+            if data and self._tls is not None:
+                data = self._tls.encrypt(data)
             try:
                 self.sock.sendall(data)
             except OSError as error:
@@ -314,13 +326,16 @@ def stat_of(node: Node, children: int = 0) -> r.Stat:
 class FakeServer:
     """See the module's docstring."""
 
-    def __init__(self, *scripts: Script, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, *scripts: Script, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
         self.nodes: dict[str, Node] = {"/": Node(b"", 0)}
         self.executed: list[Request] = []  # in the order of their effects
         self.connections: list[Connection] = []
         self.sessions: dict[int, int] = {}  # id -> timeout in ms
         self.zxid = 0x100
         self._scripts = scripts or (serve,)
+        self.tls = tls
         self._changed = threading.Condition(threading.RLock())
         self._failure: BaseException | None = None
         self._closing = threading.Event()
