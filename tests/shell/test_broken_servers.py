@@ -16,7 +16,7 @@ import pytest
 
 from tests.shell.test_client import PATIENCE, SLACK, within
 from tests.shell.test_client_loss import MEGABYTE, again, ending, ends_with
-from tests.support.fake_server import Connection, FakeServer, GoneError, Node, frame, reply, stat_of
+from tests.support.fake_server import Connection, FakeServer, GoneError, Node, reply
 from zkwire import (
     Client,
     ConnectionLossError,
@@ -28,10 +28,11 @@ from zkwire import (
     ServerError,
 )
 from zkwire.jute import records as r
+from zkwire.jute.frames import frame
 
 
 def data_reply(xid: int, data: bytes) -> bytes:
-    return reply(xid, r.GetDataResponse(data, stat_of(Node(data, 1))))
+    return reply(xid, r.GetDataResponse(data, Node(data, 1).stat()))
 
 
 OK = data_reply(1, b"data")
@@ -140,7 +141,7 @@ def test_garbage_for_a_greeting(greeting: bytes) -> None:
 
 def test_a_reply_that_comes_twice() -> None:
     """A11: the second one is for nobody."""
-    answer = reply(1, r.ExistsResponse(stat_of(Node(b"", 1))))
+    answer = reply(1, r.ExistsResponse(Node(b"", 1).stat()))
     with FakeServer(answering(answer * 2)) as server, Client(server.hosts) as client:
         assert client.exists("/") is not None
         server.wait_for(lambda: len(server.connections) == 2)

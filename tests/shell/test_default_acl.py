@@ -111,9 +111,9 @@ async def test_nothing_of_an_asyncio_lock_is_open(given: str) -> None:
     default = CREATOR if given == "default_acl" else OPEN
     for kind in LOCKS:
         with Server() as server:
-            async with AsyncClient(server.hosts, auth=OWN, default_acl=default) as client:
-                async with make(kind, client, CREATOR if given == "acl" else None):
-                    assert open_nodes(server) == []
+            client = AsyncClient(server.hosts, auth=OWN, default_acl=default)
+            async with client, make(kind, client, CREATOR if given == "acl" else None):
+                assert open_nodes(server) == []
 
 
 def test_a_reader_in_its_writers_place_is_not_open(server: Server) -> None:
