@@ -118,27 +118,6 @@ def test_a_frame_that_never_ends_is_given_up(how: str) -> None:
         again(client)
 
 
-GREETINGS = [b"HTTP/1.1 400 Bad Request\r\n\r\n", reply(0, error=-119), frame(bytes(80)), b""]
-
-
-@pytest.mark.parametrize("greeting", GREETINGS, ids=["http", "a refusal", "too long", "nothing"])
-def test_garbage_for_a_greeting(greeting: bytes) -> None:
-    def script(connection: Connection) -> None:
-        if connection.number:
-            connection.greet()
-            for request in connection.requests():
-                connection.answer(request)
-        connection.hello()
-        connection.send(greeting)
-        connection.half_close()
-        connection.wait_gone()
-
-    with FakeServer(script) as server, closing(Client(server.hosts)) as client:
-        with within(1.0):
-            assert client.pipeline.create("/a").result() == "/a"
-        assert len(server.connections) == 2
-
-
 def test_a_reply_that_comes_twice() -> None:
     """A11: the second one is for nobody."""
     answer = reply(1, r.ExistsResponse(Node(b"", 1).stat()))

@@ -21,14 +21,12 @@ from zkwire import (
     AuthFailedError,
     Check,
     Client,
-    ConnectionLossError,
     Create,
     Delete,
     EphemeralOnLocalSessionError,
     Id,
     MultiError,
     NoAuthError,
-    NodeExistsError,
     NoWatcherError,
     Perms,
     RuntimeInconsistencyError,
@@ -361,33 +359,3 @@ def test_an_older_server_costs_a_connection_and_not_the_session() -> None:
         assert {f.op for f in proxy.frames() if f.xid == -8} == {"set_watches"}
         client.set_data("/mine", b"x")
         assert watch.wait(PATIENCE) is not None
-
-
-def test_a_closed_watch_costs_an_older_server_no_session() -> None:
-    """Nothing can take a watch away there; the other watches are not to suffer."""
-    with testing.Server(version="3.4") as server, Client(server.hosts) as client:
-        session = client.session_id
-        client.create("/n")
-        closed, other = Watch(), Watch()
-        client.get_data("/n", watch=closed)
-        client.get_children("/n", watch=other)
-        closed.close()
-        assert closed.closed
-        create_somehow(client, "/n/x")
-        event = other.wait(PATIENCE)
-        assert event is not None
-        assert event.path == "/n"
-        assert client.session_id == session
-
-
-def create_somehow(client: Client, path: str) -> None:
-    """Create a node over as many connections as it takes."""
-    for _ in range(50):
-        try:
-            client.create(path)
-        except ConnectionLossError:
-            continue
-        except NodeExistsError:
-            pass
-        return
-    pytest.fail("no connection lasts")

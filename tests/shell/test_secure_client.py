@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import ssl
 import struct
@@ -16,7 +15,6 @@ import termios
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
@@ -34,7 +32,7 @@ from tests.shell.test_client_threads import (
     name_of,
 )
 from tests.support.certificates import Authority, Certificate
-from tests.support.fake_server import Connection, FakeServer, Node, echo, serve, silent
+from tests.support.fake_server import FakeServer, Node, echo, serve, silent
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running, make_path
 from tests.support.secure_servers import SecureServer
@@ -42,7 +40,6 @@ from tests.support.server_control import poll
 from zkwire import (
     Client,
     ClientClosedError,
-    ConnectionLossError,
     Create,
     EventType,
     ForkedError,
@@ -425,41 +422,6 @@ def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certif
             # No byte of an interrupted read is believed, so garbage is never seen.
             assert client._session.last_failure.endswith((INTERRUPTED, "none was tried")), where
         assert points > 30
-
-
-def test_ctrl_c_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    """The caller that reads is interrupted; others who wait learn how their calls have ended."""
-    answered = threading.Event()
-
-    def slow(connection: Connection) -> None:
-        connection.greet()
-        for request in connection.requests():
-            if request.path == "/slow" and not answered.is_set():
-                connection.flush()
-                assert answered.wait(PATIENCE)
-            connection.answer(request)
-
-    with (
-        FakeServer(slow, tls=shown.server_context()) as server,
-        Client(server.hosts, tls=trusting, session_timeout=LONG) as client,
-    ):
-        client.create("/kept", ephemeral=True)
-        main = threading.get_ident()
-
-        def interrupt() -> Any:
-            server.wait_for(lambda: any(q.path == "/slow" for q in server.received))
-            other = Running(lambda: client.exists("/kept"))
-            signal.pthread_kill(main, signal.SIGINT)
-            return other
-
-        interrupting = Running(interrupt)
-        with within(PATIENCE), pytest.raises(KeyboardInterrupt):
-            client.exists("/slow")
-        answered.set()
-        with suppress(ConnectionLossError):
-            interrupting.result().result()
-        assert client.exists("/kept") is not None
-        assert len(server.sessions) == 1
 
 
 def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(

@@ -21,7 +21,7 @@ from tests.support.scripted import (
     types,
 )
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import AsyncClient, Client
+from zkwire import Client
 from zkwire.errors import NotSentError, OutcomeUnknownError, UnimplementedError
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
@@ -232,24 +232,6 @@ def test_another_threads_write_is_answered() -> None:
             refused.result(PATIENCE)
         for number in range(2, 100):  # none of these falls into the gap
             assert client.set_data("/n", b"").version == number
-
-
-async def test_another_tasks_write_is_answered() -> None:
-    gate = Gate()
-    with Server(version="3.6") as server:
-        async with AsyncClient(server.hosts) as client:
-            await client.create("/n")
-            server.on("sync", action=hold(gate))
-            held = client.sync()
-            write, refused = client.set_data("/n", b"1"), client.who_am_i()
-            client._driver.flush()
-            gate.release()
-            await held
-            assert (await write).version == 1
-            with pytest.raises(UnimplementedError):
-                await refused
-            for number in range(2, 100):
-                assert (await client.set_data("/n", b"")).version == number
 
 
 @pytest.mark.real
