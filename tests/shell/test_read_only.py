@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import unavailable
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
+from tests.shell.test_follow_reconfig import again
 from tests.shell.test_secure_client import Time, failure
 from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
@@ -24,7 +25,6 @@ from tests.support.lock_helpers import Running
 from tests.support.server_control import Backend, Ensemble, NoBackendError, Settings, poll
 from zkwire import (
     Client,
-    ConnectionLossError,
     Create,
     EventType,
     GetData,
@@ -68,16 +68,6 @@ def assert_reads_only(client: Client, path: str) -> None:
             write()
     assert client.state is RO
     assert client.get_data(path).data == b"kept"
-
-
-def again(call: Any) -> Any:
-    """Repeat what a lost connection has ended."""
-    for _ in range(100):
-        try:
-            return call()
-        except ConnectionLossError:
-            continue
-    raise AssertionError("the connection breaks every time")
 
 
 class Shaken:
