@@ -75,18 +75,6 @@ class GoneError(Exception):
     """The peer has closed the connection, or the test the server."""
 
 
-def operations_of(body: bytes, at: int) -> Iterator[tuple[str, Any]]:
-    """The operations of a multi: their names and records."""
-    while True:
-        header, at = r.MultiHeader.unpack(body, at)
-        if header.done:
-            return
-        op = OPS[header.type]
-        assert op.request is not None
-        record, at = op.request.unpack(body, at)
-        yield op.name, record
-
-
 def reply(xid: int, record: Record | None = None, *, error: int = 0, zxid: int = 1) -> bytes:
     """One reply as a frame."""
     return frame(r.ReplyHeader(xid, zxid, error).encode() + (record.encode() if record else b""))
@@ -147,8 +135,6 @@ class Connection:
             xid, opcode = struct.unpack_from(">ii", body)
             op = OPS[opcode]
             record: Any = op.request.decode(body, 8) if op.request else None
-            if op.name == "multi":
-                record = tuple(operations_of(body, 8))
             request = Request(xid, op.name, record, time.monotonic(), self.number, body[8:])
             self.server.note(self, request)
             if xid != PING_XID or pings:
