@@ -15,6 +15,8 @@ import termios
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
@@ -85,6 +87,20 @@ def type_of_next(watch: Watch) -> EventType | int:
     event = watch.wait(PATIENCE)
     assert event is not None
     return event.type
+
+
+@contextmanager
+def proxied(
+    server: SecureServer, context: ssl.SSLContext | None = None
+) -> Iterator[tuple[FaultProxy, Client, Client]]:
+    """A client over TLS behind a proxy, and one that no fault is to hit."""
+    tls = context or server.client_context()
+    with (
+        FaultProxy(upstream=server.hosts) as proxy,
+        Client(proxy.hosts, tls=tls, session_timeout=LONG) as client,
+        Client(server.server.hosts) as observer,
+    ):
+        yield proxy, client, observer
 
 
 class TestOverTls:
@@ -167,11 +183,7 @@ class TestOverTls:
         self, tls_zookeeper: SecureServer, fresh_path: str, version: ssl.TLSVersion, how: str
     ) -> None:
         context = only(tls_zookeeper.client_context(), version)
-        with (
-            FaultProxy(upstream=tls_zookeeper.hosts) as proxy,
-            Client(proxy.hosts, tls=context, session_timeout=LONG) as client,
-            Client(tls_zookeeper.server.hosts) as observer,
-        ):
+        with proxied(tls_zookeeper, context) as (proxy, client, observer):
             client.create(fresh_path, ephemeral=True)
             session_id = client.session_id
             for number in range(5):
@@ -196,13 +208,8 @@ class TestOverTls:
         self, tls_zookeeper: SecureServer, fresh_path: str, direction: str, action: Action
     ) -> None:
         """The n-th piece of a flood of creates is stopped, whatever part of a record it ends in."""
-        context = tls_zookeeper.client_context()
         counts: Counter[str] = Counter()
-        with (
-            FaultProxy(upstream=tls_zookeeper.hosts) as proxy,
-            Client(proxy.hosts, tls=context, session_timeout=LONG) as client,
-            Client(tls_zookeeper.server.hosts) as observer,
-        ):
+        with proxied(tls_zookeeper) as (proxy, client, observer):
             make_path(observer, fresh_path)
             for n in (1, 2, 3, 5, 8, 13):
                 settled(client)
@@ -241,12 +248,7 @@ class TestOverTls:
     def test_what_the_kernel_never_took_was_not_sent(
         self, tls_zookeeper: SecureServer, fresh_path: str
     ) -> None:
-        context = tls_zookeeper.client_context()
-        with (
-            FaultProxy(upstream=tls_zookeeper.hosts) as proxy,
-            Client(proxy.hosts, tls=context, session_timeout=LONG) as client,
-            Client(tls_zookeeper.server.hosts) as observer,
-        ):
+        with proxied(tls_zookeeper) as (proxy, client, observer):
             make_path(observer, fresh_path)
             proxy.black_hole()
             link = client._driver.current_connection
