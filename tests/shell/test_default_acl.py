@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -52,12 +51,9 @@ def make(kind: str, client: Client | AsyncClient, acl: object) -> Any:
 
 def open_nodes(server: Server) -> list[str]:
     """The nodes that anybody may do everything with."""
-    nodes = server.tree.nodes.items()
-    own = [
-        (path, node) for path, node in nodes if not path.startswith("/zookeeper") and path != "/"
-    ]
+    own = [path for path in server.tree.nodes if not path.startswith("/zookeeper") and path != "/"]
     assert own
-    return [path for path, node in own if list(node.acl) == OPEN]
+    return [path for path in own if list(server.tree.nodes[path].acl) == OPEN]
 
 
 # --- the operations -------------------------------------------------------------------------------
@@ -77,18 +73,6 @@ def test_what_is_created_without_another_has_the_default_acl(server: Server) -> 
         client.ensure_path("/i/j", OPEN_ACL_UNSAFE)
         client.multi([Create("/k", b"", OPEN_ACL_UNSAFE)])
         assert open_nodes(server) == ["/h", "/i", "/i/j", "/k"]
-
-
-async def test_what_is_created_without_another_has_the_default_acl_asyncio(server: Server) -> None:
-    async with AsyncClient(server.hosts, auth=OWN, default_acl=CREATOR) as client:
-        await client.create("/a")
-        await client.multi([Create("/b")])
-        async with client.transaction() as t:
-            t.create("/c")
-        await client.ensure_path("/d/e")
-        assert open_nodes(server) == []
-        await client.create("/f", b"", OPEN)
-        assert open_nodes(server) == ["/f"]
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -115,21 +99,21 @@ def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
 @pytest.mark.parametrize("kind", LOCKS)
 def test_nothing_of_a_lock_is_open(server: Server, kind: str, given: str) -> None:
     default = CREATOR if given == "default_acl" else OPEN
-    with Client(server.hosts, auth=OWN, default_acl=default) as client:
-        lock = make(kind, client, CREATOR if given == "acl" else None)
-        with lock:
-            assert open_nodes(server) == []
+    with (
+        Client(server.hosts, auth=OWN, default_acl=default) as client,
+        make(kind, client, CREATOR if given == "acl" else None),
+    ):
+        assert open_nodes(server) == []
 
 
-@pytest.mark.parametrize("kind", LOCKS)
-async def test_nothing_of_an_asyncio_lock_is_open(kind: str) -> None:
-    for given in ("default_acl", "acl"):
-        default = CREATOR if given == "default_acl" else OPEN
+@pytest.mark.parametrize("given", ["default_acl", "acl"])
+async def test_nothing_of_an_asyncio_lock_is_open(given: str) -> None:
+    default = CREATOR if given == "default_acl" else OPEN
+    for kind in LOCKS:
         with Server() as server:
-            async with AsyncClient(server.hosts, auth=OWN, default_acl=default) as client:
-                lock = make(kind, client, CREATOR if given == "acl" else None)
-                async with lock:
-                    assert open_nodes(server) == []
+            client = AsyncClient(server.hosts, auth=OWN, default_acl=default)
+            async with client, make(kind, client, CREATOR if given == "acl" else None):
+                assert open_nodes(server) == []
 
 
 def test_a_reader_in_its_writers_place_is_not_open(server: Server) -> None:
@@ -183,14 +167,25 @@ def test_hazard_B37_a_stranger_cannot_take_the_lock_away(
 
 QUEUES = dict.fromkeys(("sequential", "re-entrant", "election", "read", "write"), "")
 QUEUES["semaphore"] = "/leases"
-TWO_USERS = [digest_auth("one", "1"), digest_auth("two", "2")]
+
+
+@pytest.fixture
+def two(zookeeper: ZooKeeperServer) -> Iterator[tuple[Client, Client]]:
+    """Clients of users who may not read each other's nodes."""
+    one, other = ([digest_auth(name, name)] for name in ("one", "two"))
+    with (
+        Client(zookeeper.hosts, auth=one, default_acl=CREATOR) as first,
+        Client(zookeeper.hosts, auth=other, default_acl=CREATOR) as second,
+    ):
+        yield first, second
 
 
 @pytest.mark.parametrize("kind", QUEUES)
 def test_users_who_may_not_read_each_other_contend(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, kind: str
+    two: tuple[Client, Client], observer: Client, fresh_path: str, kind: str
 ) -> None:
     """A server tells nothing of a node to who may not read it, not even by a watch (3.8.0)."""
+    first, second = two
 
     def lock_of(client: Client, which: str) -> Any:
         return LOCKS[which](
@@ -199,50 +194,40 @@ def test_users_who_may_not_read_each_other_contend(
             )
         )
 
-    for folder in ("", "/leases", "/locks") if kind == "semaphore" else ("",):
-        observer.ensure_path(fresh_path + folder)
-    if kind == "semaphore":
-        observer.set_data(fresh_path, b"1")
-
     def turn(lock: Any) -> bool:
         with lock.within(PATIENCE):
             return bool(lock.held)
 
-    with ExitStack() as stack:
-        first, second = (
-            stack.enter_context(Client(zookeeper.hosts, auth=[user], default_acl=CREATOR))
-            for user in TWO_USERS
-        )
-        holder = lock_of(first, "write" if kind == "read" else kind)
-        waiter = lock_of(second, kind)
-        assert holder.acquire(PATIENCE)
-        assert not waiter.try_acquire()
-        assert not waiter.acquire(SHORT)
-        waiting = Running(lambda: turn(lock_of(second, kind)))
-        folder = fresh_path + QUEUES[kind]
-        poll("it waits", lambda: len(observer.get_children(folder)) == 2 or None, PATIENCE)
-        seen = SequentialLock(second, folder).contenders()
-        assert [one.text for one in seen] == [None, "whose"]
-        assert seen[0].session_id in (0, first.session_id)
-        holder.release()
-        assert waiting.result()
-        assert observer.get_children(folder) == []
+    for folder in ("", "/leases", "/locks") if kind == "semaphore" else ("",):
+        observer.ensure_path(fresh_path + folder)
+    if kind == "semaphore":
+        observer.set_data(fresh_path, b"1")
+    holder = lock_of(first, "write" if kind == "read" else kind)
+    waiter = lock_of(second, kind)
+    assert holder.acquire(PATIENCE)
+    assert not waiter.try_acquire()
+    assert not waiter.acquire(SHORT)
+    waiting = Running(lambda: turn(lock_of(second, kind)))
+    folder = fresh_path + QUEUES[kind]
+    poll("it waits", lambda: len(observer.get_children(folder)) == 2 or None, PATIENCE)
+    seen = SequentialLock(second, folder).contenders()
+    assert [one.text for one in seen] == [None, "whose"]
+    assert seen[0].session_id in (0, first.session_id)
+    holder.release()
+    assert waiting.result()
+    assert observer.get_children(folder) == []
 
 
 def test_members_of_a_double_barrier_who_may_not_read_each_other_are_refused(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
+    two: tuple[Client, Client], observer: Client, fresh_path: str
 ) -> None:
     """A round begins with a check of all members, for which a server wants READ."""
+    first, second = two
     observer.ensure_path(fresh_path)
-    with ExitStack() as stack:
-        first, second = (
-            stack.enter_context(Client(zookeeper.hosts, auth=[user], default_acl=CREATOR))
-            for user in TWO_USERS
-        )
-        first.create(f"{fresh_path}/member", ephemeral=True)
-        with pytest.raises(NoAuthError):
-            DoubleBarrier(second, fresh_path, 2).enter(PATIENCE)
-        poll("it is gone", lambda: observer.get_children(fresh_path) == ["member"], PATIENCE)
+    first.create(f"{fresh_path}/member", ephemeral=True)
+    with pytest.raises(NoAuthError):
+        DoubleBarrier(second, fresh_path, 2).enter(PATIENCE)
+    poll("it is gone", lambda: observer.get_children(fresh_path) == ["member"], PATIENCE)
 
 
 def test_an_open_node_above_lets_a_stranger_be_first(

@@ -1,6 +1,6 @@
-"""Clients under gevent's monkey.patch_all(): made or used before it, with gunicorn; and eventlet's.
+"""Clients under the patches of gevent, made or used before or with gunicorn, and of eventlet.
 
-Each test is a program of its own, since nothing takes that patch back.
+Each test is a program of its own, since nothing takes such a patch back.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 60.0
 
 USE = """
+import threading
+
 def use(number):
     for _ in range(20):
         client.exists("/")
@@ -26,7 +28,7 @@ def use(number):
     client.exists(f"/{number}", watch=watch)
     client.create(f"/{number}", ephemeral=True)
     assert watch.wait(10).path == f"/{number}"
-    called = gevent.event.Event()
+    called = threading.Event()
     client.get_data(f"/{number}", watch=lambda _: called.set())
     client.set_data(f"/{number}", b"")
     assert called.wait(10)
@@ -34,25 +36,27 @@ def use(number):
         pass
     with again:
         inside.append(number)
-        gevent.sleep(0.01)
+        green.sleep(0.01)
         assert inside.pop() == number and not inside
 
 inside = []
-with gevent.Timeout(30):
-    tasks = [gevent.spawn(use, number) for number in range(3)]
-    gevent.joinall(tasks, raise_error=True)
+with green.Timeout(30):
+    for task in [green.spawn(use, number) for number in range(3)]:
+        (task.wait if hasattr(task, "wait") else task.get)()
+    replies = [client.pipeline.get_data("/") for _ in range(500)]
+    assert {reply.result().data for reply in replies} == {b""}
 client.close()
 print("done")
 """
-
 MAKE = "client = Client({hosts!r}); again = ReentrantLock(client, '/again')\n"
-PATCH = "from gevent import monkey; monkey.patch_all(); import gevent, gevent.event\n"
+PATCH = "from gevent import monkey; monkey.patch_all(); import gevent as green\n"
+EVENTLET = "import eventlet as green; green.monkey_patch()\n"
 IMPORT = "from zkwire import Client, ReentrantLock, SequentialLock, Watch\n"
-
 ORDERS = {
     "patched first": PATCH + IMPORT + MAKE + USE,
     "imported before": IMPORT + PATCH + MAKE + USE,
     "made before": IMPORT + MAKE + PATCH + USE,
+    "patched by eventlet": EVENTLET + IMPORT + MAKE + USE,
 }
 
 
@@ -114,7 +118,6 @@ def application(environ, start_response):
 def test_a_client_of_a_module_that_gunicorn_loads_before_its_workers(
     server: Server, tmp_path: Path
 ) -> None:
-    pytest.importorskip("gunicorn")
     text = APPLICATION.replace("{hosts!r}", repr(server.hosts))
     (tmp_path / "application.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "gunicorn", "--preload", "-k", "gevent", "-b", "127.0.0.1:0"]
@@ -122,10 +125,9 @@ def test_a_client_of_a_module_that_gunicorn_loads_before_its_workers(
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as gunicorn:
         try:
             assert gunicorn.stderr is not None
+            listening = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
             port = next(
-                int(found[1])
-                for line in gunicorn.stderr
-                if (found := re.search(r"Listening at: http://127\.0\.0\.1:(\d+)", line))
+                int(found[1]) for line in gunicorn.stderr if (found := listening.search(line))
             )
             with socket.create_connection(("127.0.0.1", port), LONGEST) as asking:
                 asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -134,47 +136,3 @@ def test_a_client_of_a_module_that_gunicorn_loads_before_its_workers(
         finally:
             gunicorn.terminate()
             gunicorn.communicate(timeout=LONGEST)
-
-
-EVENTLET = """
-import eventlet; eventlet.monkey_patch()
-import sys, threading
-from zkwire import Client, SequentialLock, Watch
-
-def use(number):
-    for _ in range(20):
-        client.exists("/")
-    watch = Watch()
-    client.exists(f"/{number}", watch=watch)
-    client.create(f"/{number}", ephemeral=True)
-    assert watch.wait(10).path == f"/{number}"
-    with SequentialLock(client, "/lock"):
-        inside.append(number)
-        eventlet.sleep(0.01)
-        assert inside.pop() == number and not inside
-
-inside = []
-with eventlet.Timeout(30):
-    client = Client({hosts!r})
-    for task in [eventlet.spawn(use, number) for number in range(3)]:
-        task.wait()
-    replies = [client.pipeline.get_data("/") for _ in range(500)]
-    assert {reply.result().data for reply in replies} == {b""}
-    client.close()
-print("done")
-"""
-
-
-def test_a_client_made_after_the_patch_of_eventlet_works(server: Server) -> None:
-    pytest.importorskip("eventlet")
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        EVENTLET.replace("{hosts!r}", repr(server.hosts)),
-    ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=LONGEST, check=False, cwd=ROOT
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

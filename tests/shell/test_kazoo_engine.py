@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import subprocess
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import pytest
 from kazoo import exceptions as ke
 from kazoo.client import KazooClient as PlainClient
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import ZnodeStat
 from kazoo.recipe.watchers import DataWatch
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, make_digest_acl
 
+from tests.support.lock_helpers import Running
 from zkwire import Client, State
-from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown
+from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown, engine
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 10.0
 NOBODY = "127.0.0.1:1"
 """No server listens there."""
@@ -50,6 +49,13 @@ def client(server: Server) -> Iterator[Any]:
         yield client
 
 
+@pytest.fixture
+def proxied(server: Server) -> Iterator[tuple[Any, FaultProxy]]:
+    """A client behind a proxy."""
+    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
+        yield client, proxy
+
+
 def eventually(condition: Callable[[], object]) -> None:
     latest = time.monotonic() + PATIENCE
     while not condition():
@@ -57,77 +63,79 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def states_of(client: Any) -> queue.SimpleQueue[str]:
-    """The states that a listener is told from now on."""
-    states = queue.SimpleQueue[str]()
-    client.add_listener(states.put)
-    return states
+class Told:
+    """What a listener or a watch is told."""
+
+    def __init__(self, listened: Any = None) -> None:
+        self._queue = queue.SimpleQueue[Any]()
+        self.put, self.empty = self._queue.put, self._queue.empty
+        if listened is not None:
+            listened.add_listener(self.put)
+
+    def next(self) -> Any:
+        return self._queue.get(timeout=PATIENCE)
+
+    def assert_reconnected(self) -> None:
+        assert [self.next(), self.next()] == ["SUSPENDED", "CONNECTED"]
 
 
 # --- values: what kazoo returns, and raises -------------------------------------------------------
 
 SECRET = make_digest_acl("user", "secret", all=True)
-CALLS: dict[str, Callable[[Any], object]] = {
-    "create": lambda c: c.create("/a", b"1"),
-    "create again": lambda c: c.create("/a"),
-    "create with parents": lambda c: c.create("/deep/er/node", b"", makepath=True),
-    "create without parents": lambda c: c.create("/no/node"),
-    "create what is named as the chroot": lambda c: [
-        c.create("/chroot/of mine/node", makepath=True),
-        c.create("/chroot/of mine/other", include_data=True),
-        c.sync("/chroot/of mine/node"),
-    ],
-    "create below an ephemeral": lambda c: [
-        c.create("/e", ephemeral=True),
-        c.create("/e/child"),
-    ],
-    "create a sequence": lambda c: c.create("/deep/s-", sequence=True, ephemeral=True),
-    "create with stat": lambda c: c.create("/stat", b"123", include_data=True),
-    "create null": lambda c: [c.create("/null", None), c.get("/null")],
-    "create with an ACL": lambda c: [c.create("/acl", acl=[SECRET]), c.get_acls("/acl")],
-    "create with a bad ACL": lambda c: c.create("/bad", acl=[ACL(31, Id("unknown", "x"))]),
-    "exists": lambda c: c.exists("/a"),
-    "exists not": lambda c: c.exists("/b"),
-    "get": lambda c: c.get("/a"),
-    "get nothing": lambda c: c.get("/b"),
-    "get empty": lambda c: [c.set("/null", b""), c.get("/null")],
-    "set": lambda c: c.set("/a", b"22"),
-    "set ACLs to none": lambda c: c.set_acls("/a", []),
-    "set an old version": lambda c: c.set("/a", b"3", 0),
-    "children": lambda c: sorted(c.get_children("/deep")),
-    "children and stat": lambda c: c.get_children("/deep/er", include_data=True),
-    "children of nothing": lambda c: c.get_children("/b"),
-    "sync": lambda c: c.sync("/a"),
-    "ACLs": lambda c: c.get_acls("/a"),
-    "set ACLs": lambda c: [c.set_acls("/a", [ACL(31, Id("world", "anyone"))]), c.get_acls("/a")],
-    "a server's refusal": lambda c: c.set("/acl", b""),
-    "ensure a path": lambda c: c.ensure_path("/x/y/z"),
-    "delete": lambda c: c.delete("/a"),
-    "delete nothing": lambda c: c.delete("/a"),
-    "delete a parent": lambda c: c.delete("/x"),
-    "delete all": lambda c: c.delete("/x", recursive=True),
-    "a path that is none": lambda c: c.create("/a\0"),
-    "transaction": lambda c: transaction(c, 0),
-    "refused transaction": lambda c: transaction(c, 7),
-    "add_auth": lambda c: [c.add_auth("digest", "user:secret"), c.get("/acl")],
-    "retry": lambda c: c.retry(c.exists, "/deep/er"),
-    "an async error": lambda c: waited(c.get_async("/b")).exception,
-    "reconfig": lambda c: c.reconfig(joining=None, leaving="1", new_members=None),
-}
+ANYONE = ACL(31, Id("world", "anyone"))
+CALLS: list[Callable[[Any], object]] = [
+    lambda c: c.create("/a", b"1"),
+    lambda c: c.create("/a"),
+    lambda c: c.create("/deep/er/node", b"", makepath=True),
+    lambda c: c.create("/no/node"),
+    # Named as the chroot is.
+    lambda c: c.create("/chroot/of mine/node", makepath=True),
+    lambda c: c.create("/chroot/of mine/other", include_data=True),
+    lambda c: c.sync("/chroot/of mine/node"),
+    lambda c: c.create("/e", ephemeral=True),
+    lambda c: c.create("/e/child"),
+    lambda c: c.create("/deep/s-", sequence=True, ephemeral=True),
+    lambda c: c.create("/stat", b"123", include_data=True),
+    lambda c: [c.create("/null", None), c.get("/null")],
+    lambda c: [c.create("/acl", acl=[SECRET]), c.get_acls("/acl")],
+    lambda c: c.create("/bad", acl=[ACL(31, Id("unknown", "x"))]),
+    lambda c: c.exists("/a"),
+    lambda c: c.exists("/b"),
+    lambda c: c.get("/a"),
+    lambda c: c.get("/b"),
+    lambda c: [c.set("/null", b""), c.get("/null")],
+    lambda c: c.set("/a", b"22"),
+    lambda c: c.set_acls("/a", []),
+    lambda c: c.set("/a", b"3", 0),
+    lambda c: sorted(c.get_children("/deep")),
+    lambda c: c.get_children("/deep/er", include_data=True),
+    lambda c: c.get_children("/b"),
+    lambda c: c.sync("/a"),
+    lambda c: c.get_acls("/a"),
+    lambda c: [c.set_acls("/a", [ANYONE]), c.get_acls("/a")],
+    lambda c: c.set("/acl", b""),
+    lambda c: c.ensure_path("/x/y/z"),
+    lambda c: c.delete("/a"),
+    lambda c: c.delete("/a"),
+    lambda c: c.delete("/x"),
+    lambda c: c.delete("/x", recursive=True),
+    lambda c: c.create("/a\0"),
+    lambda c: transaction(c, 0),
+    lambda c: transaction(c, 7),
+    lambda c: [c.add_auth("digest", "user:secret"), c.get("/acl")],
+    lambda c: c.retry(c.exists, "/deep/er"),
+    lambda c: [r := c.get_async("/b"), r.wait(PATIENCE), r.exception][1:],
+    lambda c: c.reconfig(joining=None, leaving="1", new_members=None),
+]
 
 
-def waited(result: Any) -> Any:
-    assert result.wait(PATIENCE)
-    return result
-
-
-def transaction(client: Any, version: int) -> list[Any]:
+def transaction(client: Any, version: int) -> Any:
     made = client.transaction()
     made.create("/t", b"t")
     made.set_data("/t", b"u")
     made.check("/deep", version)
     made.delete("/t")
-    return [type(r) if isinstance(r, Exception) else r for r in made.commit()]
+    return made.commit()
 
 
 def plain(value: Any) -> Any:
@@ -149,7 +157,7 @@ def said(client: Any, call: Callable[[Any], object]) -> Any:
 
 @pytest.mark.parametrize("chroot", ["", "/chroot/of mine"])
 def test_each_call_returns_and_raises_what_kazoo_does(chroot: str) -> None:
-    answers: list[dict[str, Any]] = []
+    answers: list[list[Any]] = []
     for kind in (PlainClient, KazooClient):
         with Server() as server:
             if chroot:
@@ -157,23 +165,26 @@ def test_each_call_returns_and_raises_what_kazoo_does(chroot: str) -> None:
                     maker.ensure_path(chroot)
             client: Any = kind(server.hosts + chroot, timeout=4.0)
             client.start()
-            answers.append({name: said(client, call) for name, call in CALLS.items()})
+            answers.append([said(client, call) for call in CALLS])
             client.stop()
             client.close()
     assert answers[1] == answers[0]
     # Not the same refusal for everything.
-    assert len({str(answer) for answer in answers[0].values()}) > len(CALLS) / 2
+    assert len({str(answer) for answer in answers[0]}) > len(CALLS) / 2
 
 
-def test_an_error_names_what_was_refused(client: Any) -> None:
+def test_errors_zxids_and_sessions_are_those_of_the_calls(client: Any) -> None:
     with pytest.raises(ke.NoNodeError, match="set_data /gone") as caught:
         client.set("/gone", b"")
     assert caught.value.maybe_applied is False
-
-
-def test_the_newest_zxid_is_known(client: Any) -> None:
-    client.create("/a")
-    assert client.last_zxid == client.get("/a")[1].czxid
+    client.create("/mine", ephemeral=True)
+    assert client.last_zxid == client.get("/mine")[1].czxid
+    inner = client.zkwire
+    assert inner.get_data("/mine").stat.ephemeral_owner == client.client_id[0] == inner.session_id
+    result = client.handler.async_result()
+    client._call(object(), result)
+    with pytest.raises(NotImplementedError, match="object"):
+        result.get()
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -182,56 +193,85 @@ def test_the_newest_zxid_is_known(client: Any) -> None:
 def test_a_result_is_got_more_than_once_and_by_several_threads(client: Any) -> None:
     client.create("/a", b"1")
     results = [client.get_async("/a") for _ in range(200)]
-    got = queue.SimpleQueue[Any]()
-
-    def get_all() -> None:
-        got.put([result.get() for result in results])
-
-    threads = [threading.Thread(target=get_all) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert {len(got.get_nowait()) for _ in threads} == {200}
+    for each in [Running(lambda: [result.get() for result in results]) for _ in range(3)]:
+        assert len(each.result()) == 200
     assert all(r.ready() and r.successful() and r.value == r.get() for r in results)
 
 
 def test_a_callback_is_called_once_whenever_it_is_linked(client: Any) -> None:
-    called = queue.SimpleQueue[Any]()
+    called = Told()
     for _ in range(100):
         result = client.exists_async("/")
         result.rawlink(called.put)
         result.get()
-        assert called.get(timeout=PATIENCE) is result
+        assert called.next() is result
     done = client.exists_async("/")
     done.get()
     done.rawlink(called.put)
-    assert called.get(timeout=PATIENCE) is done
+    assert called.next() is done
     client.exists_async("/").get()
     assert called.empty()
 
 
-def test_a_result_whose_answer_is_there_is_ready(client: Any) -> None:
-    first = client.exists_async("/")
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_result_is_ready_when_its_answer_is_there(proxied: tuple[Any, FaultProxy]) -> None:
+    client, proxy = proxied
+    client.create("/a", b"1")
+    before = client.exists_async("/")
     assert client.exists("/") is not None  # behind it
-    assert first.ready()
-    assert first.get_nowait() == client.exists_async("/").get(timeout=PATIENCE)
+    assert before.ready()
+    gate = Gate()
+    proxy.on("get_data", action=hold(gate))
+    result = client.get_async("/a")
+    assert not any(result.ready() for _ in range(50))
+    reply, _ = result._unread
+    assert len(reply._request._wakers) == 1  # to ask often costs nothing
+    assert not result.wait(0.01)
+    for get in (result.get_nowait, lambda: result.get(timeout=0.01)):
+        with pytest.raises(KazooTimeoutError):
+            get()
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            result.get()
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert not result.ready()  # an interrupted get leaves it to others
+    gate.release()
+    assert result.wait(PATIENCE)
+    assert result.get()[0] == b"1"
+    assert result.get_nowait() == result.get()
 
 
-def test_a_result_that_is_not_there_in_time_comes_later(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
-        client.create("/a", b"1")
-        gate = Gate()
-        proxy.on("get_data", action=hold(gate))
-        result = client.get_async("/a")
-        assert not result.ready()
-        assert not result.wait(0.01)
-        for get in (result.get_nowait, lambda: result.get(timeout=0.01)):
-            with pytest.raises(KazooTimeoutError):
-                get()
-        gate.release()
-        assert result.wait(PATIENCE)
-        assert result.get()[0] == b"1"
+def test_a_get_may_be_interrupted_at_each_line(client: Any) -> None:
+    line, left = 0, 0
+
+    def look(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != engine.__file__:
+            return None
+        left -= event == "line"
+        if left == 0 and event == "line":
+            raise KeyboardInterrupt
+        return look
+
+    while left <= 0:
+        line = left = line + 1
+        result, told = client.get_async("/"), threading.Event()
+        sys.settrace(look)
+        try:
+            with suppress(KeyboardInterrupt):
+                result.get()
+        finally:
+            sys.settrace(None)
+        result.rawlink(lambda _, told=told: told.set())
+        assert told.wait(PATIENCE), line
+        assert result.get()[0] == b"", line
+    assert line > 5
 
 
 # --- states ---------------------------------------------------------------------------------------
@@ -240,39 +280,50 @@ def test_a_result_that_is_not_there_in_time_comes_later(server: Server) -> None:
 def test_a_lost_connection_is_suspended_and_connected_in_the_same_session(
     server: Server, client: Any
 ) -> None:
-    states, session = states_of(client), client.client_id
+    states, session = Told(client), client.client_id
     server.cut_all()
-    assert [states.get(timeout=PATIENCE) for _ in range(2)] == ["SUSPENDED", "CONNECTED"]
+    states.assert_reconnected()
     assert client.client_id == session
+    assert client._connection._socket.getpeername() == ("127.0.0.1", server.port)
+    assert client.command(b"ruok") == "imok"
+    client._connection._socket.close()
+    states.assert_reconnected()
 
 
 def test_an_expired_session_is_lost_and_a_new_one_begins(server: Server, client: Any) -> None:
-    states, session, inner = states_of(client), client.client_id, client.zkwire
+    states, session, inner = Told(client), client.client_id, client.zkwire
     server.expire(session[0])
-    seen = [states.get(timeout=PATIENCE)]
+    seen = [states.next()]
     while seen[-1] != "CONNECTED":
-        seen.append(states.get(timeout=PATIENCE))
+        seen.append(states.next())
     assert [state for state in seen if state != "SUSPENDED"] == ["LOST", "CONNECTED"]
     assert client.client_id != session
-    assert inner.state is State.EXPIRED
-    assert client.zkwire.state is State.CONNECTED
+    assert (inner.state, client.zkwire.state) == (State.EXPIRED, State.CONNECTED)
     assert client.exists("/") is not None
 
 
 def test_a_stopped_client_refuses_and_starts_again(server: Server, client: Any) -> None:
-    states, session = states_of(client), client.client_id
+    with pytest.raises(ke.KazooException, match="until it is stopped"):
+        client.close()
+    states, session = Told(client), client.client_id
     results = [client.create_async(f"/{n}") for n in range(100)]
     client.stop()
     assert [result.get(timeout=PATIENCE) for result in results] == [f"/{n}" for n in range(100)]
-    assert states.get(timeout=PATIENCE) == "LOST"
+    assert states.next() == "LOST"
     with pytest.raises(ke.ConnectionClosedError):
         client.get("/")
     with pytest.raises(ke.ConnectionClosedError):
         _ = client.zkwire
     assert server.inspect(lambda: len(list(server.sessions))) == 0
+    client.close()
     client.start()
     assert client.client_id != session
     assert client.get("/99")[0] == b""
+    assert states.next() == "CONNECTED"
+    client.zkwire.close()  # a program that does so ends the session
+    assert states.next() == "LOST"
+    with pytest.raises(ke.ConnectionClosedError):
+        client.get("/")
 
 
 def test_a_listener_may_stop_the_client(server: Server) -> None:
@@ -299,29 +350,25 @@ def test_a_session_is_continued_by_its_id(server: Server, client: Any) -> None:
         assert second.exists("/mine").owner_session_id == session[0]
 
 
-def test_start_gives_up_in_time_and_leaves_nothing() -> None:
+@pytest.mark.parametrize("retry", [KazooRetry(max_tries=3), KazooRetry(max_tries=-1, deadline=0.3)])
+def test_an_end_of_trying_leaves_nothing(retry: KazooRetry) -> None:
     client: Any = KazooClient(NOBODY, timeout=4.0)
     with pytest.raises(KazooTimeoutError):
         client.start(timeout=0.05)
     assert client.client_state == "CLOSED"
-    assert not [t for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
-
-
-@pytest.mark.parametrize("retry", [KazooRetry(max_tries=3), KazooRetry(max_tries=-1, deadline=0.3)])
-def test_the_connection_retry_decides_when_to_give_up(retry: KazooRetry) -> None:
-    client: Any = KazooClient(NOBODY, timeout=4.0, connection_retry=retry)
+    client = KazooClient(NOBODY, timeout=4.0, connection_retry=retry)
     client.start_async()
     eventually(lambda: client.client_state == "CLOSED")
     client.stop()
+    assert not [t for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
 
 
 def test_each_connection_that_was_made_counts_the_attempts_anew(server: Server) -> None:
     with started(server.hosts, connection_retry=KazooRetry(max_tries=3)) as client:
-        states = states_of(client)
+        states = Told(client)
         for _ in range(4):
             server.cut_all()
-            assert states.get(timeout=PATIENCE) == "SUSPENDED"
-            assert states.get(timeout=PATIENCE) == "CONNECTED"
+            states.assert_reconnected()
 
 
 def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
@@ -337,44 +384,44 @@ def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     assert client.exists("/") is not None
 
 
-def test_a_session_may_be_longer_than_an_hour(server: Server) -> None:
-    with started(server.hosts, timeout=7200) as client:
-        assert client.exists("/") is not None
+def test_a_client_whose_handler_is_refused_can_be_stopped() -> None:
+    handler = SequentialThreadingHandler()
+    handler.name = "sequential_gevent_handler"
+    client = KazooClient(NOBODY, handler=handler)
+    with pytest.raises(ke.ConfigurationError, match="gevent has not patched threading"):
+        client.start()
+    client.stop()
+    client.close()
 
 
-def test_hosts_are_changed_for_the_next_connection(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
-        client.set_hosts(server.hosts)
-        session = client.client_id
-        assert client.zkwire.server != ("127.0.0.1", server.port)
-        proxy.close()
-        there = ("127.0.0.1", server.port)
-        eventually(lambda: client.connected and client.zkwire.server == there)
-        assert client.client_id == session
-
-
-def test_a_read_only_server_is_connected_read_only(server: Server) -> None:
-    server.set_read_only(True)
-    with started(server.hosts, read_only=True) as client:
-        assert client.client_state == "CONNECTED_RO"
-        with pytest.raises(ke.NotReadOnlyCallError):
-            client.create("/a")
+def test_a_client_whose_stop_was_interrupted_starts_again(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = client.zkwire
+    monkeypatch.setattr(Client, "close", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        client.stop()
+    monkeypatch.undo()
+    client.start(PATIENCE)
+    assert client.get("/")[0] == b""
+    inner.close()
 
 
 # --- lost requests --------------------------------------------------------------------------------
 
 
-def test_requests_in_flight_at_a_cut_say_whether_they_may_be_done(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
-        for n in range(400):
-            client.create(f"/{n}")
-        proxy.on("set_data", nth=150, action=cut_after)
-        results = [client.set_async(f"/{n}", b"new") for n in range(400)]
-        for result in results:
-            result.wait(PATIENCE)
-        lost = [result.exception for result in results if result.exception is not None]
-        outcomes = [type(result.exception or result.value) for result in results]
-        values = [client.get(f"/{n}")[0] for n in range(400)]
+def test_requests_in_flight_at_a_cut_say_whether_they_may_be_done(
+    proxied: tuple[Any, FaultProxy],
+) -> None:
+    client, proxy = proxied
+    for n in range(400):
+        client.create(f"/{n}")
+    proxy.on("set_data", nth=150, action=cut_after)
+    results = [client.set_async(f"/{n}", b"new") for n in range(400)]
+    assert all(result.wait(PATIENCE) for result in results)
+    lost = [result.exception for result in results if result.exception is not None]
+    outcomes = [type(result.exception or result.value) for result in results]
+    values = [client.get(f"/{n}")[0] for n in range(400)]
     assert set(outcomes) <= {ZnodeStat, OutcomeUnknown, NotSent}
     assert all(isinstance(error, ke.ConnectionLoss) for error in lost)
     assert all(error.maybe_applied is (type(error) is OutcomeUnknown) for error in lost)
@@ -383,12 +430,16 @@ def test_requests_in_flight_at_a_cut_say_whether_they_may_be_done(server: Server
         assert kind is OutcomeUnknown or value == (b"new" if kind is ZnodeStat else b"")
 
 
-def test_a_lost_read_is_never_applied(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
-        proxy.on("get_data", action=cut_before)
-        with pytest.raises(OutcomeUnknown) as caught:
-            client.get("/")
+def test_a_lost_read_is_never_applied_and_a_retry_repeats_it(
+    proxied: tuple[Any, FaultProxy],
+) -> None:
+    client, proxy = proxied
+    proxy.on("get_data", action=cut_before)
+    with pytest.raises(OutcomeUnknown) as caught:
+        client.get("/")
     assert caught.value.maybe_applied is False
+    proxy.on("get_data", action=cut_before)
+    assert client.retry(client.get, "/")[0] == b""
 
 
 def test_a_request_that_finds_no_server_is_not_sent() -> None:
@@ -400,63 +451,48 @@ def test_a_request_that_finds_no_server_is_not_sent() -> None:
         assert caught.value.maybe_applied is False
 
 
-def test_a_retry_of_kazoo_repeats_what_was_lost(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, started(proxy.hosts) as client:
-        proxy.on("get_data", action=cut_before)
-        assert client.retry(client.get, "/")[0] == b""
-
-
 # --- watches --------------------------------------------------------------------------------------
 
 
 def test_a_watch_outlives_a_lost_connection_and_fires_once(server: Server, client: Any) -> None:
     client.create("/a")
-    events = queue.SimpleQueue[Any]()
+    events = Told()
     client.get("/a", watch=events.put)
     client.exists("/a", watch=events.put)
-    states = states_of(client)
+    states = Told(client)
     server.cut_all()
-    assert [states.get(timeout=PATIENCE) for _ in range(2)] == ["SUSPENDED", "CONNECTED"]
+    states.assert_reconnected()
     client.set("/a", b"1")
     client.set("/a", b"2")
-    event = events.get(timeout=PATIENCE)
+    event = events.next()
     assert (event.type, event.path, event.state) == ("CHANGED", "/a", "CONNECTED")
     client.exists("/b", watch=events.put)
     client.create("/b")
-    assert events.get(timeout=PATIENCE).path == "/b"
-
-
-def test_a_watch_is_told_that_its_session_has_ended(server: Server, client: Any) -> None:
-    events = queue.SimpleQueue[Any]()
+    assert events.next().path == "/b"
     client.get_children("/", watch=events.put)
     server.expire(client.client_id[0])
-    event = events.get(timeout=PATIENCE)
+    event = events.next()
     assert (event.type, event.state, event.path) == ("NONE", "EXPIRED_SESSION", None)
 
 
 def test_a_watch_is_not_called_once_the_client_is_stopped(client: Any) -> None:
-    events = queue.SimpleQueue[Any]()
+    events = Told()
     client.get("/", watch=events.put)
     client.restart()
     client.get("/", watch=events.put)
     client.create("/a")
     client.set("/", b"")
-    assert events.get(timeout=PATIENCE).type == "CHANGED"
+    assert events.next().type == "CHANGED"
 
 
-def test_an_event_has_the_path_without_the_chroot(server: Server, client: Any) -> None:
+def test_a_chroot_is_no_part_of_paths_and_its_root_may_go(server: Server, client: Any) -> None:
     client.ensure_path("/chroot/a")
-    events = queue.SimpleQueue[Any]()
+    events = Told()
     with started(f"{server.hosts}/chroot") as below:
         below.get("/a", watch=events.put)
         client.set("/chroot/a", b"1")
-        assert events.get(timeout=PATIENCE).path == "/a"
+        assert events.next().path == "/a"
         assert below.zkwire.get_data("/a").data == b"1"
-
-
-def test_a_chrooted_client_deletes_its_root(server: Server, client: Any) -> None:
-    client.ensure_path("/chroot/a")
-    with started(f"{server.hosts}/chroot") as below:
         below.delete("/", recursive=True)
         assert client.exists("/chroot") is None
         with (
@@ -468,146 +504,22 @@ def test_a_chrooted_client_deletes_its_root(server: Server, client: Any) -> None
 
 def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -> None:
     client.create("/a", b"0")
-    seen = queue.SimpleQueue[Any]()
+    seen = Told()
     DataWatch(client, "/a", lambda data, _: seen.put(data))
-    assert seen.get(timeout=PATIENCE) == b"0"
+    assert seen.next() == b"0"
     server.expire(client.client_id[0])
     eventually(lambda: client.connected and client.zkwire.state is State.CONNECTED)
     client.retry(client.set, "/a", b"1")
-    assert seen.get(timeout=PATIENCE) == b"1"
+    assert seen.next() == b"1"
 
 
 def test_a_lock_of_kazoo_excludes_one_of_kazoo_without_zkwire(server: Server, client: Any) -> None:
     other: Any = PlainClient(server.hosts)
     other.start()
     try:
-        with client.Lock("/lock"):
-            assert not other.Lock("/lock").acquire(blocking=False)
-        with other.Lock("/lock"):
-            assert not client.Lock("/lock").acquire(blocking=False)
+        for holder, refused in ((client, other), (other, client)):
+            with holder.Lock("/lock"):
+                assert not refused.Lock("/lock").acquire(blocking=False)
     finally:
         other.stop()
         other.close()
-
-
-# --- the same session in two languages ------------------------------------------------------------
-
-
-def test_both_apis_have_one_session(client: Any) -> None:
-    client.create("/mine", ephemeral=True)
-    inner = client.zkwire
-    assert inner.get_data("/mine").stat.ephemeral_owner == client.client_id[0] == inner.session_id
-
-
-def test_the_inner_client_closed_by_a_program_is_the_end_of_the_session(client: Any) -> None:
-    states = states_of(client)
-    client.zkwire.close()
-    assert states.get(timeout=PATIENCE) == "LOST"
-    with pytest.raises(ke.ConnectionClosedError):
-        client.get("/")
-
-
-# --- what programs reach for ----------------------------------------------------------------------
-
-
-def test_a_subclass_that_overrides_call_sees_each_request(server: Server) -> None:
-    class Counting(KazooClient):
-        def _call(self, request: Any, async_object: Any) -> Any:
-            names.append(type(request).__name__)
-            return super()._call(request, async_object)
-
-    names: list[str] = []
-    counting: Any = Counting(server.hosts)
-    counting.start()
-    counting.create("/a")
-    counting.stop()
-    counting.close()
-    assert names == ["Create"]
-
-
-def test_a_client_that_runs_is_not_closed(client: Any) -> None:
-    with pytest.raises(ke.KazooException, match="until it is stopped"):
-        client.close()
-    client.stop()
-    client.close()
-    client.start()
-    assert client.exists("/") is not None
-
-
-def test_an_unknown_request_is_refused_in_its_result(client: Any) -> None:
-    result = client.handler.async_result()
-    client._call(object(), result)
-    with pytest.raises(NotImplementedError, match="object"):
-        result.get()
-
-
-def test_the_socket_names_the_server_and_its_close_is_a_lost_connection(
-    server: Server, client: Any
-) -> None:
-    assert client._connection._socket.getpeername() == ("127.0.0.1", server.port)
-    assert client.command(b"ruok") == "imok"
-    states = states_of(client)
-    client._connection._socket.close()
-    assert [states.get(timeout=PATIENCE) for _ in range(2)] == ["SUSPENDED", "CONNECTED"]
-
-
-# --- programs that are not one's own --------------------------------------------------------------
-
-PROGRAM = """
-import sys
-from kazoo.client import KazooClient
-client = KazooClient(sys.argv[1])
-client.start()
-client.create("/made", repr(sys.argv[2:]).encode())
-print(__name__, client.get("/made")[0].decode(), client.zkwire.state.value)
-client.stop()
-"""
-
-
-def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    path = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env=path, timeout=60
-    )
-
-
-@pytest.mark.parametrize("words", [["program.py"], ["-m", "program"], ["command"]])
-def test_a_program_is_run_unchanged(server: Server, tmp_path: Path, words: list[str]) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = tmp_path / "command"
-    command.write_text(f"#!{sys.executable}\n{PROGRAM}")
-    command.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", str(tmp_path))
-        done = run("-m", "zkwire.kazoo", *words, server.hosts, "-x", "y", folder=tmp_path)
-    assert (done.stdout, done.stderr) == ("__main__ ['-x', 'y'] connected\n", "")
-    assert done.returncode == 0
-
-
-@pytest.mark.parametrize("words", [[], ["-m"], ["--help"], ["no such program"]])
-def test_without_a_program_the_usage_is_shown(tmp_path: Path, words: list[str]) -> None:
-    done = run("-m", "zkwire.kazoo", *words, folder=tmp_path)
-    assert done.returncode in (1, 2)
-    assert ("python -m zkwire.kazoo PROGRAM" in done.stderr) or "no such program" in done.stderr
-
-
-def test_install_is_for_clients_that_are_made_after_it(server: Server, tmp_path: Path) -> None:
-    program = f"""
-from kazoo.client import KazooClient
-import kazoo.protocol.connection
-before = KazooClient({server.hosts!r})
-import zkwire.kazoo
-zkwire.kazoo.install()
-zkwire.kazoo.install()
-class Mine(KazooClient): pass
-for client in (before, Mine({server.hosts!r}), zkwire.kazoo.KazooClient({server.hosts!r})):
-    client.start()
-    client.ensure_path("/a")
-    print(type(client._connection).__name__, client.get("/a")[0], client.last_zxid > 0)
-    client.stop()
-    client.close()
-"""
-    done = run("-c", program, folder=tmp_path)
-    expected = "ConnectionHandler b'' True\nEngine b'' True\nEngine b'' True\n"
-    assert (done.stdout, done.stderr) == (expected, "")

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -40,6 +41,7 @@ from zkwire.testing.proxy import cut_after, drop
 
 PATIENCE = 30.0
 ROUNDS = 9
+STATES = [State.CONNECTING, State.HANDSHAKE, State.CONNECTED, State.CLOSED]
 
 
 class Notes(Observer):
@@ -72,9 +74,7 @@ class Notes(Observer):
         self.servers.append(server)
 
     def watch_fired(self, event: Event) -> None:
-        with self.told:
-            self.events.append(event)
-            self.told.notify_all()
+        self.events.append(event)
 
     def wait_for(self, number: int) -> list[RequestEnd]:
         """The ends, once there are so many."""
@@ -83,8 +83,8 @@ class Notes(Observer):
         return self.ends
 
     @property
-    def outcomes(self) -> list[tuple[str, str]]:
-        return [(end.op, end.outcome) for end in self.ends]
+    def outcomes(self) -> list[tuple[str, str, bool]]:
+        return [(end.op, end.outcome, end.maybe_applied) for end in self.ends]
 
 
 def address(hosts: str) -> tuple[str, int]:
@@ -92,33 +92,41 @@ def address(hosts: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def in_loop(
+    hosts: str, use: Callable[[AsyncClient], Coroutine[Any, Any, Any]], **named: Any
+) -> None:
+    """What is done with a client for asyncio."""
+
+    async def main() -> None:
+        async with AsyncClient(hosts, **named) as client:
+            await use(client)
+
+    asyncio.run(main())
+
+
+# --- both clients ---------------------------------------------------------------------------------
+
+
 def test_requests_are_told_in_the_thread_that_asks(server: Server) -> None:
     notes, here = Notes(), threading.current_thread().name
     with Client(server.hosts, observer=notes) as client:
-        client.get_data("/")
+        watch = Watch()
+        client.exists("/a", watch=watch)
         with pytest.raises(NoNodeError):
             client.delete("/none")
         with pytest.raises(MultiError):
             client.multi([Check("/", 17)])
-    asked = [("get_data", "/"), ("delete", "/none"), ("multi", None)]
+        client.create("/a")
+        event = watch.wait(PATIENCE)
+    asked = [("exists", "/a"), ("delete", "/none"), ("multi", None), ("create", "/a")]
     assert notes.begun == [(op, path, here) for op, path in asked]
-    assert [end.outcome for end in notes.ends] == ["ok", "NoNodeError", "MultiError"]
-    assert notes.threads == [here] * 3
+    assert [end.outcome for end in notes.ends] == ["ok", "NoNodeError", "MultiError", "ok"]
+    assert notes.threads == [here] * 4
     for end in notes.ends:
         assert end.server == address(server.hosts)
         assert 0 < end.seconds < PATIENCE
         assert not end.maybe_applied
-
-
-def test_states_and_events_are_told_in_order(server: Server) -> None:
-    notes = Notes()
-    with Client(server.hosts, observer=notes) as client:
-        watch = Watch()
-        client.exists("/a", watch=watch)
-        client.create("/a")
-        event = watch.wait(PATIENCE)
-    assert notes.states == [State.CONNECTING, State.HANDSHAKE, State.CONNECTED, State.CLOSED]
-    assert notes.servers[2] == address(server.hosts)
+    assert (notes.states, notes.servers[2]) == (STATES, address(server.hosts))
     assert notes.events == [event]
 
 
@@ -138,88 +146,100 @@ def test_a_request_that_nothing_waits_for_is_told(server: Server) -> None:
     assert len(notes.ends) == len(notes.begun)
 
 
-def test_a_lost_request_is_told_with_what_is_known(server: Server) -> None:
-    notes = Notes()
-    with FaultProxy(server.hosts) as proxy, Client(proxy.hosts, observer=notes) as client:
-        proxy.on("create", action=cut_after)
-        with pytest.raises(OutcomeUnknownError):
-            client.create("/a")
-        server_of = address(proxy.hosts)
-    (end,) = notes.ends
-    assert (end.outcome, end.maybe_applied, end.server) == ("OutcomeUnknownError", True, server_of)
-
-
-def test_a_time_limit_ends_a_request_once(server: Server) -> None:
-    notes = Notes()
-    with (
-        FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, observer=notes, operation_timeout=0.05) as client,
-    ):
-        proxy.on("create", action=drop)
-        with pytest.raises(OperationTimeoutError):
-            client.create("/a")
-    (end,) = notes.ends
-    assert (end.outcome, end.maybe_applied) == ("OperationTimeoutError", True)
-
-
-def test_a_refused_submission_is_told() -> None:
-    notes = Notes()
-    client = Client("127.0.0.1:1", observer=notes)
-    client.close()
-    with pytest.raises(ClientClosedError):
-        client.get_data("/")
-    (end,) = notes.ends
-    assert (end.outcome, end.server) == ("ClientClosedError", None)
-
-
 def test_asyncio_tells_from_the_event_loop(server: Server) -> None:
     notes, here = Notes(), threading.current_thread().name
 
-    async def main() -> None:
-        async with AsyncClient(server.hosts, observer=notes) as client:
-            await client.get_data("/")
-            with pytest.raises(NoNodeError):
-                await client.get_data("/none")
-            await asyncio.gather(*(client.create(f"/{n}") for n in range(50)))
-            async with AsyncSequentialLock(client, "/lock"):
-                pass
+    async def use(client: AsyncClient) -> None:
+        await client.get_data("/")
+        with pytest.raises(NoNodeError):
+            await client.get_data("/none")
+        await asyncio.gather(*(client.create(f"/{n}") for n in range(50)))
+        async with AsyncSequentialLock(client, "/lock"):
+            pass
 
-    asyncio.run(main())
+    in_loop(server.hosts, use, observer=notes)
     assert len(notes.ends) == len(notes.begun) > 54
     assert {thread for _, _, thread in notes.begun} == set(notes.threads) == {here}
-    assert notes.outcomes[:2] == [("get_data", "ok"), ("get_data", "NoNodeError")]
-    assert notes.states[-2:] == [State.CONNECTED, State.CLOSED]
+    assert notes.outcomes[:2] == [("get_data", "ok", False), ("get_data", "NoNodeError", False)]
+    assert notes.states == STATES
 
 
-def test_asyncio_tells_a_time_limit_and_a_withdrawal(server: Server) -> None:
+def test_lost_and_late_and_refused_requests_are_told_once(server: Server) -> None:
     notes = Notes()
+    limits: dict[str, Any] = {"observer": notes, "operation_timeout": 0.05}
+    late = ("create", "OperationTimeoutError", True)
 
-    async def main() -> None:
-        with FaultProxy(server.hosts) as proxy:
-            limited = AsyncClient(proxy.hosts, observer=notes, operation_timeout=0.05)
-            async with limited as client:
-                proxy.on("create", action=drop)
-                with pytest.raises(OperationTimeoutError):
-                    await client.create("/a")
-                (end,) = notes.ends
-                assert (end.outcome, end.maybe_applied) == ("OperationTimeoutError", True)
+    async def create(client: AsyncClient) -> None:
+        with pytest.raises(OperationTimeoutError):
+            await client.create("/a")
+
+    async def withdraw() -> None:
         waiting = AsyncClient("127.0.0.1:1", observer=notes, session_timeout=60.0)
         task = asyncio.ensure_future(waiting.get_data("/"))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert notes.outcomes[1:] == [("get_data", "NotSentError")]
+        assert notes.ends[-1].outcome == "NotSentError"
         await waiting.close()
 
-    asyncio.run(main())
+    with FaultProxy(server.hosts) as proxy:
+        with Client(proxy.hosts, observer=notes) as client:
+            proxy.on("create", action=cut_after)
+            with pytest.raises(OutcomeUnknownError):
+                client.create("/a")
+        assert notes.ends[0].server == address(proxy.hosts)
+        with Client(proxy.hosts, **limits) as client:
+            proxy.on("create", action=drop)
+            with pytest.raises(OperationTimeoutError):
+                client.create("/a")
+        proxy.on("create", action=drop)
+        in_loop(proxy.hosts, create, **limits)
+    asyncio.run(withdraw())
+    with pytest.raises(ClientClosedError):
+        client.get_data("/")
+    assert notes.outcomes == [
+        ("create", "OutcomeUnknownError", True),
+        *(late, late),
+        ("get_data", "NotSentError", False),
+        ("get_data", "ClientClosedError", False),
+    ]
+    assert len(notes.ends) == len(notes.begun)
+
+
+def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
+    notes = Notes()
+    with Client(f"{server.hosts}/top/root", observer=notes) as client:
+        client.ensure_path("/a")
+    in_loop(f"{server.hosts}/other/root", lambda client: client.ensure_path("/a"), observer=notes)
+    created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
+    assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
+    assert len(notes.ends) == len(notes.begun)
+
+
+def test_a_multi_that_a_local_session_may_not_do_is_told_as_its_caller_is(server: Server) -> None:
+    refusal = Refusal("multi: create PATH", 0, SESSION_EXPIRED)
+    notes = Notes()
+    changes = [Create("/a", ephemeral=True)]
+    with FaultProxy(server.hosts) as proxy:
+        proxy.on("multi", action=refuse(refusal))
+        with Client(proxy.hosts, observer=notes) as client, pytest.raises(MultiError):
+            client.multi(changes)
+        proxy.reset()
+        proxy.on("multi", action=refuse(refusal))
+        with pytest.raises(MultiError):
+            in_loop(proxy.hosts, lambda client: client.multi(changes), observer=notes)
+    assert [end.outcome for end in notes.ends] == ["MultiError"] * 2
 
 
 def test_a_supervisor_passes_it_on(server: Server) -> None:
     notes = Notes()
     with Supervisor(server.hosts, observer=notes) as supervisor:
         supervisor.client(PATIENCE).get_data("/")
-    assert ("get_data", "ok") in notes.outcomes
+    assert ("get_data", "ok", False) in notes.outcomes
+
+
+# --- observers that fail --------------------------------------------------------------------------
 
 
 class Broken(Observer):
@@ -239,57 +259,18 @@ class Broken(Observer):
         raise LookupError("fired")
 
 
-def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
-    notes = Notes()
-    with Client(f"{server.hosts}/top/root", observer=notes) as client:
-        client.ensure_path("/a")
-        assert client.exists("/a")
-
-    async def main() -> None:
-        async with AsyncClient(f"{server.hosts}/other/root", observer=notes) as client:
-            await client.ensure_path("/a")
-            assert await client.exists("/a")
-
-    asyncio.run(main())
-    created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
-    assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
-    assert len(notes.ends) == len(notes.begun)
-
-
-def test_a_multi_that_a_local_session_may_not_do_is_told_as_its_caller_is(server: Server) -> None:
-    refusal = Refusal("multi: create PATH", 0, SESSION_EXPIRED)
-    notes = Notes()
-    with FaultProxy(server.hosts) as proxy:
-        for kind in (Client, AsyncClient):
-            proxy.reset()
-            proxy.on("multi", action=refuse(refusal))
-            if kind is Client:
-                with Client(proxy.hosts, observer=notes) as client, pytest.raises(MultiError):
-                    client.multi([Create("/a", ephemeral=True)])
-            else:
-                asyncio.run(_multi_of_a_local_session(proxy.hosts, notes))
-    assert notes.outcomes == [("multi", "MultiError")] * 2
-
-
-async def _multi_of_a_local_session(hosts: str, notes: Notes) -> None:
-    async with AsyncClient(hosts, observer=notes) as client:
-        with pytest.raises(MultiError):
-            await client.multi([Create("/a", ephemeral=True)])
-
-
 def test_an_observer_that_raises_is_logged_and_harms_nothing(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with AsyncClient(server.hosts, observer=Broken()) as client:
-            assert (await client.get_data("/")).data == b""
+    async def use(client: AsyncClient) -> None:
+        assert (await client.get_data("/")).data == b""
 
     with Client(server.hosts, observer=Broken()) as client:
         watch = Watch()
         client.exists("/a", watch=watch)
         client.create("/a")
         assert watch.wait(PATIENCE)
-    asyncio.run(main())
+    in_loop(server.hosts, use, observer=Broken())
     failed = [record for record in caplog.records if record.levelno == logging.ERROR]
     said = {record.getMessage() for record in failed}
     assert said == {
@@ -326,10 +307,9 @@ def test_ctrl_c_leaves_no_later_request_untold(server: Server, line: int) -> Non
         while left > 0:  # the main thread reads unless the I/O thread was first
             sys.settrace(look)
             try:
-                client.pipeline.get_data("/")
-                client.get_data("/")
-            except KeyboardInterrupt:
-                pass
+                with suppress(KeyboardInterrupt):
+                    client.pipeline.get_data("/")
+                    client.get_data("/")
             finally:
                 sys.settrace(None)
         client.connect()
@@ -337,8 +317,7 @@ def test_ctrl_c_leaves_no_later_request_untold(server: Server, line: int) -> Non
         for _ in range(ROUNDS):
             client.pipeline.get_data("/")
         client.get_data("/")
-    told = [begun for begun in range(already, already + ROUNDS + 1) if begun in notes.told_of]
-    assert len(told) == ROUNDS + 1
+    assert {*range(already, already + ROUNDS + 1)} <= notes.told_of
 
 
 def test_what_is_no_observer_is_refused() -> None:
@@ -372,9 +351,8 @@ def calls_of(work: Callable[[], object]) -> int:
 def test_a_get_with_an_observer_takes_a_known_number_of_calls(server: Server) -> None:
     """Without one: test_calls.py."""
     with Client(server.hosts) as plain, Client(server.hosts, observer=Observer()) as observed:
-        fewest = [
+        calls, with_observer = (
             min(calls_of(partial(client.get_data, "/")) for _ in range(ROUNDS))
             for client in (plain, observed)
-        ]
-    calls, with_observer = fewest
+        )
     assert calls < with_observer <= calls + 12

@@ -85,9 +85,5 @@ def barrier(stage: Stage, client: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("life", [sequential, read_write, semaphore, barrier])
-def test_every_cut_on_an_old_server(
-    old: EmbeddedServer, observer: Client, life: Life, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs = sweep(old, observer, "/old", life)
-    with capsys.disabled():
-        print(f"\n{life.__name__} on 3.4: {runs} runs, 0 wrong")
+def test_every_cut_on_an_old_server(old: EmbeddedServer, observer: Client, life: Life) -> None:
+    assert sweep(old, observer, "/old", life) > 1

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,16 @@ import pytest
 
 from tests.conftest import unavailable
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
-from tests.shell.test_secure_client import Time, TlsFront, failure
+from tests.shell.test_follow_reconfig import again
+from tests.shell.test_secure_client import Time, failure
 from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
 from tests.support.hooks import hooked
+from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running
 from tests.support.server_control import Backend, Ensemble, NoBackendError, Settings, poll
 from zkwire import (
     Client,
-    ConnectionLossError,
     Create,
     EventType,
     GetData,
@@ -38,21 +39,15 @@ from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy
 
 RO, RW = State.CONNECTED_READ_ONLY, State.CONNECTED
+TO_THE_BETTER = [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
 LONG = 30.0
 # Real servers notice the loss of a quorum, and elect a leader, within that.
 ELECTION = 30.0
 
 
-def seed_for(hosts: str, first: str) -> int:
-    """A seed with which a client tries ``first`` before the others of ``hosts``."""
-    servers, _ = parse_hosts(hosts)
-    (wanted,), _ = parse_hosts(first)
-    seeds = range(1000)
-    return next(s for s in seeds if HostList(servers, random.Random(s)).next() == wanted)
-
-
 def assert_reads_only(client: Client, path: str) -> None:
     """``path`` is there, with the data b"kept"."""
+    assert client.state is RO
     assert client.get_data(path).data == b"kept"
     assert client.get_children(path) == []
     assert client.exists(f"{path}/none") is None
@@ -73,6 +68,41 @@ def assert_reads_only(client: Client, path: str) -> None:
             write()
     assert client.state is RO
     assert client.get_data(path).data == b"kept"
+
+
+class Shaken:
+    """Tells when the client has tried a server, and in which states it has been."""
+
+    def __init__(self, client: Client) -> None:
+        self.states: list[State] = []
+        self._handshakes = threading.Semaphore(0)
+        client.add_state_listener(self)
+
+    def __call__(self, state: State) -> None:
+        self.states.append(state)
+        if state is State.HANDSHAKE:
+            self._handshakes.release()
+
+    def wait(self, times: int) -> None:
+        """The client is turned away, and comes again, so many times from now on."""
+        while self._handshakes.acquire(blocking=False):
+            pass
+        for _ in range(times):
+            assert self._handshakes.acquire(timeout=PATIENCE)
+
+
+def assert_same_session(client: Client, session_id: int, path: str, shaken: Shaken) -> None:
+    assert client.wait_for_state(RW, timeout=ELECTION) is RW
+    assert client.session_id == session_id
+    stat = client.exists(path)
+    assert stat is not None
+    assert stat.ephemeral_owner == session_id
+    assert not {RO, State.EXPIRED} & {*shaken.states}
+
+
+def types(*watches: Watch) -> list[Any]:
+    events = [watch.wait(PATIENCE) for watch in watches]
+    return [event and event.type for event in events]
 
 
 # --- real servers ---------------------------------------------------------------------------------
@@ -108,25 +138,20 @@ def test_reads_and_watches_without_a_quorum_and_the_way_back(
         client.create(fresh_path, b"kept")
     last = restored.leave_read_only()
     with Client(restored.hosts, read_only=True, session_timeout=LONG) as client:
-        assert client.state is RO
         assert_reads_only(client, fresh_path)
         session_id = client.session_id
         changed, created, lasting = Watch(), Watch(), Watch()
         client.get_data(fresh_path, watch=changed)
         client.exists(f"{fresh_path}/new", watch=created)
         client.add_watch("/zookeeper/quota", watch=lasting)
-        words = failure(last.hosts, None)
-        assert words == "the server closed it" + UNGREETED
-
+        assert failure(last.hosts, None) == "the server closed it" + UNGREETED
         for server in restored.servers[1:]:
             server.start(wait=False)
-
         assert client.wait_for_state(RW, timeout=ELECTION) is RW
         assert client.session_id != session_id
         again(partial(client.set_data, fresh_path, b"new"))
         client.create(f"{fresh_path}/new", ephemeral=True)
-        events = [watch.wait(PATIENCE) for watch in (changed, created, lasting)]
-        assert [event.type if event else None for event in events] == [
+        assert types(changed, created, lasting) == [
             EventType.NODE_DATA_CHANGED,
             EventType.NODE_CREATED,
             EventType.REREAD,
@@ -137,46 +162,17 @@ def test_reads_and_watches_without_a_quorum_and_the_way_back(
 @pytest.mark.apache
 def test_a_real_session_is_not_given_away(restored: Ensemble, fresh_path: str) -> None:
     """It could be read-only now, but then it would lose its ephemeral nodes."""
-    states: list[State] = []
-    shaken = threading.Semaphore(0)
-
-    def listen(state: State) -> None:
-        states.append(state)
-        if state is State.HANDSHAKE:
-            shaken.release()
-
     last = restored.servers[0]
-    client = Client(last.hosts, read_only=True, session_timeout=LONG)
-    with client:
+    with Client(last.hosts, read_only=True, session_timeout=LONG) as client:
         client.create(fresh_path, ephemeral=True)
-        session_id = client.session_id
-        client.add_state_listener(listen)
+        session_id, shaken = client.session_id, Shaken(client)
         restored.leave_read_only()
         with Client(last.hosts, read_only=True, session_timeout=LONG) as newcomer:
             assert newcomer.state is RO
-            while shaken.acquire(blocking=False):
-                pass
-            for _ in range(3):  # it is turned away, and comes again
-                assert shaken.acquire(timeout=PATIENCE)
+            shaken.wait(3)
         for server in restored.servers[1:]:
             server.start(wait=False)
-        assert client.wait_for_state(RW, timeout=ELECTION) is RW
-        assert client.session_id == session_id
-        stat = client.exists(fresh_path)
-        assert stat is not None
-        assert stat.ephemeral_owner == session_id
-        assert RO not in states
-        assert State.EXPIRED not in states
-
-
-def again(call: Any) -> Any:
-    """Repeat what a lost connection has ended."""
-    for _ in range(100):
-        try:
-            return call()
-        except ConnectionLossError:
-            continue
-    raise AssertionError("the connection breaks every time")
+        assert_same_session(client, session_id, fresh_path, shaken)
 
 
 # --- embedded servers -----------------------------------------------------------------------------
@@ -192,16 +188,14 @@ def three() -> Iterator[embedded.Ensemble]:
         yield ensemble
 
 
-def test_reads_only(three: embedded.Ensemble) -> None:
-    with Client(three.hosts, read_only=True) as client:
-        assert client.state is RO
+def test_reads_only_and_for_whoever_asks_for_it(three: embedded.Ensemble) -> None:
+    with (
+        Client(three.hosts, read_only=True) as client,
+        Client(three.hosts, read_only=True) as other,
+    ):
         assert_reads_only(client, "/kept")
-        with Client(three.hosts, read_only=True) as other:
-            assert other.state is RO
-            assert other.session_id != client.session_id
-
-
-def test_who_does_not_ask_for_it_is_turned_away(three: embedded.Ensemble) -> None:
+        assert other.state is RO
+        assert other.session_id != client.session_id
     assert failure(three.servers[0].hosts, None) == "the server closed it" + UNGREETED
     three.servers[2].set_read_only(False)
     for _ in range(4):
@@ -210,21 +204,14 @@ def test_who_does_not_ask_for_it_is_turned_away(three: embedded.Ensemble) -> Non
             assert three.server_for_session(client.session_id) is three.servers[2]
 
 
-def heard(states: list[State]) -> bool | None:
-    """Whether a listener has been told of the read-write server."""
-    return RW in states or None
-
-
 def test_a_better_server_is_looked_for_and_found(three: embedded.Ensemble) -> None:
     for _ in range(5):
-        states: list[State] = []
         three.set_read_only(True)
         with (
             Client(three.hosts, read_only=True, session_timeout=LONG) as client,
             Client(three.hosts, read_only=True, session_timeout=LONG) as bystander,
         ):
-            client.add_state_listener(states.append)
-            session_id = client.session_id
+            shaken, session_id = Shaken(client), client.session_id
             here = three.server_for_session(session_id)
             better = next(server for server in three.servers if server is not here)
             changed, children, lasting = Watch(), Watch(), Watch()
@@ -232,49 +219,43 @@ def test_a_better_server_is_looked_for_and_found(three: embedded.Ensemble) -> No
             client.get_children("/kept", watch=children)
             client.add_watch("/", watch=lasting)
             better.set_read_only(False)
-            with within(PATIENCE):
-                assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
             assert client._session.last_failure.endswith("a read-write server was found")
             assert client.session_id != session_id
             assert three.server_for_session(client.session_id) is better
             assert bystander.wait_for_state(RW, timeout=PATIENCE) is RW
             bystander.set_data("/kept", b"kept")
             bystander.create("/kept/child", ephemeral=True)
-            events = [watch.wait(PATIENCE) for watch in (changed, children, lasting)]
-            assert [event.type if event else None for event in events] == [
+            assert types(changed, children, lasting) == [
                 EventType.NODE_DATA_CHANGED,
                 EventType.NODE_CHILDREN_CHANGED,
                 EventType.REREAD,
             ]
             client.create("/mine", ephemeral=True)
             # The listener hears of it a little later. Straight from the one to the other.
-            poll("the listener has heard of it", partial(heard, states), PATIENCE)
-            assert states == [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
+            poll("it is told", lambda shaken=shaken: RW in shaken.states or None, PATIENCE)  # type: ignore[misc]
+            assert shaken.states == TO_THE_BETTER
 
 
 def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) -> None:
     """Each address is asked in turn, and the next connection goes to the one that said so."""
-    states: list[State] = []
-    ports = [int(server.hosts.split(":")[1]) for server in three.servers]
-    addresses: list[tuple[int, Any]] = [(socket.AF_INET, ("127.0.0.1", port)) for port in ports]
-    three.set_read_only(True)
+    addresses: list[tuple[int, Any]] = [(socket.AF_INET, (LOOPBACK, s.port)) for s in three.servers]
     with hooked(Client)("zoo.example", read_only=True, _resolver=lambda *_: addresses) as client:
         client.connect()
         first = three.server_for_session(client.session_id)
         _, better = (server for server in three.servers if server is not first)
-        client.add_state_listener(states.append)
+        shaken = Shaken(client)
         better.set_read_only(False)
         assert client.wait_for_state(RW, timeout=PATIENCE) is RW
         assert three.server_for_session(client.session_id) is better
-        poll("the listener has heard of it", partial(heard, states), PATIENCE)
-        assert states == [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, RW]
+        poll("it is told", lambda: RW in shaken.states or None, PATIENCE)
+        assert shaken.states == TO_THE_BETTER
 
 
 def test_a_break_while_read_only(three: embedded.Ensemble) -> None:
     """No other server knows a read-only session, so the next connection has a new one."""
-    (server, *_) = three.servers
     with (
-        FaultProxy(upstream=server.hosts) as proxy,
+        FaultProxy(upstream=three.servers[0].hosts) as proxy,
         Client(proxy.hosts, read_only=True, session_timeout=LONG) as client,
     ):
         watch = Watch()
@@ -286,170 +267,18 @@ def test_a_break_while_read_only(three: embedded.Ensemble) -> None:
         three.set_read_only(False)
         assert client.wait_for_state(RW, timeout=PATIENCE) is RW
         client.set_data("/kept", b"")
-        event = watch.wait(PATIENCE)
-        assert event is not None
-        assert event.type is EventType.NODE_DATA_CHANGED
+        assert types(watch) == [EventType.NODE_DATA_CHANGED]
 
 
 def test_a_real_session_stays_away_from_the_embedded_one(three: embedded.Ensemble) -> None:
     three.set_read_only(False)
-    shaken = threading.Semaphore(0)
-    states: list[State] = []
-
-    def listen(state: State) -> None:
-        states.append(state)
-        if state is State.HANDSHAKE:
-            shaken.release()
-
     with Client(three.hosts, read_only=True, session_timeout=LONG) as client:
         client.create("/mine", ephemeral=True)
-        session_id = client.session_id
-        client.add_state_listener(listen)
+        session_id, shaken = client.session_id, Shaken(client)
         three.set_read_only(True)
-        for _ in range(6):
-            assert shaken.acquire(timeout=PATIENCE)
+        shaken.wait(6)
         three.set_read_only(False)
-        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-        assert client.session_id == session_id
-        assert client.exists("/mine") is not None
-        assert RO not in states
-
-
-# --- the question "isro" --------------------------------------------------------------------------
-
-
-def asked(proxy: FaultProxy, times: int = 1) -> None:
-    """Wait until that many questions have come through."""
-    proxy.wait_for(lambda frames: sum(f.op == "isro" for f in frames) >= times, PATIENCE)
-
-
-def test_questions_leave_no_connection_behind(three: embedded.Ensemble) -> None:
-    with FaultProxy(upstream=three.servers[1].hosts) as proxy:
-        hosts = f"{three.servers[0].hosts},{proxy.hosts}"
-        seed = seed_for(hosts, three.servers[0].hosts)
-        with hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
-            session_id = client.session_id
-            asked(proxy, 3)
-            proxy.wait_for(lambda _: proxy.connections <= 1, PATIENCE)
-            assert client.session_id == session_id
-            assert client.state is RO
-            assert client.get_data("/kept").data == b"kept"
-        proxy.wait_for(lambda _: proxy.connections == 0, PATIENCE)
-        frames = [frame for frame in proxy.frames() if frame.direction == "c2s"]
-        assert {frame.op for frame in frames} == {"isro"}
-        assert len({frame.connection for frame in frames}) == len(frames)
-
-
-def test_questions_over_tls(
-    three: embedded.Ensemble,
-    trusting: ssl.SSLContext,
-    shown: Certificate,
-) -> None:
-    with ExitStack() as stack:
-        fronts = [stack.enter_context(TlsFront(s.port, shown)) for s in three.servers[:2]]
-        hosts = ",".join(front.hosts for front in fronts)
-        seed = seed_for(hosts, fronts[0].hosts)
-        options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
-        client = stack.enter_context(Client(hosts, tls=trusting, **options))
-        assert client.state is RO
-        changed = Watch()
-        client.get_data("/kept", watch=changed)
-        three.servers[1].set_read_only(False)
-        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-        assert client._session.last_failure.endswith("a read-write server was found")
-        client.set_data("/kept", b"new")
-        assert changed.wait(PATIENCE) is not None
-
-
-def test_a_server_that_is_silent_is_not_waited_for_long(three: embedded.Ensemble) -> None:
-    now = Time()
-    with FakeServer(silent) as mute:
-        good = three.servers[0]
-        hosts = f"{good.hosts},{mute.hosts}"
-        seed = seed_for(hosts, good.hosts)
-        options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
-        with hooked(Client)(hosts, _now=now, **options) as client:
-            for number in range(3):
-                mute.wait_for(lambda number=number: len(mute.connections) > number)  # type: ignore[misc]
-                connection = mute.connections[number]
-                now.jump(client, 2.0)
-                mute.wait_for(lambda connection=connection: connection.sock.fileno() == -1)  # type: ignore[misc]
-                assert client.get_data("/kept").data == b"kept"
-                now.jump(client, 4.0)  # the pauses grow
-            assert client.state is RO
-
-
-def test_silence_in_the_tls_handshake_of_a_question(
-    three: embedded.Ensemble,
-    trusting: ssl.SSLContext,
-    shown: Certificate,
-) -> None:
-    now = Time()
-    with TlsFront(three.servers[0].port, shown) as front, FakeServer(silent) as mute:
-        hosts = f"{front.hosts},{mute.hosts}"
-        seed = seed_for(hosts, front.hosts)
-        options: dict[str, Any] = {"read_only": True, "session_timeout": LONG, "_seed": seed}
-        with hooked(Client)(hosts, tls=trusting, _now=now, **options) as client:
-            mute.wait_for(lambda: mute.connections)
-            now.jump(client, 2.0)
-            mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
-            assert client.get_data("/kept").data == b"kept"
-
-
-ANSWERS = [b"", b"ro", b"r", b"no idea\n", bytes(5000), b"RW"]
-
-
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: repr(answer[:10]))
-def test_other_answers_change_nothing(answer: bytes, three: embedded.Ensemble) -> None:
-    def answers(connection: Connection) -> None:
-        assert connection.receive() == b"isro"
-        connection.send(answer)
-
-    with FakeServer(answers) as odd:
-        good = three.servers[0]
-        hosts = f"{good.hosts},{odd.hosts}"
-        seed = seed_for(hosts, good.hosts)
-        with hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
-            session_id = client.session_id
-            odd.wait_for(lambda: len(odd.connections) >= 2)
-            assert client.get_data("/kept").data == b"kept"
-            assert (client.state, client.session_id) == (RO, session_id)
-
-
-def test_a_server_that_says_rw_and_is_not(three: embedded.Ensemble) -> None:
-    """It costs a connection, and the client comes back to the one that it had."""
-
-    def lies(connection: Connection) -> None:
-        if connection.receive() == b"isro":
-            connection.send(b"rw")
-
-    with FakeServer(lies) as liar:
-        good = three.servers[0]
-        hosts = f"{good.hosts},{liar.hosts}"
-        seed = seed_for(hosts, good.hosts)
-        with hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed) as client:
-            watch = Watch()
-            client.get_data("/kept", watch=watch)
-            liar.wait_for(lambda: len(liar.connections) >= 2)  # the question, then the client
-            assert client.wait_for_state(RO, timeout=PATIENCE) is RO
-            assert again(partial(client.get_data, "/kept")).data == b"kept"
-            good.set_read_only(False)
-            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-            client.set_data("/kept", b"")
-            assert watch.wait(PATIENCE) is not None
-
-
-def test_close_in_the_midst_of_a_question(three: embedded.Ensemble) -> None:
-    with FakeServer(silent) as mute:
-        good = three.servers[0]
-        hosts = f"{good.hosts},{mute.hosts}"
-        seed = seed_for(hosts, good.hosts)
-        client = hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed)
-        client.connect()
-        mute.wait_for(lambda: mute.connections)
-        with within(CLOSE_BOUND):
-            client.close()
-        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
+        assert_same_session(client, session_id, "/mine", shaken)
 
 
 def test_calls_from_many_threads_on_the_way_to_read_write(three: embedded.Ensemble) -> None:
@@ -471,3 +300,116 @@ def test_calls_from_many_threads_on_the_way_to_read_write(three: embedded.Ensemb
         for worker in workers:
             worker.result()
         assert len([name for name in client.get_children("/") if name.isdigit()]) == 6
+
+
+# --- the question "isro" --------------------------------------------------------------------------
+
+
+def beside(good: str, other: str, **options: Any) -> AbstractContextManager[Client]:
+    """A client of both servers that begins at the good one, and asks the other one."""
+    hosts = f"{good},{other}"
+    servers, _ = parse_hosts(hosts)
+    (wanted,), _ = parse_hosts(good)
+    seed = next(s for s in range(99) if HostList(servers, random.Random(s)).next() == wanted)
+    return hooked(Client)(hosts, read_only=True, session_timeout=LONG, _seed=seed, **options)
+
+
+def assert_unmoved(client: Client) -> None:
+    assert client.get_data("/kept").data == b"kept"
+    assert client.state is RO
+
+
+def test_questions_leave_no_connection_behind(three: embedded.Ensemble) -> None:
+    with FaultProxy(upstream=three.servers[1].hosts) as proxy:
+        with beside(three.servers[0].hosts, proxy.hosts) as client:
+            session_id = client.session_id
+            proxy.wait_for(lambda frames: sum(f.op == "isro" for f in frames) >= 3, PATIENCE)
+            proxy.wait_for(lambda _: proxy.connections <= 1, PATIENCE)
+            assert_unmoved(client)
+            assert client.session_id == session_id
+        proxy.wait_for(lambda _: proxy.connections == 0, PATIENCE)
+        frames = [frame for frame in proxy.frames() if frame.direction == "c2s"]
+        assert {frame.op for frame in frames} == {"isro"}
+        assert len({frame.connection for frame in frames}) == len(frames)
+
+
+def test_questions_over_tls(trusting: ssl.SSLContext, shown: Certificate) -> None:
+    with embedded.Ensemble(2, tls=shown.server_context()) as two:
+        two.set_read_only(True)
+        first, second = two.servers
+        with beside(first.hosts, second.hosts, tls=trusting) as client:
+            changed = Watch()
+            client.get_data("/", watch=changed)
+            assert client.state is RO
+            second.set_read_only(False)
+            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+            assert client._session.last_failure.endswith("a read-write server was found")
+            client.set_data("/", b"new")
+            assert types(changed) == [EventType.NODE_DATA_CHANGED]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_server_that_is_silent_is_not_waited_for_long(
+    tls: bool, trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    """Neither for its answer nor for its TLS handshake; the pauses grow."""
+    now = Time()
+    with (
+        embedded.Server(tls=shown.server_context() if tls else None) as good,
+        FakeServer(silent) as mute,
+    ):
+        good.set_read_only(True)
+        with beside(good.hosts, mute.hosts, _now=now, tls=trusting if tls else None) as client:
+            for number in range(3):
+                mute.wait_for(lambda number=number: len(mute.connections) > number)  # type: ignore[misc]
+                sock = mute.connections[number].sock
+                now.jump(client, 2.0)
+                mute.wait_for(lambda sock=sock: sock.fileno() == -1)  # type: ignore[misc]
+                assert client.exists("/") is not None
+                now.jump(client, 4.0)
+            assert client.state is RO
+
+
+ANSWERS = [b"", b"ro", b"r", b"no idea\n", bytes(5000), b"RW"]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: repr(answer[:10]))
+def test_other_answers_change_nothing(answer: bytes, three: embedded.Ensemble) -> None:
+    def answers(connection: Connection) -> None:
+        assert connection.receive() == b"isro"
+        connection.send(answer)
+
+    with FakeServer(answers) as odd, beside(three.servers[0].hosts, odd.hosts) as client:
+        session_id = client.session_id
+        odd.wait_for(lambda: len(odd.connections) >= 2)
+        assert_unmoved(client)
+        assert client.session_id == session_id
+
+
+def test_a_server_that_says_rw_and_is_not(three: embedded.Ensemble) -> None:
+    """It costs a connection, and the client comes back to the one that it had."""
+
+    def lies(connection: Connection) -> None:
+        if connection.receive() == b"isro":
+            connection.send(b"rw")
+
+    good = three.servers[0]
+    with FakeServer(lies) as liar, beside(good.hosts, liar.hosts) as client:
+        watch = Watch()
+        client.get_data("/kept", watch=watch)
+        liar.wait_for(lambda: len(liar.connections) >= 2)  # the question, then the client
+        assert client.wait_for_state(RO, timeout=PATIENCE) is RO
+        assert again(partial(client.get_data, "/kept")).data == b"kept"
+        good.set_read_only(False)
+        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
+        client.set_data("/kept", b"")
+        assert types(watch) == [EventType.NODE_DATA_CHANGED]
+
+
+def test_close_in_the_midst_of_a_question(three: embedded.Ensemble) -> None:
+    with FakeServer(silent) as mute:
+        with beside(three.servers[0].hosts, mute.hosts) as client:
+            mute.wait_for(lambda: mute.connections)
+            with within(CLOSE_BOUND):
+                client.close()
+        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)

@@ -1,16 +1,13 @@
-"""The client over TLS and with SASL: its everyday work, and what each way of failing tells.
+"""The client over TLS: its everyday work, lost connections, forks, interrupts and the end.
 
 Against real servers (`tests/support/secure_servers.py`) wherever they can do it; what they cannot,
-a server in this process does, behind `TlsFront` where TLS is wanted.
+a server in this process does.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import fcntl
 import os
-import signal
 import socket
 import ssl
 import struct
@@ -19,10 +16,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from itertools import groupby
 from queue import SimpleQueue
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -36,8 +33,8 @@ from tests.shell.test_client_threads import (
     interrupted_everywhere,
     name_of,
 )
-from tests.support.certificates import Certificate
-from tests.support.fake_server import Connection, FakeServer, Node, echo, serve, silent
+from tests.support.certificates import Authority, Certificate
+from tests.support.fake_server import FakeServer, Node, echo, serve, silent
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running, make_path
 from tests.support.secure_servers import SecureServer
@@ -45,20 +42,20 @@ from tests.support.server_control import poll
 from zkwire import (
     Client,
     ClientClosedError,
-    ConnectionLossError,
     Create,
     EventType,
+    ForkedError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
-    SequentialLock,
     SetData,
     State,
     Watch,
 )
 from zkwire.net.connection import INTERRUPTED
-from zkwire.testing import FaultProxy
+from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Action, cut_before, rst_before
+from zkwire.testing.server.tls import make_context
 
 real = [pytest.mark.real, pytest.mark.apache]
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
@@ -81,101 +78,29 @@ def only(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
     return context
 
 
-class TlsFront:
-    """Ends TLS in front of a server of this process; `names`: what clients called it, by SNI."""
-
-    def __init__(self, port: int, shown: Certificate) -> None:
-        self.names: list[str | None] = []
-        self._upstream = port
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(shown.certificate, shown.key)
-        self._context.sni_callback = lambda _, name, __: self.names.append(name)
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda _, __: None)  # clients may go as they like
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tls-front")
-        self._thread.start()
-        self._server = self._run(
-            asyncio.start_server(self._serve, LOOPBACK, 0, ssl=self._context, backlog=100)
-        )
-        self.port: int = self._server.sockets[0].getsockname()[1]
-        self.hosts = f"{LOOPBACK}:{self.port}"
-
-    def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with suppress(OSError, asyncio.CancelledError):
-                await self._relay(reader, writer)
-        finally:
-            await _end(writer)
-            self._tasks.discard(task)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream = await asyncio.open_connection(LOOPBACK, self._upstream)
-        ways = [(reader, upstream[1]), (upstream[0], writer)]
-        copies = [asyncio.create_task(_copy(*way)) for way in ways]
-        try:
-            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for copy in copies:
-                copy.cancel()
-            try:
-                await asyncio.gather(*copies, return_exceptions=True)
-            finally:  # it may be cancelled here once more
-                await _end(upstream[1])
-
-    async def _stop(self) -> None:
-        self._server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._server.wait_closed()
-        await asyncio.sleep(0)  # for the transports to call back
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._run(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        self._loop.close()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-        await writer.drain()
-
-
-async def _end(writer: asyncio.StreamWriter) -> None:
-    """Close it; a peer that is gone, or says nothing, is not waited for."""
-    with suppress(OSError, TimeoutError, asyncio.CancelledError):
-        writer.close()
-        await asyncio.wait_for(writer.wait_closed(), 0.5)
-    writer.transport.abort()
-
-
-@pytest.fixture
-def tls_client(tls_zookeeper: SecureServer) -> Iterator[Client]:
-    server = tls_zookeeper
-    with Client(server.hosts, tls=server.client_context(), session_timeout=LONG) as client:
-        yield client
-
-
 def settled(client: Client) -> None:
     """Wait until the client is connected again, if it is not."""
     assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE) is State.CONNECTED
 
 
-# --- everyday work over TLS -----------------------------------------------------------------------
+def type_of_next(watch: Watch) -> EventType | int:
+    event = watch.wait(PATIENCE)
+    assert event is not None
+    return event.type
+
+
+@contextmanager
+def proxied(
+    server: SecureServer, context: ssl.SSLContext | None = None
+) -> Iterator[tuple[FaultProxy, Client, Client]]:
+    """A client over TLS behind a proxy, and one that no fault is to hit."""
+    tls = context or server.client_context()
+    with (
+        FaultProxy(upstream=server.hosts) as proxy,
+        Client(proxy.hosts, tls=tls, session_timeout=LONG) as client,
+        Client(server.server.hosts) as observer,
+    ):
+        yield proxy, client, observer
 
 
 class TestOverTls:
@@ -187,12 +112,12 @@ class TestOverTls:
         self, tls_zookeeper: SecureServer, version: ssl.TLSVersion, fresh_path: str
     ) -> None:
         context = only(tls_zookeeper.client_context(), version)
-        with Client(tls_zookeeper.hosts, tls=context) as client:
+        plain = tls_zookeeper.server.hosts
+        with Client(tls_zookeeper.hosts, tls=context) as client, Client(plain) as other:
             node = f"{fresh_path}/node"
             client.create(fresh_path, b"one")
             assert client.create(node, b"two", ephemeral=True) == node
             assert client.get_children(fresh_path) == ["node"]
-            assert client.set_data(node, b"three").version == 1
             results = client.multi([Create(f"{node}s"), SetData(fresh_path, b"four")])
             assert results[0] == f"{node}s"
             client.sync(fresh_path)
@@ -200,109 +125,57 @@ class TestOverTls:
             with pytest.raises(NoNodeError):
                 client.get_data(f"{fresh_path}/none")
             assert [who.auth_scheme for who in client.who_am_i()] == ["ip"]
-            with Client(tls_zookeeper.server.hosts) as observer:
-                assert observer.exists(node) is not None
-                gone = Watch()
-                observer.exists(node, watch=gone)
-                with within(CLOSE_BOUND):
-                    client.close()
-                event = gone.wait(PATIENCE)
-                assert event is not None
-                assert event.type is EventType.NODE_DELETED
-        all_ended(name_of(client))
-
-    def test_events_while_nobody_waits(
-        self, tls_zookeeper: SecureServer, tls_client: Client, fresh_path: str
-    ) -> None:
-        called: SimpleQueue[Any] = SimpleQueue()
-        tls_client.create(fresh_path)
-        with Client(tls_zookeeper.server.hosts) as other:
-            for number in range(20):
-                tls_client.get_data(fresh_path, watch=called.put)
+            called: SimpleQueue[Any] = SimpleQueue()
+            for number in range(20):  # events while nobody waits for a reply
+                client.get_data(fresh_path, watch=called.put)
                 other.set_data(fresh_path, b"%d" % number)
                 assert called.get(timeout=PATIENCE).type is EventType.NODE_DATA_CHANGED
+            gone = Watch()
+            assert other.exists(node, watch=gone) is not None
+            with within(CLOSE_BOUND):
+                client.close()
+            assert type_of_next(gone) is EventType.NODE_DELETED
+        all_ended(name_of(client))
 
     @each_version
-    def test_megabytes_in_both_directions_at_once(
+    def test_floods_of_large_and_of_small_requests(
         self, tls_zookeeper: SecureServer, version: ssl.TLSVersion, fresh_path: str
     ) -> None:
         context = only(tls_zookeeper.client_context(), version)
         with Client(tls_zookeeper.hosts, tls=context, session_timeout=LONG) as client:
             client.create(fresh_path)
-            data = [os.urandom(MEGABYTE) for _ in range(12)]
-            started = time.monotonic()
-            pairs = [
-                (client.pipeline.set_data(fresh_path, each), client.pipeline.get_data(fresh_path))
-                for each in data
-            ]
+            send = client.pipeline
+            data = [os.urandom(MEGABYTE) for _ in range(12)]  # in both directions at once
+            pairs = [(send.set_data(fresh_path, d), send.get_data(fresh_path)) for d in data]
             for number, (written, read) in enumerate(pairs):
                 assert written.result().version == number + 1
                 assert read.result().data == data[number]
-            print(f"24 MB in {time.monotonic() - started:.2f} s")
-            client.delete(fresh_path)
+            paths = [f"{fresh_path}/{n}" for n in range(5000)]
+            made = [send.create(path) for path in paths]
+            there = [send.exists(path) for path in paths]
+            assert [each.result() for each in made] == paths
+            zxids = [stat.czxid for each in there if (stat := each.result()) is not None]
+            assert len(zxids) == 5000
+            assert zxids == sorted(zxids)
+            client.delete_tree(fresh_path)
 
-    def test_ten_thousand_requests_at_once(self, tls_client: Client, fresh_path: str) -> None:
-        tls_client.create(fresh_path)
-        started = time.monotonic()
-        replies = [tls_client.pipeline.create(f"{fresh_path}/{n}") for n in range(5000)]
-        there = [tls_client.pipeline.exists(f"{fresh_path}/{n}") for n in range(5000)]
-        assert [each.result() for each in replies] == [f"{fresh_path}/{n}" for n in range(5000)]
-        zxids = [stat.czxid for stat in (each.result() for each in there) if stat is not None]
-        assert len(zxids) == 5000
-        assert zxids == sorted(zxids)
-        print(f"10,000 requests in {time.monotonic() - started:.2f} s")
-        tls_client.delete_tree(fresh_path)
-
-    def test_many_threads(self, tls_client: Client, fresh_path: str) -> None:
-        tls_client.create(fresh_path)
-
-        def work(number: int) -> None:
-            mine = f"{fresh_path}/{number}"
-            tls_client.create(mine)
-            for n in range(100):
-                data = b"%d-%d" % (number, n) + bytes(n * 37)
-                written = tls_client.pipeline.set_data(mine, data)
-                assert tls_client.get_data(mine).data == data
-                assert written.result().version == n + 1
-
-        for worker in [Running(lambda n=n: work(n)) for n in range(12)]:  # type: ignore[misc]
-            worker.result(60.0)
-        tls_client.delete_tree(fresh_path)
-
-    def test_locks(self, tls_zookeeper: SecureServer, fresh_path: str) -> None:
-        counter, inside = 0, threading.Lock()
-
-        def work() -> None:
-            nonlocal counter
-            context = tls_zookeeper.client_context()
-            with Client(tls_zookeeper.hosts, tls=context, session_timeout=LONG) as client:
-                lock = SequentialLock(client, fresh_path)
-                for _ in range(10):
-                    with lock:
-                        assert inside.acquire(blocking=False)
-                        counter += 1
-                        inside.release()
-
-        for worker in [Running(work) for _ in range(4)]:
-            worker.result(60.0)
-        assert counter == 40
-
-    def test_an_idle_session_lives(self, tls_zookeeper: SecureServer) -> None:
-        pongs = threading.Semaphore(0)
-
-        def trace(frame: Any) -> None:
-            if frame.op == "ping" and not frame.sent:
-                pongs.release()
-
+    def test_many_threads(self, tls_zookeeper: SecureServer, fresh_path: str) -> None:
         context = tls_zookeeper.client_context()
-        with Client(tls_zookeeper.hosts, tls=context, session_timeout=4.5, trace=trace) as client:
-            session_id, states = client.session_id, list[State]()
-            client.add_state_listener(states.append)
-            for _ in range(4):  # for longer than the session timeout
-                assert pongs.acquire(timeout=PATIENCE)
-            assert client.exists("/") is not None
-            assert client.session_id == session_id
-            assert states == []
+        with Client(tls_zookeeper.hosts, tls=context, session_timeout=LONG) as client:
+            client.create(fresh_path)
+
+            def work(number: int) -> None:
+                mine = f"{fresh_path}/{number}"
+                client.create(mine)
+                for n in range(100):
+                    data = b"%d-%d" % (number, n) + bytes(n * 37)
+                    written = client.pipeline.set_data(mine, data)
+                    assert client.get_data(mine).data == data
+                    assert written.result().version == n + 1
+
+            for worker in [Running(lambda n=n: work(n)) for n in range(12)]:  # type: ignore[misc]
+                worker.result(60.0)
+            client.delete_tree(fresh_path)
 
     @each_version
     @pytest.mark.parametrize("how", ["cut_all", "reset_all"])
@@ -310,11 +183,7 @@ class TestOverTls:
         self, tls_zookeeper: SecureServer, fresh_path: str, version: ssl.TLSVersion, how: str
     ) -> None:
         context = only(tls_zookeeper.client_context(), version)
-        with (
-            FaultProxy(upstream=tls_zookeeper.hosts) as proxy,
-            Client(proxy.hosts, tls=context, session_timeout=LONG) as client,
-            Client(tls_zookeeper.server.hosts) as observer,
-        ):
+        with proxied(tls_zookeeper, context) as (proxy, client, observer):
             client.create(fresh_path, ephemeral=True)
             session_id = client.session_id
             for number in range(5):
@@ -326,18 +195,12 @@ class TestOverTls:
                 assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
                 observer.set_data(fresh_path, b"%d" % number)  # while it is away
                 proxy.refuse(False)
-                event = changed.wait(PATIENCE)
-                assert event is not None
-                assert event.type is EventType.NODE_DATA_CHANGED
-                event = lasting.wait(PATIENCE)
-                assert event is not None
-                assert event.type is EventType.REREAD
-                assert client.get_data(fresh_path).data == b"%d" % number
+                assert type_of_next(changed) is EventType.NODE_DATA_CHANGED
+                assert type_of_next(lasting) is EventType.REREAD
+                data, stat = client.get_data(fresh_path)
+                assert (data, stat.ephemeral_owner) == (b"%d" % number, session_id)
                 lasting.close()
             assert client.session_id == session_id
-            stat = observer.exists(fresh_path)
-            assert stat is not None
-            assert stat.ephemeral_owner == session_id
 
     @pytest.mark.parametrize("action", [cut_before, rst_before], ids=["FIN", "RST"])
     @pytest.mark.parametrize("direction", ["c2s", "s2c"])
@@ -345,13 +208,8 @@ class TestOverTls:
         self, tls_zookeeper: SecureServer, fresh_path: str, direction: str, action: Action
     ) -> None:
         """The n-th piece of a flood of creates is stopped, whatever part of a record it ends in."""
-        context = tls_zookeeper.client_context()
         counts: Counter[str] = Counter()
-        with (
-            FaultProxy(upstream=tls_zookeeper.hosts) as proxy,
-            Client(proxy.hosts, tls=context, session_timeout=LONG) as client,
-            Client(tls_zookeeper.server.hosts) as observer,
-        ):
+        with proxied(tls_zookeeper) as (proxy, client, observer):
             make_path(observer, fresh_path)
             for n in (1, 2, 3, 5, 8, 13):
                 settled(client)
@@ -384,19 +242,13 @@ class TestOverTls:
                 assert executed == sorted(executed, reverse=True)
                 counts.update(outcomes.values())
             observer.delete_tree(fresh_path)
-        print(dict(counts))
         assert counts["unknown"]
         assert counts["success"]
 
     def test_what_the_kernel_never_took_was_not_sent(
         self, tls_zookeeper: SecureServer, fresh_path: str
     ) -> None:
-        context = tls_zookeeper.client_context()
-        with (
-            FaultProxy(upstream=tls_zookeeper.hosts) as proxy,
-            Client(proxy.hosts, tls=context, session_timeout=LONG) as client,
-            Client(tls_zookeeper.server.hosts) as observer,
-        ):
+        with proxied(tls_zookeeper) as (proxy, client, observer):
             make_path(observer, fresh_path)
             proxy.black_hole()
             link = client._driver.current_connection
@@ -410,8 +262,7 @@ class TestOverTls:
             proxy.reset_all()
             proxy.black_hole(False)
             ends = [outcome(each) for each in replies]
-            runs = [ended for ended, _ in groupby(ends)]
-            assert runs == ["unknown", "not sent"]
+            assert [ended for ended, _ in groupby(ends)] == ["unknown", "not sent"]
             # A request is that much longer than its data, and a record than what is in it.
             each = (size + len(paths[0]) + 55) * (1 + 22 / 16384)
             assert abs(ends.count("unknown") * each - taken) < 32 * 1024
@@ -429,8 +280,7 @@ def full(sock: socket.socket) -> int:
     def stable() -> int | None:
         acknowledged = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)[120:]
         waiting = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
-        taken = struct.unpack("q", acknowledged)[0] + struct.unpack("i", waiting)[0]
-        seen.append(int(taken))
+        seen.append(struct.unpack("q", acknowledged)[0] + struct.unpack("i", waiting)[0])
         return seen[-1] if len(seen) > 50 and len(set(seen[-50:])) == 1 else None
 
     return poll("the kernel takes no more", stable, PATIENCE)
@@ -466,18 +316,36 @@ def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
     return reason.removesuffix(")")
 
 
-# --- the end, forks and interrupts over TLS -------------------------------------------------------
+# --- with servers of this process -----------------------------------------------------------------
+
+
+def test_an_idle_session_lives(trusting: ssl.SSLContext, shown: Certificate) -> None:
+    pongs = threading.Semaphore(0)
+
+    def trace(frame: Any) -> None:
+        if frame.op == "ping" and not frame.sent:
+            pongs.release()
+
+    with (
+        Server(tls=shown.server_context(), tick=0.1, timeouts=(0.1, LONG)) as server,
+        Client(server.hosts, tls=trusting, session_timeout=1.5, trace=trace) as client,
+    ):
+        session_id, states = client.session_id, list[State]()
+        client.add_state_listener(states.append)
+        for _ in range(4):  # for longer than the session timeout
+            assert pongs.acquire(timeout=PATIENCE)
+        assert client.exists("/") is not None
+        assert (client.session_id, states) == (session_id, [])
 
 
 def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    with FakeServer(silent) as server, TlsFront(server.port, shown) as front:
-        # Before anything, in the TLS handshake, in the session's.
-        Client(server.hosts, tls=trusting).close()
-        for hosts in (server.hosts, front.hosts):
-            client = Client(hosts, tls=trusting)
+    """Before anything, in the TLS handshake, in the session's."""
+    Client("127.0.0.1:1", tls=trusting).close()
+    for context in (None, shown.server_context()):
+        with FakeServer(silent, tls=context) as server:
+            client = Client(server.hosts, tls=trusting)
             running = Running(client.connect)
-            before = len(server.connections)
-            server.wait_for(lambda before=before: len(server.connections) > before)  # type: ignore[misc]
+            server.wait_for(lambda server=server: server.connections)  # type: ignore[misc]
             with within(CLOSE_BOUND):
                 client.close()
             with pytest.raises(ClientClosedError):
@@ -490,10 +358,8 @@ def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> No
 def test_a_fork_leaves_the_parents_connection_alone(
     trusting: ssl.SSLContext, shown: Certificate
 ) -> None:
-    from zkwire import ForkedError
-
-    with FakeServer() as server, TlsFront(server.port, shown) as front:
-        with Client(front.hosts, tls=trusting, session_timeout=LONG) as client:
+    with FakeServer(tls=shown.server_context()) as server:
+        with Client(server.hosts, tls=trusting, session_timeout=LONG) as client:
             client.create("/a")
             watch, stop = Watch(), threading.Event()
             client.get_data("/a", watch=watch)
@@ -526,26 +392,25 @@ def test_a_configuration_of_plain_ports_cuts_nobody_off(
     trusting: ssl.SSLContext, shown: Certificate
 ) -> None:
     """A configuration knows no port for TLS, so the ports that it names answer no TLS handshake."""
-    with FakeServer(serve) as server, TlsFront(server.port, shown) as front:
-        named = f"server.1=127.0.0.1:2888:3888:participant;127.0.0.1:{server.port}\nversion=100"
+    with FakeServer(serve) as plain, FakeServer(serve, tls=shown.server_context()) as server:
+        named = f"server.1=127.0.0.1:2888:3888:participant;{plain.hosts}\nversion=100"
         server.nodes["/zookeeper/config"] = Node(named.encode(), 1)
-        with Client(front.hosts, tls=trusting, follow_reconfig=True, session_timeout=2.0) as client:
+        with Client(
+            server.hosts, tls=trusting, follow_reconfig=True, session_timeout=2.0
+        ) as client:
             client.connect()
-            both = {(LOOPBACK, front.port), (LOOPBACK, server.port)}
+            both = {(LOOPBACK, server.port), (LOOPBACK, plain.port)}
             poll("it follows", lambda: set(client._session.hosts._hosts) == both or None, PATIENCE)
             for _ in range(3):
-                for connection in server.connections:
-                    with contextlib.suppress(OSError):
-                        connection.sock.shutdown(socket.SHUT_RDWR)
+                server.reset_all()
                 again(client.sync)
 
 
 def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:
     """The next calls, of this thread and of another, are answered with their own answers."""
     with (
-        FakeServer(echo) as server,
-        TlsFront(server.port, shown) as front,
-        Client(front.hosts, tls=trusting, session_timeout=LONG) as client,
+        FakeServer(echo, tls=shown.server_context()) as server,
+        Client(server.hosts, tls=trusting, session_timeout=LONG) as client,
     ):
         client.connect()
         points = 0
@@ -561,40 +426,38 @@ def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certif
         assert points > 30
 
 
-def test_ctrl_c_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    """The caller that reads is interrupted; others who wait learn how their calls have ended."""
-    answered = threading.Event()
-
-    def slow(connection: Connection) -> None:
-        connection.greet()
-        for request in connection.requests():
-            if request.path == "/slow" and not answered.is_set():
-                connection.flush()
-                assert answered.wait(PATIENCE)
-            connection.answer(request)
-
+def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
+    authority: Authority, shown: Certificate
+) -> None:
+    old, new = authority.sign("old-name"), authority.sign("new-name")
+    tls = authority.client_context()
+    tls.load_cert_chain(old.both)
+    wanting = make_context(str(shown.both), None, str(authority.file), optional=False)
     with (
-        FakeServer(slow) as server,
-        TlsFront(server.port, shown) as front,
-        Client(front.hosts, tls=trusting, session_timeout=LONG) as client,
+        Server(tls=wanting) as server,
+        FaultProxy(server.hosts) as proxy,
+        Client(proxy.hosts, tls=tls, session_timeout=LONG) as client,
     ):
-        client.create("/kept", ephemeral=True)
-        main = threading.get_ident()
+        session = client.session_id
 
-        def interrupt() -> Any:
-            server.wait_for(lambda: any(q.path == "/slow" for q in server.received))
-            other = Running(lambda: client.exists("/kept"))
-            signal.pthread_kill(main, signal.SIGINT)
-            return other
+        def name() -> str:
+            return next(info.user for info in client.who_am_i() if info.auth_scheme == "x509")
 
-        interrupting = Running(interrupt)
-        with within(PATIENCE), pytest.raises(KeyboardInterrupt):
-            client.exists("/slow")
-        answered.set()
-        with suppress(ConnectionLossError):
-            interrupting.result().result()
-        assert client.exists("/kept") is not None
-        assert len(server.sessions) == 1
+        def reconnect() -> None:
+            proxy.refuse()
+            proxy.cut_all()
+            assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+            proxy.refuse(False)
+            client.connect(PATIENCE)
+
+        old.both.write_bytes(new.both.read_bytes())
+        reconnect()
+        assert "old-name" in name()
+        tls.load_cert_chain(old.both)
+        assert "old-name" in name()
+        reconnect()
+        assert "new-name" in name()
+        assert client.session_id == session
 
 
 class Time:

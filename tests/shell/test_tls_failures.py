@@ -13,7 +13,7 @@ import pytest
 
 from tests.shell.test_client import PATIENCE, within
 from tests.shell.test_roles import Interrupting
-from tests.shell.test_secure_client import LONG, TlsFront, each_version, failure, only, real
+from tests.shell.test_secure_client import LONG, each_version, failure, only, real
 from tests.support.certificates import Authority, Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
 from tests.support.hooks import hooked
@@ -23,12 +23,11 @@ from tests.support.secure_servers import WANTS_CERTIFICATE, SecureServer
 from zkwire import Client
 from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import split
 
-# Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-# --- what goes wrong with TLS ---------------------------------------------------------------------
+ENDED = "TLS: the other side ended the connection; perhaps it does not speak TLS"
+NO_TLS = "TLS: the other side does not speak TLS"
+RESET = "TLS: Connection reset by peer"
 
 
 class TestTlsFailures:
@@ -56,92 +55,67 @@ class TestTlsFailures:
             "TLS: the certificate is not trusted: unable to get local issuer certificate"
         )
 
+    @pytest.mark.since("3.7")
     @each_version
-    def test_no_client_certificate(
-        self, tls_zookeeper_for_certified: SecureServer, version: ssl.TLSVersion
-    ) -> None:
-        server = tls_zookeeper_for_certified
-        words = failure(server.hosts, only(server.client_context(), version))
-        assert re.fullmatch(WANTS_CERTIFICATE, words)
-
-    @each_version
-    def test_a_client_certificate_of_a_stranger(
+    def test_a_client_certificate_is_missing_or_unknown_or_good(
         self,
         tls_zookeeper_for_certified: SecureServer,
         authority: Authority,
         tmp_path: Path,
         version: ssl.TLSVersion,
     ) -> None:
+        server = tls_zookeeper_for_certified
+        words = failure(server.hosts, only(server.client_context(), version))
+        assert re.fullmatch(WANTS_CERTIFICATE, words)
         stranger = Authority(tmp_path, "stranger")
         context = only(stranger.client_context(stranger.sign("client")), version)
         context.load_verify_locations(authority.file)
-        words = failure(tls_zookeeper_for_certified.hosts, context)
-        assert words == (
+        assert failure(server.hosts, context) == (
             "TLS: the server does not accept the client certificate: certificate unknown"
         )
-
-    @pytest.mark.since("3.7")
-    @each_version
-    def test_a_good_client_certificate(
-        self, tls_zookeeper_for_certified: SecureServer, version: ssl.TLSVersion
-    ) -> None:
-        server = tls_zookeeper_for_certified
         with Client(server.hosts, tls=only(server.client_context("client"), version)) as client:
             found = {(who.auth_scheme, who.user) for who in client.who_am_i()}
         assert found == {("x509", "CN=client"), ("ip", LOOPBACK)}
 
-    def test_a_plain_client_at_the_tls_port(self, tls_zookeeper: SecureServer) -> None:
+    def test_the_wrong_port_of_netty(self, tls_zookeeper: SecureServer) -> None:
+        context = tls_zookeeper.client_context()
         assert failure(tls_zookeeper.hosts, None) == "the server closed it" + UNGREETED
-
-    def test_a_tls_client_at_a_plain_port_of_netty(self, tls_zookeeper: SecureServer) -> None:
-        words = failure(tls_zookeeper.server.hosts, tls_zookeeper.client_context())
-        assert words == "TLS: the other side ended the connection; perhaps it does not speak TLS"
+        assert failure(tls_zookeeper.server.hosts, context) == ENDED
 
     def test_a_tls_client_at_an_ordinary_plain_port(
         self, sasl_zookeeper: SecureServer, trusting: ssl.SSLContext
     ) -> None:
-        words = failure(sasl_zookeeper.server.hosts, trusting)
         # Which one the kernel tells first is a race.
-        assert words in {
-            "TLS: the other side ended the connection; perhaps it does not speak TLS",
-            "TLS: Connection reset by peer",
-        }
+        assert failure(sasl_zookeeper.server.hosts, trusting) in {ENDED, RESET}
 
 
+REFUSED = "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
 GARBAGE = {
-    "text": b"220 mail.example ESMTP\r\n",
-    "http": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "zeros": bytes(100),
-    "noise": bytes(range(255, 0, -1)),
-    "alert": b"\x15\x03\x03\0\x02\x02\x28",
+    "text": (b"220 mail.example ESMTP\r\n", NO_TLS),
+    "http": (b"HTTP/1.1 400 Bad Request\r\n\r\n", NO_TLS),
+    "zeros": (bytes(100), NO_TLS),
+    "noise": (bytes(range(255, 0, -1)), NO_TLS),
+    "alert": (b"\x15\x03\x03\0\x02\x02\x28", REFUSED),
 }
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_for_a_tls_handshake(kind: str, trusting: ssl.SSLContext) -> None:
+    data, words = GARBAGE[kind]
+
     def talks(connection: Connection) -> None:
         connection.receive()
-        connection.send(GARBAGE[kind])
+        connection.send(data)
         connection.wait_gone()
 
     with FakeServer(talks) as server:
-        words = failure(server.hosts, trusting)
-    print(words)
-    assert words.startswith("TLS: ")
-    if kind in {"text", "http", "zeros", "noise"}:
-        assert words == "TLS: the other side does not speak TLS"
-    if kind == "alert":
-        assert words == (
-            "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
-        )
+        assert failure(server.hosts, trusting) == words
 
 
 def server_hello(hello: bytes, shown: Certificate) -> bytes:
     """What a TLS server answers to a client's first message."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(shown.certificate, shown.key)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    connection = context.wrap_bio(incoming, outgoing, server_side=True)
+    connection = shown.server_context().wrap_bio(incoming, outgoing, server_side=True)
     incoming.write(hello)
     with suppress(ssl.SSLWantReadError):
         connection.do_handshake()
@@ -160,17 +134,13 @@ def test_an_end_in_the_middle_of_the_tls_handshake(
             connection.reset()
 
     with FakeServer(leaves) as server:
-        words = failure(server.hosts, trusting)
-    if end == "FIN" and part < 1:
-        assert words == "TLS: the other side ended the connection; perhaps it does not speak TLS"
-    elif end == "FIN":  # it was done, as far as the client could see
-        assert words.partition(" before it greeted")[0] in {
-            "the server closed it", "the server reset it",
-        }  # fmt: skip
-    else:
-        assert words.partition(" before it greeted")[0] in {
-            "TLS: Connection reset by peer", "the server reset it",
-        }  # fmt: skip
+        words = failure(server.hosts, trusting).partition(" before it greeted")[0]
+    if end == "RST":
+        assert words in {RESET, "the server reset it"}
+    elif part < 1:
+        assert words == ENDED
+    else:  # it was done, as far as the client could see
+        assert words in {"the server closed it", "the server reset it"}
 
 
 def test_silence_in_the_tls_handshake(trusting: ssl.SSLContext) -> None:
@@ -179,31 +149,21 @@ def test_silence_in_the_tls_handshake(trusting: ssl.SSLContext) -> None:
     assert words == "no answer to the TLS handshake"
 
 
+@pytest.mark.parametrize("one_name", [False, True])
 def test_a_silent_server_does_not_hide_a_good_one(
-    trusting: ssl.SSLContext, shown: Certificate
+    one_name: bool, trusting: ssl.SSLContext, shown: Certificate
 ) -> None:
-    with FakeServer(silent) as first, Server() as server, TlsFront(server.port, shown) as front:
-        hosts = f"{first.hosts},{front.hosts}"
-        for seed in range(4):  # in either order
-            with (
-                within(6.0),
-                hooked(Client)(hosts, tls=trusting, session_timeout=6.0, _seed=seed) as client,
-            ):
-                assert client.exists("/") is not None
+    """Of two in the connect string, or of two addresses of one name, in one attempt."""
+    with FakeServer(silent) as mute, Server(tls=shown.server_context()) as server:
 
+        def resolver(host: str, port: int) -> list[tuple[int, Any]]:
+            ports = [mute.port, server.port] if one_name else [port]
+            return [(socket.AF_INET, (LOOPBACK, port)) for port in ports]
 
-def test_a_silent_address_does_not_hide_a_good_one(
-    trusting: ssl.SSLContext, shown: Certificate
-) -> None:
-    """Of one name, in one attempt."""
-    with FakeServer(silent) as mute, Server() as server, TlsFront(server.port, shown) as front:
-
-        def resolver(*_: object) -> list[tuple[int, Any]]:
-            return [(socket.AF_INET, (LOOPBACK, port)) for port in (mute.port, front.port)]
-
+        hosts = "localhost:1" if one_name else f"{mute.hosts},{server.hosts}"
         for seed in range(10):  # each has an order of its own
             client = hooked(Client)(
-                "localhost:1", tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
+                hosts, tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
             )
             with within(6.0), client:
                 assert client.exists("/") is not None
@@ -218,9 +178,8 @@ def test_an_interrupted_send_costs_nobody_anything(
 ) -> None:
     """As without TLS: hazard E13."""
     with (
-        Server() as server,
-        TlsFront(server.port, shown) as front,
-        Client(front.hosts, tls=trusting) as client,
+        Server(tls=shown.server_context()) as server,
+        Client(server.hosts, tls=trusting) as client,
     ):
         client.create("/a")
         link = client._driver.current_connection
@@ -240,34 +199,26 @@ def test_an_interrupted_send_costs_nobody_anything(
 
 def test_a_handshake_in_single_bytes(trusting: ssl.SSLContext, shown: Certificate) -> None:
     """And everything behind it."""
-    from zkwire.testing.proxy import split
-
-    with (
-        Server() as server,
-        TlsFront(server.port, shown) as front,
-        FaultProxy(upstream=front.hosts) as proxy,
-    ):
+    with Server(tls=shown.server_context()) as server, FaultProxy(server.hosts) as proxy:
         proxy.rule(lambda _: split)
         with Client(proxy.hosts, tls=trusting, session_timeout=LONG) as client:
             client.create("/a", bytes(2000))
             assert client.get_data("/a").data == bytes(2000)
 
 
-@pytest.mark.parametrize("host", ["localhost", LOOPBACK])
-def test_the_servers_name_is_told(host: str, trusting: ssl.SSLContext, shown: Certificate) -> None:
-    with Server() as server, TlsFront(server.port, shown) as front:
-        with Client(f"{host}:{front.port}", tls=trusting) as client:
-            assert client.exists("/") is not None
-        # An address is no name, and RFC 6066 does not allow to send it as one.
-        assert front.names == ["localhost" if host == "localhost" else None]
-
-
-def test_a_name_that_cannot_be_told(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    """Only a resolver of one's own finds such a name; it must not cost more than the attempt."""
-    with Server() as server, TlsFront(server.port, shown) as front:
+def test_the_servers_name_is_told(trusting: ssl.SSLContext, shown: Certificate) -> None:
+    """An address is no name, and RFC 6066 does not allow to send it as one."""
+    names: list[str | None] = []
+    context = shown.server_context()
+    context.sni_callback = lambda _, name, __: names.append(name)
+    with Server(tls=context) as server:
+        for host in ("localhost", LOOPBACK):
+            with Client(f"{host}:{server.port}", tls=trusting) as client:
+                assert client.exists("/") is not None
+        assert names == ["localhost", None]
 
         def resolver(_: str, port: int) -> list[tuple[int, Any]]:
             return [(socket.AF_INET, (LOOPBACK, port))]
 
-        words = failure(f".x:{front.port}", trusting, _resolver=resolver)
-    assert "TLS: " in words
+        # Only a resolver of one's own finds a name that cannot be told; it costs the attempt alone.
+        assert "TLS: " in failure(f".x:{server.port}", trusting, _resolver=resolver)

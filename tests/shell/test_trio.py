@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.certificates import Authority, Certificate
+from tests.support.certificates import Certificate
 from zkwire import (
     AsyncCache,
     AsyncClient,
@@ -36,7 +37,6 @@ from zkwire import (
 )
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after
-from zkwire.testing.server.tls import make_context
 
 trio = pytest.importorskip("trio")
 anyio = pytest.importorskip("anyio")
@@ -47,6 +47,21 @@ TEXT = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "trio.md").rea
 LONG = 60.0
 TIMEOUT = 2.0
 CLIENTS: dict[str, Any] = {"trio": TrioClient, "asyncio": AsyncClient}
+each_library = pytest.mark.parametrize("library", CLIENTS)
+
+
+def under(main: Callable[..., Any]) -> Callable[..., None]:
+    """The test, run by trio or by the library that it asks for."""
+
+    @functools.wraps(main)
+    def run(**fixtures: Any) -> None:
+        async def limited() -> None:
+            with anyio.fail_after(LONG):
+                await main(**fixtures)
+
+        anyio.run(limited, backend=fixtures.get("library", "trio"))
+
+    return run
 
 
 @pytest.fixture
@@ -62,14 +77,6 @@ def proxy(server: Server) -> Iterator[FaultProxy]:
         yield proxy
 
 
-def run(main: Any) -> None:
-    async def limited() -> None:
-        with trio.fail_after(LONG):
-            await main()
-
-    trio.run(limited)
-
-
 def test_the_page_runs_on_a_server(zookeeper: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(block.replace("127.0.0.1:2181", zookeeper.hosts), {})
@@ -80,88 +87,45 @@ def test_the_page_runs_on_a_server(zookeeper: Any, capsys: pytest.CaptureFixture
     ]
 
 
-def test_a_cut_connection_ends_the_request_and_not_the_session(proxy: FaultProxy) -> None:
-    async def main() -> None:
-        async with TrioClient(proxy.hosts, session_timeout=TIMEOUT) as client:
-            await client.create("/watched")
-            watch, session_id = Watch(), client.session_id
-            await client.get_data("/watched", watch=watch)
-            proxy.on("create", action=cut_after)
-            with pytest.raises(OutcomeUnknownError):
-                await client.create("/lost", ephemeral=True)
-            await client.connect()
-            await client.set_data("/watched", b"changed")
-            assert (await watch).path == "/watched"
-            await trio.sleep(1.5 * TIMEOUT)  # longer than the session timeout: pings keep it
-            stat = await client.exists("/lost")
-            assert stat is not None
-            assert stat.ephemeral_owner == session_id
-
-    run(main)
+# --- operations -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", CLIENTS)
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_cancelled_acquire_leaves_nothing(proxy: FaultProxy, cut: bool, library: str) -> None:
-    async def main() -> None:
-        async with CLIENTS[library](proxy.hosts) as client:
-            holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
-            assert await holder.acquire()
-            if cut:
-                proxy.on("create", action=cut_after)
-            in_queue = anyio.Event()
-            async with anyio.create_task_group() as group:
-
-                async def acquire() -> None:
-                    await other.acquire(on_position=lambda _: in_queue.set())
-
-                group.start_soon(acquire)
-                await in_queue.wait()
-                group.cancel_scope.cancel()
-            while len(await client.get_children("/lock")) > 1:
-                await anyio.sleep(0.01)
-            assert holder.held
-            await holder.release()
-            assert await other.acquire(timeout=LONG)
-            await other.release()
-            assert await client.get_children("/lock") == []
-
-    anyio.run(main, backend=library)
+@under
+async def test_a_cut_connection_ends_the_request_and_not_the_session(proxy: FaultProxy) -> None:
+    async with TrioClient(proxy.hosts, session_timeout=TIMEOUT) as client:
+        await client.create("/watched")
+        watch, session_id = Watch(), client.session_id
+        await client.get_data("/watched", watch=watch)
+        proxy.on("create", action=cut_after)
+        with pytest.raises(OutcomeUnknownError):
+            await client.create("/lost", ephemeral=True)
+        await client.connect()
+        await client.set_data("/watched", b"changed")
+        assert (await watch).path == "/watched"
+        await trio.sleep(1.5 * TIMEOUT)  # longer than the session timeout: pings keep it
+        stat = await client.exists("/lost")
+        assert stat is not None
+        assert stat.ephemeral_owner == session_id
 
 
-@pytest.mark.parametrize("library", CLIENTS)
-def test_a_lock_around_a_cancelled_body_is_released(server: Server, library: str) -> None:
-    async def main() -> None:
-        async with CLIENTS[library](server.hosts) as client:
-            with anyio.move_on_after(0.05) as scope:
-                async with AsyncSequentialLock(client, "/lock"):
-                    await anyio.sleep(LONG)
-            assert scope.cancelled_caught
-            async with AsyncSequentialLock(client, "/lock").within(LONG) as lock:
-                assert lock.held
+@under
+async def test_requests_leave_in_order_from_a_turn_and_from_threads(server: Server) -> None:
+    async with TrioClient(server.hosts.replace("127.0.0.1", "localhost")) as client:
+        client.create("/node", b"0")
+        replies = [client.set_data("/node", b"%d" % n) for n in range(500)]
+        assert [(await reply).version for reply in replies] == list(range(1, 501))
+        assert replies[0].result().version == 1
 
-    anyio.run(main, backend=library)
+        async def ask() -> Any:
+            return await client.create("/by-thread")
 
-
-def test_a_lost_lock_cancels_its_body(server: Server) -> None:
-    async def main() -> None:
-        async with TrioClient(server.hosts) as client, TrioClient(server.hosts) as outsider:
-            lock = AsyncSequentialLock(client, "/lock")
-            with pytest.raises(LockLostError):  # noqa: PT012  # by what it waits for
-                async with lock, lock.cancel_on_loss():
-                    await outsider.delete_tree("/lock")
-                    await trio.sleep(LONG)
-            assert await lock.acquire(timeout=LONG)
-            with pytest.raises(LockLostError):  # noqa: PT012  # without the release's own error
-                async with lock.cancel_on_loss():
-                    await outsider.delete_tree("/lock")
-                    await trio.sleep(LONG)
-
-    run(main)
+        path = await trio.to_thread.run_sync(lambda: trio.from_thread.run(ask))
+        assert path == "/by-thread"
 
 
-def test_what_a_callback_asks_for_is_called_at_once() -> None:
-    async def main() -> None:
+@under
+async def test_what_a_callback_asks_for_is_called_at_once() -> None:
+    with Server() as patient:
         called = trio.Event()
         async with TrioClient(patient.hosts, session_timeout=40.0) as client:
             driver = client._driver
@@ -171,41 +135,11 @@ def test_what_a_callback_asks_for_is_called_at_once() -> None:
             with trio.fail_after(5.0):  # a ping is due later, and no answer
                 await called.wait()
 
-    with Server() as patient:
-        run(main)
-
-
-def test_a_re_entrant_lock_is_released_when_its_task_ends(server: Server) -> None:
-    async def main() -> None:
-        async with TrioClient(server.hosts) as client:
-            lock = AsyncReentrantLock(client, "/lock")
-
-            async def end_with_it() -> None:
-                async with lock:
-                    await lock.acquire()
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(end_with_it)
-            assert await lock.acquire(timeout=LONG)
-            await lock.release()
-
-    run(main)
-
-
-def test_requests_of_one_turn_leave_in_order(server: Server) -> None:
-    async def main() -> None:
-        async with TrioClient(server.hosts) as client:
-            client.create("/node", b"0")
-            replies = [client.set_data("/node", b"%d" % n) for n in range(500)]
-            assert [(await reply).version for reply in replies] == list(range(1, 501))
-            assert replies[0].result().version == 1
-
-    run(main)
-
 
 def test_an_error_of_a_callback_goes_into_the_log(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
+    @under
     async def main() -> None:
         called = trio.Event()
 
@@ -227,16 +161,46 @@ def test_an_error_of_a_callback_goes_into_the_log(
                 await client.get_data("/none")
 
     with caplog.at_level(logging.ERROR, "zkwire"):
-        run(main)
+        main()
     told = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
     assert told[:2] == ["of a callback", "of an async callback"]
     assert [message.partition(":")[0] for message in told[2:]] == ["delete /none"]
+
+
+@under
+async def test_no_server_ends_in_the_errors_of_asyncio() -> None:
+    with pytest.raises(UnreachableError):
+        async with TrioClient("127.0.0.1:1", session_timeout=0.3):
+            pass
+    client = TrioClient("127.0.0.1:1", session_timeout=LONG, operation_timeout=0.1)
+    with pytest.raises(OperationTimeoutError) as late:
+        await client.create("/node")
+    assert not late.value.maybe_applied
+    with trio.move_on_after(0.05) as scope:
+        await client.create("/node")
+    assert scope.cancelled_caught
+    reply = client.create("/node")
+    await client.close()
+    with pytest.raises((NotSentError, ClientClosedError)):
+        await reply
+
+
+@under
+async def test_tls(shown: Certificate, trusting: ssl.SSLContext) -> None:
+    with Server(tls=shown.server_context()) as secure:
+        async with TrioClient(secure.hosts, tls=trusting) as client:
+            await client.create("/secret", bytes(200_000))
+            assert len((await client.get_data("/secret")).data) == 200_000
+
+
+# --- the ends of clients --------------------------------------------------------------------------
 
 
 def test_the_end_of_a_client_is_told_and_leaves_no_descriptor(server: Server) -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     seen: list[State] = []
 
+    @under
     async def main() -> None:
         with trio.CancelScope() as scope:
             async with TrioClient(server.hosts) as client:
@@ -251,128 +215,121 @@ def test_the_end_of_a_client_is_told_and_leaves_no_descriptor(server: Server) ->
         async with TrioClient(server.hosts) as left:
             assert await left.exists("/gone") is None
 
-    run(main)
+    main()
     assert seen == [State.CLOSED]
     if before:
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_client_that_is_not_closed_ends_with_the_run(server: Server) -> None:
+def test_a_client_belongs_to_one_run_and_ends_with_it(server: Server) -> None:
     client = TrioClient(server.hosts, session_timeout=TIMEOUT)
-
-    async def main() -> None:
-        await client.connect()
-
-    run(main)
-    assert client.state is State.CLOSED
+    with pytest.raises(RuntimeError, match="trio"):
+        client.get_data("/")
+    under(client.connect)()
+    assert client.state is State.CLOSED  # though nobody has closed it
+    with pytest.raises(RuntimeError, match="belongs to another run"):
+        under(client.connect)()
     while server.sessions:
         server.expire(client.session_id)
 
 
-def test_a_client_belongs_to_one_run(server: Server) -> None:
-    client = TrioClient(server.hosts)
-    with pytest.raises(RuntimeError, match="trio"):
-        client.get_data("/")
-
-    async def main() -> None:
-        async with client:
-            pass
-
-    run(main)
-
-    async def other() -> None:
-        with pytest.raises(RuntimeError, match="belongs to another run"):
-            await client.connect()
-
-    run(other)
+# --- locks and other recipes ----------------------------------------------------------------------
 
 
-def test_no_server_ends_in_the_errors_of_asyncio() -> None:
-    async def main() -> None:
-        with pytest.raises(UnreachableError):
-            async with TrioClient("127.0.0.1:1", session_timeout=0.3):
-                pass
-        client = TrioClient("127.0.0.1:1", session_timeout=LONG, operation_timeout=0.1)
-        with pytest.raises(OperationTimeoutError) as late:
-            await client.create("/node")
-        assert not late.value.maybe_applied
-        with trio.move_on_after(0.05) as scope:
-            await client.create("/node")
-        assert scope.cancelled_caught
-        reply = client.create("/node")
-        await client.close()
-        with pytest.raises((NotSentError, ClientClosedError)):
-            await reply
-
-    run(main)
-
-
-def test_a_name_is_looked_up_and_another_thread_asks(server: Server) -> None:
-    async def main() -> None:
-        async with TrioClient(server.hosts.replace("127.0.0.1", "localhost")) as client:
-
-            async def ask() -> Any:
-                return await client.create("/by-thread")
-
-            path = await trio.to_thread.run_sync(lambda: trio.from_thread.run(ask))
-            assert path == "/by-thread"
-
-    run(main)
-
-
-@pytest.mark.parametrize("library", CLIENTS)
-def test_services_and_other_recipes_work(server: Server, library: str) -> None:
-    async def main() -> None:
-        client = CLIENTS[library](server.hosts)
-        async with (
-            client,
-            AsyncPersistentNode(client, "/services/web", b"10.0.0.5:80") as node,
-            AsyncCache(client, "/services") as cache,
-        ):
-            assert await node.wait_present(LONG)
-            assert await cache.wait_ready(LONG)
-            queue = AsyncQueue(client, "/jobs")
-            await queue.put(b"paint")
-            async with queue.take() as item:
-                assert item.data == b"paint"
-            async with AsyncSemaphore(client, "/printers", 2).lease() as lease:
-                assert lease.held
-            async with AsyncReadWriteLock(client, "/table").write as lock:
-                assert lock.fence > 0
-            assert await AsyncCounter(client, "/count").add(2) == 2
-
-    anyio.run(main, backend=library)
-
-
-def test_tls(authority: Authority, shown: Certificate, trusting: ssl.SSLContext) -> None:
-    async def main() -> None:
-        async with TrioClient(secure.hosts, tls=trusting) as client:
-            await client.create("/secret", bytes(200_000))
-            assert len((await client.get_data("/secret")).data) == 200_000
-
-    context = make_context(str(shown.both), None, str(authority.file), optional=True)
-    with Server(tls=context) as secure:
-        run(main)
-
-
-@pytest.mark.parametrize("library", CLIENTS)
-def test_another_task_cancels_an_acquisition(server: Server, library: str) -> None:
-    async def main() -> None:
-        async with CLIENTS[library](server.hosts) as client:
-            holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
-            assert await holder.acquire()
-            in_queue = anyio.Event()
+@each_library
+@pytest.mark.parametrize("how", ["scope", "scope and cut", "another task"])
+@under
+async def test_a_cancelled_acquire_leaves_nothing(
+    proxy: FaultProxy, how: str, library: str
+) -> None:
+    async with CLIENTS[library](proxy.hosts) as client:
+        holder, other = (AsyncSequentialLock(client, "/lock") for _ in range(2))
+        assert await holder.acquire()
+        if how == "scope and cut":
+            proxy.on("create", action=cut_after)
+        in_queue = anyio.Event()
+        async with anyio.create_task_group() as group:
 
             async def acquire() -> None:
-                with pytest.raises(LockCancelledError):
+                try:
                     await other.acquire(on_position=lambda _: in_queue.set())
+                except LockCancelledError:
+                    assert how == "another task"
 
-            with anyio.fail_after(LONG):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(acquire)
-                    await in_queue.wait()
-                    assert other.cancel()
-            await holder.release()
-            assert await client.get_children("/lock") == []
+            group.start_soon(acquire)
+            await in_queue.wait()
+            if how == "another task":
+                assert other.cancel()
+            else:
+                group.cancel_scope.cancel()
+        while len(await client.get_children("/lock")) > 1:
+            await anyio.sleep(0.01)
+        assert holder.held
+        await holder.release()
+        assert await other.acquire(timeout=LONG)
+        await other.release()
+        assert await client.get_children("/lock") == []
 
-    anyio.run(main, backend=library)
+
+@each_library
+@under
+async def test_a_lock_around_a_cancelled_body_is_released(server: Server, library: str) -> None:
+    async with CLIENTS[library](server.hosts) as client:
+        with anyio.move_on_after(0.05) as scope:
+            async with AsyncSequentialLock(client, "/lock"):
+                await anyio.sleep(LONG)
+        assert scope.cancelled_caught
+        async with AsyncSequentialLock(client, "/lock").within(LONG) as lock:
+            assert lock.held
+
+
+@under
+async def test_a_lost_lock_cancels_its_body(server: Server) -> None:
+    async with TrioClient(server.hosts) as client, TrioClient(server.hosts) as outsider:
+        lock = AsyncSequentialLock(client, "/lock")
+        with pytest.raises(LockLostError):  # noqa: PT012  # by what it waits for
+            async with lock, lock.cancel_on_loss():
+                await outsider.delete_tree("/lock")
+                await trio.sleep(LONG)
+        assert await lock.acquire(timeout=LONG)
+        with pytest.raises(LockLostError):  # noqa: PT012  # without the release's own error
+            async with lock.cancel_on_loss():
+                await outsider.delete_tree("/lock")
+                await trio.sleep(LONG)
+
+
+@under
+async def test_a_re_entrant_lock_is_released_when_its_task_ends(server: Server) -> None:
+    async with TrioClient(server.hosts) as client:
+        lock = AsyncReentrantLock(client, "/lock")
+
+        async def end_with_it() -> None:
+            async with lock:
+                await lock.acquire()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_with_it)
+        assert await lock.acquire(timeout=LONG)
+        await lock.release()
+
+
+@each_library
+@under
+async def test_services_and_other_recipes_work(server: Server, library: str) -> None:
+    client = CLIENTS[library](server.hosts)
+    async with (
+        client,
+        AsyncPersistentNode(client, "/services/web", b"10.0.0.5:80") as node,
+        AsyncCache(client, "/services") as cache,
+    ):
+        assert await node.wait_present(LONG)
+        assert await cache.wait_ready(LONG)
+        queue = AsyncQueue(client, "/jobs")
+        await queue.put(b"paint")
+        async with queue.take() as item:
+            assert item.data == b"paint"
+        async with AsyncSemaphore(client, "/printers", 2).lease() as lease:
+            assert lease.held
+        async with AsyncReadWriteLock(client, "/table").write as lock:
+            assert lock.fence > 0
+        assert await AsyncCounter(client, "/count").add(2) == 2

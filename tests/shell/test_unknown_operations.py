@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.scripted import (
     types,
 )
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import AsyncClient, Client
+from zkwire import Client
 from zkwire.errors import NotSentError, OutcomeUnknownError, UnimplementedError
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
@@ -33,60 +34,59 @@ PATIENCE = 30.0
 UNKNOWN = UnimplementedError.code
 
 
-def refuse(script: Script, call: Request) -> None:
-    """The server does not know what was called."""
+@pytest.fixture
+def script() -> Script:
+    return script_in(State.CONNECTED)
+
+
+def refuse(script: Script, verb: str, *arguments: Any) -> Request:
+    """The server does not know what is called."""
+    call = script.call(verb, *arguments)
     script.answer(call, error=UNKNOWN, zxid=-1)
+    return call
 
 
-def refused_once() -> Script:
-    """On the connection next to the one that who_am_i has cost."""
-    script = script_in(State.CONNECTED)
-    refuse(script, script.call("who_am_i"))
-    script.reconnect()
-    return script
+def ends_well(script: Script, call: Request) -> None:
+    script.answer(call)
+    assert failure(call) is None
+
+
+def asked(script: Script, verb: str, *arguments: Any) -> list[str]:
+    """What is sent for this call."""
+    script.call(verb, *arguments)
+    return script.names()
 
 
 # --- the connection on which it is asked for ------------------------------------------------------
 
 
-def test_known_A47_the_refusal_overtakes_and_others_get_their_answers() -> None:
+def test_known_A47_the_refusal_overtakes_and_others_get_their_answers(script: Script) -> None:
     """Apache's server sends it past its pipeline; answers may come even to what is behind it."""
-    script = script_in(State.CONNECTED)
-    before, asked = script.call("set_data", "/a", b""), script.call("who_am_i")
-    behind, lost = script.call("set_data", "/b", b""), script.call("set_data", "/c", b"")
-    again = script.call("who_am_i")
+    before = script.call("set_data", "/a", b"")
+    refused, behind = script.call("who_am_i"), script.call("set_data", "/b", b"")
+    lost = script.call("set_data", "/c", b"")
+    again, other = script.call("who_am_i"), script.call("get_ephemerals")
     script.flush()
-    refuse(script, asked)
+    script.answer(refused, error=UNKNOWN, zxid=-1)
+    leaves_at = script.session.act_at
+    script.now += 0.5
+    script.answer(other, error=UNKNOWN, zxid=-1)  # one connection can bring two refusals
+    assert script.session.act_at == leaves_at, "the time to leave the server counts from the first"
     script.answer(before)
     script.answer(behind)
     assert script.session.broken is None
     script.lose(why="the server closed it")
-    assert [failure(call) for call in (before, asked, behind, lost, again)] == [
-        None, UnimplementedError, None, OutcomeUnknownError, UnimplementedError,
-    ]  # fmt: skip
+    assert [failure(call) for call in (before, behind, lost)] == [None, None, OutcomeUnknownError]
+    assert [failure(call) for call in (refused, again, other)] == [UnimplementedError] * 3
     assert maybe_applied(lost)
-    assert "who_am_i" in str(lost.error())
+    assert "the server does not know get_ephemerals" in str(lost.error())
 
 
-def test_one_connection_can_bring_two_refusals() -> None:
-    script = script_in(State.CONNECTED)
-    asked, also = script.call("who_am_i"), script.call("get_ephemerals")
-    script.flush()
-    refuse(script, asked)
-    leaves_at = script.session.act_at
-    script.now += 0.5
-    refuse(script, also)
-    assert script.session.act_at == leaves_at, "the time to leave the server counts from the first"
-    assert [failure(call) for call in (asked, also)] == [UnimplementedError] * 2
-
-
-def test_nothing_goes_into_a_connection_that_the_server_is_closing() -> None:
+def test_nothing_goes_into_a_connection_that_the_server_is_closing(script: Script) -> None:
     """What was submitted before the refusal came ends unsent, what comes later is sent later."""
-    script = script_in(State.CONNECTED)
-    asked = script.call("who_am_i")
-    script.flush()
+    refused = script.send("who_am_i")
     unsent = script.call("set_data", "/a", b"")
-    refuse(script, asked)
+    script.answer(refused, error=UNKNOWN, zxid=-1)
     watch = Watch()
     late = script.call("get_data", "/b", watch=watch)
     script.session.add_auth("digest", b"a:b")
@@ -94,25 +94,21 @@ def test_nothing_goes_into_a_connection_that_the_server_is_closing() -> None:
     script.lose()
     assert failure(unsent) is NotSentError
     script.connect()
-    script.answer(late)
-    assert failure(late) is None
+    ends_well(script, late)
     assert armed(watch)
 
 
-def test_a_server_that_does_not_close_is_left_in_time() -> None:
-    script = script_in(State.CONNECTED)
-    refuse(script, script.call("who_am_i"))
+def test_a_server_that_does_not_close_is_left_in_time(script: Script) -> None:
+    refuse(script, "who_am_i")
     late = script.call("set_data", "/a", b"")
     script.advance(TIMEOUT / 2)
     assert script.state is not State.CONNECTED
     script.connect()
-    script.answer(late)
-    assert failure(late) is None
+    ends_well(script, late)
 
 
-def test_what_is_switched_off_costs_no_connection() -> None:
+def test_what_is_switched_off_costs_no_connection(script: Script) -> None:
     """It is refused inside of the pipeline, with a zxid, as TTL nodes are, and ``reconfig``."""
-    script = script_in(State.CONNECTED)
     for _ in range(2):
         call = script.call("create", "/a", ttl=1.0)
         script.answer(call, error=UNKNOWN)
@@ -123,38 +119,33 @@ def test_what_is_switched_off_costs_no_connection() -> None:
 # --- and those after it ---------------------------------------------------------------------------
 
 
-def test_the_server_is_not_asked_again_while_it_may_be_the_same() -> None:
-    script = refused_once()
-    call = script.call("who_am_i")
-    assert failure(call) is UnimplementedError
+def test_the_server_is_not_asked_again_while_it_may_be_the_same(script: Script) -> None:
+    refuse(script, "who_am_i")
+    script.reconnect()
+    assert failure(script.call("who_am_i")) is UnimplementedError
     assert script.session.push(Request(ops.WHO_AM_I)) == 0
     assert script.session.send_alone(Request(ops.WHO_AM_I), script.now) == b""
     assert script.names() == []
     script.reconnect()  # for another reason: the next server may be newer
-    script.call("who_am_i")
-    assert script.names() == ["who_am_i"]
+    assert asked(script, "who_am_i") == ["who_am_i"]
 
 
-def test_what_came_later_is_refused_too_and_what_came_earlier_is_asked_for() -> None:
-    script = script_in(State.CONNECTED)
-    refuse(script, script.call("get_ephemerals"))
+def test_what_came_later_is_refused_too_and_what_came_earlier_is_asked_for(script: Script) -> None:
+    refuse(script, "get_ephemerals")
     script.reconnect()
     assert failure(script.call("who_am_i")) is UnimplementedError
-    script.call("create_with_stat", "/a")
-    assert script.names() == ["create2"]
+    assert asked(script, "create_with_stat", "/a") == ["create2"]
 
 
-def test_what_was_asked_for_in_between_is_refused_without_being_sent() -> None:
-    script = script_in(State.CONNECTED)
-    refuse(script, script.call("add_watch", "/a", Watch()))
+def test_what_was_asked_for_in_between_is_refused_without_being_sent(script: Script) -> None:
+    refuse(script, "add_watch", "/a", Watch())
     watch = Watch()
     call = script.call("add_watch", "/a", watch)
     read = script.call("get_data", "/b", watch=Watch())
     script.reconnect()
     assert failure(call) is UnimplementedError
     assert not armed(watch)
-    script.answer(read)
-    assert failure(read) is None
+    ends_well(script, read)
 
 
 def test_another_server_is_asked() -> None:
@@ -162,10 +153,10 @@ def test_another_server_is_asked() -> None:
     script = Script(servers=2)
     script.connect()
     first = script.session.server
-    refuse(script, script.call("who_am_i"))
+    refuse(script, "who_am_i")
     script.reconnect()
     assert script.session.server == first
-    refuse(script, script.call("get_ephemerals"))
+    refuse(script, "get_ephemerals")
     script.lose()
     script.now = script.session.act_at
     script.session.on_deadline(script.now)
@@ -173,46 +164,31 @@ def test_another_server_is_asked() -> None:
     script.lose(0, "refused")
     script.connect()
     assert script.session.server != first
-    script.call("who_am_i")
-    assert script.names() == ["who_am_i"]
+    assert asked(script, "who_am_i") == ["who_am_i"]
 
 
-def test_another_address_of_the_same_name_is_asked() -> None:
-    script = script_in(State.CONNECTED)
-    refuse(script, script.call("who_am_i"))
+def test_another_address_of_the_same_name_is_asked(script: Script) -> None:
+    refuse(script, "who_am_i")
     script.lose()
     script.session.on_deadline(script.session.act_at)
     script.session.connection_made(script.now, (2, ("127.0.0.2", 2181)))
     script.sent = []
     script.flush()
     script.welcome()
-    script.call("who_am_i")
-    assert script.names() == ["who_am_i"]
+    assert asked(script, "who_am_i") == ["who_am_i"]
 
 
-def test_a_server_that_cannot_take_watches_away_is_told_once() -> None:
-    script = script_in(State.CONNECTED)
+def test_a_server_that_cannot_take_watches_away_is_told_once(script: Script) -> None:
     script.watching("get_data", "/a").close()
-    (asked,) = script.flush()
-    script.feed(reply_frame(asked.xid, -1, UNKNOWN))
+    (removal,) = script.flush()
+    script.feed(reply_frame(removal.xid, -1, UNKNOWN))
     script.reconnect()
     script.watching("get_data", "/b").close()
     assert script.names() == []
-    removed = script.call("remove_watches", "/b")
-    assert failure(removed) is not None
-    assert script.names() == []
-
-
-def test_watches_are_removed_here_though_the_server_cannot_remove_them() -> None:
-    script = script_in(State.CONNECTED)
-    script.watching("get_data", "/a").close()
-    (asked,) = script.flush()
-    script.feed(reply_frame(asked.xid, -1, UNKNOWN))
-    script.reconnect()
-    watch = script.watching("get_data", "/b")
-    removed = script.call("remove_watches", "/b")
-    assert failure(removed) is UnimplementedError
-    assert types(watch) == [EventType.DATA_WATCH_REMOVED]
+    assert failure(script.call("remove_watches", "/b")) is not None
+    watch = script.watching("get_data", "/c")
+    assert failure(script.call("remove_watches", "/c")) is UnimplementedError
+    assert types(watch) == [EventType.DATA_WATCH_REMOVED]  # it is removed here all the same
     assert script.names() == []
 
 
@@ -221,9 +197,10 @@ def test_persistent_watches_end_where_no_server_knows_them() -> None:
     script = Script(servers=2)
     script.connect()
     watch, other = script.persistent("/a"), script.watching_missing("/b")
-    for attempt in range(2):
+    script.lose()
+    for _ in range(2):
         assert types(watch) == []
-        script.greet_again() if attempt == 0 else script.greet()
+        script.greet()
         assert script.names() == ["set_watches2"]
         script.feed(reply_frame(ops.SET_WATCHES_XID, -1, UNKNOWN))
         assert "3.6" in (script.session.broken or "")
@@ -246,33 +223,15 @@ def test_another_threads_write_is_answered() -> None:
         client.create("/n")
         server.on("sync", action=hold(gate))
         held = client.pipeline.sync()
-        write, asked = client.pipeline.set_data("/n", b"1"), client.pipeline.who_am_i()
+        write, refused = client.pipeline.set_data("/n", b"1"), client.pipeline.who_am_i()
         client._driver.flush()
         gate.release()
         held.result(PATIENCE)
         assert write.result(PATIENCE).version == 1
         with pytest.raises(UnimplementedError):
-            asked.result(PATIENCE)
+            refused.result(PATIENCE)
         for number in range(2, 100):  # none of these falls into the gap
             assert client.set_data("/n", b"").version == number
-
-
-async def test_another_tasks_write_is_answered() -> None:
-    gate = Gate()
-    with Server(version="3.6") as server:
-        async with AsyncClient(server.hosts) as client:
-            await client.create("/n")
-            server.on("sync", action=hold(gate))
-            held = client.sync()
-            write, asked = client.set_data("/n", b"1"), client.who_am_i()
-            client._driver.flush()
-            gate.release()
-            await held
-            assert (await write).version == 1
-            with pytest.raises(UnimplementedError):
-                await asked
-            for number in range(2, 100):
-                assert (await client.set_data("/n", b"")).version == number
 
 
 @pytest.mark.real

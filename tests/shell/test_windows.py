@@ -34,10 +34,6 @@ def on_windows(*words: str, given: str = "", status: int = 0) -> str:
     return ran.stdout
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-
-
 @pytest.fixture
 def hosts() -> Iterator[str]:
     with Server() as server:
@@ -61,34 +57,28 @@ print(type(selectors.DefaultSelector()).__name__)
     assert on_windows("-c", program).split() == ["fcntl", "termios", "SelectSelector"]
 
 
-def test_the_first_lock_of_the_readme(hosts: str) -> None:
-    (program,) = [each for each in blocks("README.md") if "lock.acquire(timeout=5.0)" in each]
-    printed = on_windows("-c", program.replace(HOSTS, hosts))
-    assert printed.startswith("fencing token: ")
-
-
-def test_asyncio_with_a_loop_of_selectors(hosts: str) -> None:
-    (program,) = [each for each in blocks("README.md") if "asyncio.run(main())" in each]
-    program = program.replace(HOSTS, hosts).replace(
+def test_the_first_lock_and_asyncio_of_the_readme(hosts: str) -> None:
+    text = (ROOT / "README.md").read_text().replace(HOSTS, hosts)
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (lock,) = [each for each in programs if "lock.acquire(timeout=5.0)" in each]
+    assert on_windows("-c", lock).startswith("fencing token: ")
+    (tasks,) = [each for each in programs if "asyncio.run(main())" in each]
+    tasks = tasks.replace(
         "asyncio.run(main())",
         "with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as r: r.run(main())",
     )
-    assert on_windows("-c", program) == "/jobs/99 /jobs\nnow done\n"
+    assert on_windows("-c", tasks) == "/jobs/99 /jobs\nnow done\n"
 
 
 def test_the_demo() -> None:
     assert "11 of 11 checks passed." in on_windows("-m", "zkwire", "demo")
 
 
-def test_a_command_runs_under_a_lock(hosts: str) -> None:
+def test_a_lock_is_held_for_a_command_or_until_the_input_ends(hosts: str) -> None:
     program = "import os; print(os.environ['ZKWIRE_LOCK_PATH']); raise SystemExit(7)"
-    words = ("-m", "zkwire", "--server", hosts, "lock", "/locks/report", "--")
-    printed = on_windows(*words, sys.executable, "-c", program, status=7)
-    assert printed.startswith("/locks/report/")
-
-
-def test_a_lock_is_held_until_the_input_ends(hosts: str) -> None:
     words = ("-m", "zkwire", "--server", hosts, "lock", "/locks/report")
+    printed = on_windows(*words, "--", sys.executable, "-c", program, status=7)
+    assert printed.startswith("/locks/report/")
     assert on_windows(*words, given="some input\n").startswith("/locks/report/")
     with Client(hosts) as client:
         assert SequentialLock(client, "/locks/report").try_acquire()

@@ -49,6 +49,12 @@ class Certificate:
     key: Path
     both: Path
 
+    def server_context(self) -> ssl.SSLContext:
+        """The context of a server that shows it, and wants none."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.both)
+        return context
+
 
 class Authority:
     """Signs certificates; its own is `file`. Everything is below `directory`."""

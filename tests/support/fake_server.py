@@ -13,6 +13,7 @@ table in memory. Every other script is a few lines made of the same pieces::
     with FakeServer(dies_at_the_third, serve) as server, Client(server.hosts) as client:
         ...
 
+The table is a tree of zkwire's own server for tests, without its sessions, its time and its order.
 A script that returns has its connection closed; one that raises fails the test, in `close`, unless
 its peer has gone away or the server is being closed. Records are the library's own, read and
 written from the other side.
@@ -21,32 +22,33 @@ written from the other side.
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import socket
+import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+from types import SimpleNamespace, TracebackType
 from typing import Any, NamedTuple, Self
 
+from zkwire.errors import ServerError
 from zkwire.jute import records as r
+from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.wire.model import EventType
+from zkwire.testing.server import sessions, tree
+from zkwire.testing.server.operations import READS, write
+from zkwire.testing.server.rules import Rules
+from zkwire.testing.server.state import ServerState
+from zkwire.testing.server.tls import ServerTls
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
 from zkwire.wire.ops import OPS, PING_XID
 
-NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
-_NOT_ATTEMPTED = -2
 PATIENCE = 30.0
 _OPCODES = {op.name: opcode for opcode, op in OPS.items()}
 _RESET = struct.pack("ii", 1, 0)
-_FIRED = {
-    EventType.NODE_CREATED: ("exists", "get_data"),
-    EventType.NODE_DATA_CHANGED: ("exists", "get_data"),
-    EventType.NODE_DELETED: ("exists", "get_data", "get_children"),
-    EventType.NODE_CHILDREN_CHANGED: ("get_children",),
-}
 
 
 class Request(NamedTuple):
@@ -57,65 +59,23 @@ class Request(NamedTuple):
     record: Any
     time: float
     connection: int
+    body: bytes = b""
 
     @property
     def path(self) -> str:
         return str(getattr(self.record, "path", ""))
 
 
-class Node:
-    """One node of the table."""
-
-    def __init__(self, data: bytes, czxid: int, owner: int = 0) -> None:
-        self.data = data
-        self.czxid = self.mzxid = czxid
-        self.version = 0
-        self.created = 0  # children, ever: the next sequence number
-        self.owner = owner
+def Node(data: bytes, czxid: int, owner: int = 0) -> tree.Node:
+    """A node for the table."""
+    return tree.Node(data, OPEN_ACL_UNSAFE, owner, czxid, 0)
 
 
 class GoneError(Exception):
     """The peer has closed the connection, or the test the server."""
 
 
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-class Encoded(bytes):
-    """The bytes of a record that is no Record of its own."""
-
-    def encode(self) -> bytes:
-        return self
-
-
-def operations_of(body: bytes, at: int) -> Iterator[tuple[str, Any]]:
-    """The operations of a multi: their names and records."""
-    while True:
-        header, at = r.MultiHeader.unpack(body, at)
-        if header.done:
-            return
-        op = OPS[header.type]
-        assert op.request is not None
-        record, at = op.request.unpack(body, at)
-        yield op.name, record
-
-
-def multi_reply(results: Iterable[tuple[int, bytes]]) -> Encoded:
-    """What answers a multi: the type and the bytes of each result."""
-    parts = [r.MultiHeader.pack(kind, False, 0) + result for kind, result in results]
-    return Encoded(b"".join(parts) + r.MultiHeader.pack(-1, True, -1))
-
-
-def refused_multi(count: int, index: int, code: int) -> Encoded:
-    """What answers a multi of which one operation is refused, as a real server has it."""
-    codes = [0] * index + [code] + [_NOT_ATTEMPTED] * (count - index - 1)
-    return multi_reply((-1, r.ErrorResponse.pack(code)) for code in codes)
-
-
-def reply(
-    xid: int, record: Record | Encoded | None = None, *, error: int = 0, zxid: int = 1
-) -> bytes:
+def reply(xid: int, record: Record | None = None, *, error: int = 0, zxid: int = 1) -> bytes:
     """One reply as a frame."""
     return frame(r.ReplyHeader(xid, zxid, error).encode() + (record.encode() if record else b""))
 
@@ -129,23 +89,25 @@ class Connection:
         self.number = number
         self.connect_request: r.ConnectRequest | None = None
         self.received: list[Request] = []
-        self.watches: set[tuple[str, str]] = set()  # operation that set it, path
+        self.peer = sessions.Connection(number, lambda peer: self._deliver(peer.take_output()))
+        forget = partial(server.state.watchers.forget, self.peer)
+        self.watches = SimpleNamespace(clear=forget)  # those that the table knows of
         self.session_id = 0
         self._buffer = bytearray()
         self._out = bytearray()
         self._sending = threading.RLock()
+        self._tls = ServerTls(server.tls) if server.tls else None
 
     # --- the client's bytes ---
 
     def body(self) -> bytes:
         """The next frame's body; before it waits, what was answered is sent."""
         while True:
-            if len(self._buffer) >= 4:
-                (length,) = struct.unpack_from(">i", self._buffer)
-                if len(self._buffer) >= 4 + length:
-                    body = bytes(self._buffer[4 : 4 + length])
-                    del self._buffer[: 4 + length]
-                    return body
+            length = int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) >= 4 + length > 4:
+                body = bytes(self._buffer[4 : 4 + length])
+                del self._buffer[: 4 + length]
+                return body
             self.flush()
             self._buffer += self.receive()
 
@@ -153,6 +115,13 @@ class Connection:
         """Some bytes; GoneError at the end of the stream."""
         try:
             data = self.sock.recv(1 << 18)
+            while data and self._tls is not None:
+                with self._sending:
+                    plaintext = self._tls.receive(data)
+                    self.sock.sendall(self._tls.encrypt(b""))
+                if plaintext:
+                    return plaintext
+                data = self.sock.recv(1 << 18)
         except OSError as error:
             raise GoneError from error
         if not data:
@@ -166,9 +135,7 @@ class Connection:
             xid, opcode = struct.unpack_from(">ii", body)
             op = OPS[opcode]
             record: Any = op.request.decode(body, 8) if op.request else None
-            if op.name == "multi":
-                record = tuple(operations_of(body, 8))
-            request = Request(xid, op.name, record, time.monotonic(), self.number)
+            request = Request(xid, op.name, record, time.monotonic(), self.number, body[8:])
             self.server.note(self, request)
             if xid != PING_XID or pings:
                 return request
@@ -196,6 +163,8 @@ class Connection:
     def flush(self) -> None:
         with self._sending:
             data, self._out = bytes(self._out), bytearray()
+            if data and self._tls is not None:
+                data = self._tls.encrypt(data)
             try:
                 self.sock.sendall(data)
             except OSError as error:
@@ -204,6 +173,10 @@ class Connection:
     def send(self, data: bytes) -> None:
         self.put(data)
         self.flush()
+
+    def _deliver(self, events: bytes) -> None:
+        with contextlib.suppress(GoneError):
+            self.send(events)
 
     def event(self, kind: EventType, path: str) -> None:
         """Report a change."""
@@ -230,6 +203,7 @@ class Connection:
         hello = self.hello()
         granted = self.server.accept_session(hello.session_id, timeout_ms or hello.time_out)
         self.session_id, passwd = granted or (0, bytes(16))
+        self.peer.session = sessions.Session(self.session_id, passwd, 0, local=False)
         milliseconds = (timeout_ms or hello.time_out) if granted else 0
         self.send(
             frame(r.ConnectResponse(0, milliseconds, self.session_id, passwd, False).encode())
@@ -271,8 +245,7 @@ def echo(connection: Connection) -> None:
     for request in connection.requests():
         if request.op == "get_data" and not request.record.watch:
             connection.server.executed.append(request)
-            stat = stat_of(Node(b"", 1))
-            data = r.GetDataResponse(request.path.encode(), stat)
+            data = r.GetDataResponse(request.path.encode(), Node(b"", 1).stat())
             connection.put(reply(request.xid, data))
         else:
             connection.answer(request)
@@ -295,32 +268,24 @@ def deaf(connection: Connection) -> None:
     connection.server.wait_closing()
 
 
-def stat_of(node: Node, children: int = 0) -> r.Stat:
-    return r.Stat(
-        node.czxid,
-        node.mzxid,
-        0,
-        0,
-        node.version,
-        0,
-        0,
-        node.owner,
-        len(node.data),
-        children,
-        node.czxid,
-    )
-
-
 class FakeServer:
     """See the module's docstring."""
 
-    def __init__(self, *scripts: Script, host: str = "127.0.0.1") -> None:
-        self.nodes: dict[str, Node] = {"/": Node(b"", 0)}
+    def __init__(
+        self, *scripts: Script, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.state = ServerState(
+            tree.DataTree(config=False),
+            sessions.Sessions(tick=1000, rng=Random(1), first_id=1),
+            Rules(),
+            1,
+        )
+        self.nodes = self.state.tree.nodes
         self.executed: list[Request] = []  # in the order of their effects
         self.connections: list[Connection] = []
         self.sessions: dict[int, int] = {}  # id -> timeout in ms
-        self.zxid = 0x100
         self._scripts = scripts or (serve,)
+        self.tls = tls
         self._changed = threading.Condition(threading.RLock())
         self._failure: BaseException | None = None
         self._closing = threading.Event()
@@ -415,9 +380,7 @@ class FakeServer:
     def expire(self, session_id: int) -> None:
         """Forget a session and end its connections."""
         with self._changed:
-            del self.sessions[session_id]
-            for path in [p for p, node in self.nodes.items() if node.owner == session_id]:
-                self._delete(path)
+            self._end_session(session_id)
         for connection in self.connections:
             if connection.session_id == session_id:
                 with contextlib.suppress(OSError):
@@ -429,156 +392,36 @@ class FakeServer:
         """Carry out one request and put its answer behind the connection's others."""
         with self._changed:
             self.executed.append(request)
+            code, body = 0, b""
             try:
-                run = self._multi if request.op == "multi" else self._execute
-                record: Record | Encoded | None = run(connection, request)
-            except ServerRefusalError as refusal:
-                connection.put(reply(request.xid, error=refusal.code, zxid=self.zxid))
-            else:
-                connection.put(reply(request.xid, record, zxid=self.zxid))
+                body = self._execute(connection.peer, request)
+            except ServerError as refusal:
+                code = refusal.code
+            header = r.ReplyHeader(request.xid, self.state.tree.zxid, code)
+            connection.put(frame(header.encode() + body))
         if request.op == "close_session":
             connection.flush()
             raise GoneError
 
-    def _execute(self, connection: Connection, request: Request) -> Record | None:
-        record, path = request.record, request.path
-        match request.op:
-            case "create" | "create2" | "create_container":
-                made = self._create(record, connection.session_id)
-                if request.op == "create":
-                    return r.CreateResponse(made)
-                return r.Create2Response(made, self._stat(made))
-            case "delete":
-                self._delete_leaf(path, record.version)
-                return None
-            case "set_data":
-                node = self._check(path, record.version)
-                self.zxid += 1
-                node.data, node.version, node.mzxid = record.data, node.version + 1, self.zxid
-                self._fire(EventType.NODE_DATA_CHANGED, path)
-                return r.SetDataResponse(self._stat(path))
-            case "sync":
-                return r.SyncResponse(path)
-            case "check":
-                self._check(path, record.version)
-                return None
-            case "close_session":
-                self.sessions.pop(connection.session_id, None)
-                for owned in [p for p, n in self.nodes.items() if n.owner == connection.session_id]:
-                    self._delete(owned)
-                return None
-            case "set_watches":
-                for op, paths in zip(
-                    ("get_data", "exists", "get_children"), tuple(record)[1:], strict=True
-                ):
-                    self._set_again(connection, op, paths, record.relative_zxid)
-                return None
-            case "exists" | "get_data" | "get_children" | "get_children2":
-                return self._read(connection, request)
-            case _:  # auth, remove_watches
-                return None
+    def _execute(self, peer: sessions.Connection, request: Request) -> bytes:
+        opcode = _OPCODES[request.op]
+        if request.op == "close_session":
+            assert peer.session is not None
+            self._end_session(peer.session.session_id)
+        elif opcode in READS:
+            return READS[opcode](self.state, peer, request.body)
+        elif request.op not in {"auth", "ping"}:
+            body, events = write(self.state, peer, opcode, request.body)
+            self.state.send_events(events)
+            if request.op == "create_container":
+                self.nodes[request.path].owner = 0  # here it stays when it is empty
+            return body
+        return b""
 
-    def _multi(self, connection: Connection, request: Request) -> Encoded:
-        """All of it, or nothing: it is tried on a copy that nobody watches."""
-        trial = copy.copy(self)
-        trial.nodes, trial.connections = copy.deepcopy(self.nodes), []
-        operations = [request._replace(op=op, record=record) for op, record in request.record]
-        for index, operation in enumerate(operations):
-            try:
-                trial._execute(connection, operation)
-            except ServerRefusalError as refusal:
-                return refused_multi(len(operations), index, refusal.code)
-        results = [self._execute(connection, operation) for operation in operations]
-        return multi_reply(
-            (_OPCODES[operation.op], result.encode() if result else b"")
-            for operation, result in zip(operations, results, strict=True)
-        )
-
-    def _read(self, connection: Connection, request: Request) -> Record:
-        path, op = request.path, request.op.rstrip("2")
-        if request.record.watch and (op == "exists" or path in self.nodes):
-            connection.watches.add((op, path))
-        node = self._node(path)
-        if op == "exists":
-            return r.ExistsResponse(self._stat(path))
-        if op == "get_data":
-            return r.GetDataResponse(node.data, self._stat(path))
-        names = tuple(self._children(path))
-        if request.op == "get_children":
-            return r.GetChildrenResponse(names)
-        return r.GetChildren2Response(names, self._stat(path))
-
-    def _create(self, record: r.CreateRequest, session_id: int) -> str:
-        parent = record.path.rpartition("/")[0] or "/"
-        above = self._node(parent)
-        path = record.path
-        if record.flags & 2:
-            path += f"{above.created:010d}"
-        if path in self.nodes:
-            raise ServerRefusalError(NODE_EXISTS)
-        above.created += 1
-        self.zxid += 1
-        owner = session_id if record.flags & 1 else 0
-        self.nodes[path] = Node(record.data or b"", self.zxid, owner)
-        self._fire(EventType.NODE_CREATED, path)
-        self._fire(EventType.NODE_CHILDREN_CHANGED, parent)
-        return path
-
-    def _delete_leaf(self, path: str, version: int) -> None:
-        self._check(path, version)
-        if self._children(path):
-            raise ServerRefusalError(NOT_EMPTY)
-        self._delete(path)
-
-    def _delete(self, path: str) -> None:
-        self.zxid += 1
-        del self.nodes[path]
-        self._fire(EventType.NODE_DELETED, path)
-        self._fire(EventType.NODE_CHILDREN_CHANGED, path.rpartition("/")[0] or "/")
-
-    def _node(self, path: str) -> Node:
-        if path not in self.nodes:
-            raise ServerRefusalError(NO_NODE)
-        return self.nodes[path]
-
-    def _check(self, path: str, version: int) -> Node:
-        node = self._node(path)
-        if version not in (-1, node.version):
-            raise ServerRefusalError(BAD_VERSION)
-        return node
-
-    def _children(self, path: str) -> list[str]:
-        prefix = path.rstrip("/") + "/"
-        rests = (p[len(prefix) :] for p in self.nodes if p.startswith(prefix))
-        return [rest for rest in rests if rest and "/" not in rest]
-
-    def _stat(self, path: str) -> r.Stat:
-        return stat_of(self._node(path), len(self._children(path)))
-
-    def _fire(self, kind: EventType, path: str) -> None:
-        event = reply(-1, r.WatcherEvent(int(kind), 3, path), zxid=-1)
-        for connection in self.connections:
-            concerned = {(op, path) for op in _FIRED[kind]} & connection.watches
-            if concerned:
-                connection.watches -= concerned
-                with contextlib.suppress(GoneError):
-                    connection.send(event)
-
-    def _set_again(
-        self, connection: Connection, op: str, paths: Iterable[str], seen_zxid: int
-    ) -> None:
-        for path in paths:
-            node = self.nodes.get(path)
-            if node is None and op != "exists":
-                kind = EventType.NODE_DELETED
-            elif op == "exists" and node is not None:
-                kind = EventType.NODE_CREATED
-            elif op == "get_data" and node is not None and node.mzxid > seen_zxid:
-                kind = EventType.NODE_DATA_CHANGED
-            else:
-                connection.watches.add((op, path))
-                continue
-            connection.put(reply(-1, r.WatcherEvent(int(kind), 3, path), zxid=-1))
+    def _end_session(self, session_id: int) -> None:
+        self.sessions.pop(session_id, None)
+        self.state.tree.begin(0)
+        self.state.send_events(list(self.state.tree.end_session(session_id)))
 
     # --- threads ---
 
@@ -610,17 +453,11 @@ class FakeServer:
             if not self._closing.is_set():
                 self._failure = error
         finally:
+            with self._changed:
+                connection.watches.clear()
             # A FIN, not a RST: what was sent must reach the client, so read what it still sends.
             with contextlib.suppress(OSError, GoneError):
                 connection.sock.shutdown(socket.SHUT_WR)
                 connection.wait_gone()
             connection.sock.close()
             self.notify()
-
-
-class ServerRefusalError(Exception):
-    """The table refuses a request."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code

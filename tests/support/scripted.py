@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkwire.errors import ZooKeeperError
 from zkwire.jute import records as r
-from zkwire.jute.frames import RECEIVE_LIMIT, frame
+from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
 from zkwire.operations import Operations
 from zkwire.session.hosts import HostList
@@ -26,7 +26,7 @@ from zkwire.session.session import Session
 from zkwire.session.trace import TraceFrame, Tracer
 from zkwire.session.waitable import Waitable, Watch
 from zkwire.wire import ops
-from zkwire.wire.model import Credentials, Event, EventType, State
+from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import OPS, Op, WatchKind
 
 if TYPE_CHECKING:
@@ -170,28 +170,10 @@ class Script:
     """See the module's docstring."""
 
     def __init__(
-        self,
-        *,
-        servers: int = 1,
-        timeout: float = TIMEOUT,
-        chroot: str = "",
-        receive_limit: int = RECEIVE_LIMIT,
-        first_xid: int = 1,
-        sasl: bool = False,
-        read_only: bool = False,
-        resume: Credentials | None = None,
+        self, *, servers: int = 1, timeout: float = TIMEOUT, chroot: str = "", **options: Any
     ) -> None:
-        hosts = [("server", number) for number in range(1, servers + 1)]
-        self.session = Session(
-            HostList(hosts, Steady()),
-            timeout=timeout,
-            chroot=chroot,
-            receive_limit=receive_limit,
-            first_xid=first_xid,
-            sasl=sasl,
-            read_only=read_only,
-            resume=resume,
-        )
+        hosts = HostList([("server", number) for number in range(1, servers + 1)], Steady())
+        self.session = Session(hosts, timeout=timeout, chroot=chroot, **{"first_xid": 1, **options})
         self.now = START
         self.zxid = 0x100
         self.sent: list[Sent] = []  # on the present connection
@@ -229,13 +211,12 @@ class Script:
             piece = self.session.data_to_send(self.now)
             assert piece, "has_output without output"
             data += piece
-        new = [self._parse(body, first) for first, body in self._numbered(cut_frames(data))]
+        new = [
+            self._parse(body, not self.sent and not n) for n, body in enumerate(cut_frames(data))
+        ]
         self.written += len(data)
         self.sent += new
         return new
-
-    def _numbered(self, bodies: list[bytes]) -> Iterable[tuple[bool, bytes]]:
-        return [(not self.sent and index == 0, body) for index, body in enumerate(bodies)]
 
     def _parse(self, body: bytes, first: bool) -> Sent:
         if first:
@@ -442,16 +423,9 @@ class Script:
         body = record.encode() if record is not None else b""
         return reply_frame(call.xid, self.zxid if zxid is None else zxid, error, body)
 
-    def answer(
-        self,
-        call: Request,
-        answer: Record | None = None,
-        *,
-        error: int = 0,
-        zxid: int | None = None,
-    ) -> None:
-        """The server answers a call."""
-        self.feed(self.reply_to(call, answer, error=error, zxid=zxid))
+    def answer(self, call: Request, answer: Record | None = None, **header: Any) -> None:
+        """The server answers a call; ``header`` as for :meth:`reply_to`."""
+        self.feed(self.reply_to(call, answer, **header))
 
     def serve(self, sent: Sent, *, error: int = 0) -> None:
         """The server answers a request that the session has made itself."""
@@ -522,79 +496,28 @@ def usable_again(script: Script) -> bool:
     return failure(call) is None
 
 
-# --- a session in each of its states --------------------------------------------------------------
-
-
-def _not_started() -> Script:
-    return Script()
-
-
-def _connecting() -> Script:
-    script = _disconnected()
-    script.advance(script.session.act_at - script.now)
-    return script
-
-
-def _handshake() -> Script:
-    script = _disconnected()
-    script.dial()
-    script.flush()
-    return script
-
-
-def _connected() -> Script:
-    script = Script()
-    script.connect()
-    return script
-
-
-def _read_only() -> Script:
-    script = Script()
-    script.connect(read_only=True)
-    return script
-
-
-def _disconnected() -> Script:
-    script = _connected()
-    script.lose()
-    return script
-
-
-def _expired() -> Script:
-    script = _handshake()
-    script.gone()
-    return script
-
-
-def _auth_failed() -> Script:
-    script = _connected()
-    script.feed(reply_frame(ops.AUTH_XID, 0, -115))
-    return script
-
-
-def _closed() -> Script:
-    script = _connected()
-    script.session.closed()
-    return script
-
-
-_MAKERS: dict[State, Callable[[], Script]] = {
-    State.NOT_STARTED: _not_started,
-    State.CONNECTING: _connecting,
-    State.HANDSHAKE: _handshake,
-    State.CONNECTED: _connected,
-    State.CONNECTED_READ_ONLY: _read_only,
-    State.DISCONNECTED: _disconnected,
-    State.EXPIRED: _expired,
-    State.AUTH_FAILED: _auth_failed,
-    State.CLOSED: _closed,
-}
 TERMINAL = [state for state in State if state.terminal]
 
 
 def script_in(state: State) -> Script:
     """A session in this state; one that has been connected before, where that is possible."""
-    script = _MAKERS[state]()
+    script = Script()
+    if state is not State.NOT_STARTED:
+        script.connect(read_only=state is State.CONNECTED_READ_ONLY)
+    if state in {State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE, State.EXPIRED}:
+        script.lose()
+    match state:
+        case State.CONNECTING:
+            script.advance(script.session.act_at - script.now)
+        case State.HANDSHAKE:
+            script.reach()
+        case State.EXPIRED:
+            script.reach()
+            script.gone()
+        case State.AUTH_FAILED:
+            script.feed(reply_frame(ops.AUTH_XID, 0, -115))
+        case State.CLOSED:
+            script.session.closed()
     assert script.state is state, script.state
     script.wake()
     return script

@@ -26,23 +26,7 @@ NAMES: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (socket, ("AF_UNIX", "MSG_DONTWAIT", "MSG_NOSIGNAL")),
     (select, ("EPOLLEXCLUSIVE", "epoll", "kqueue", "poll")),
     (selectors, ("EpollSelector", "KqueueSelector", "PollSelector")),
-    (
-        signal,
-        (
-            *(
-                "SIGALRM",
-                "SIGCHLD",
-                "SIGCONT",
-                "SIGHUP",
-                "SIGKILL",
-                "SIGPIPE",
-                "SIGQUIT",
-                "SIGSTOP",
-            ),
-            *("SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGWINCH"),
-            *("alarm", "pthread_kill", "pthread_sigmask", "setitimer", "sigwait"),
-        ),
-    ),
+    (signal, ("alarm", "pthread_kill", "pthread_sigmask", "setitimer", "sigwait")),
     (time, ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "clock_gettime")),
     (
         os,
@@ -54,6 +38,8 @@ NAMES: tuple[tuple[Any, tuple[str, ...]], ...] = (
         ),
     ),
 )
+SIGNALS = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM"}
+"""Those that are left."""
 
 
 def pair_of_sockets() -> tuple[socket.socket, socket.socket]:
@@ -80,14 +66,14 @@ def kill(process: subprocess.Popen[Any]) -> None:
 def take_away() -> None:
     """Remove all of it from this process."""
     asyncio.SelectorEventLoop.__init__  # noqa: B018 - loaded with all that it needs
-    kept = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM"}
     for module, names in NAMES:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
     for name in list(signal.Signals.__members__):
-        if name not in kept:
+        if name not in SIGNALS:
             del signal.Signals._member_map_[name]
+            delattr(signal, name)
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     changed: Any = subprocess.Popen
