@@ -19,7 +19,7 @@ PROGRAMS = {
     **{
         name: f"tests.interop.{name}"
         for name in (
-            *("following", "cache", "supervisor", "partitioner", "counter", "barriers", "queue"),
+            *("cache", "supervisor", "partitioner", "counter", "barriers", "queue"),
             "lock_command",
             "side_by_side_zkcli",
             "kazoo_suite",  # kazoo's own tests on the embedded server and on a real one

@@ -3,101 +3,52 @@
     python3 -m tests.interop.barriers                500 rounds of 16 members
     python3 -m tests.interop.barriers --rounds 20
 
-Each process tells when it calls and when it is answered. Wrong is: a member that enters before all
-of its round have come, one that has left before all of its round have, a round with too few, a
-member that waits although all others have moved on, and a node that stays.
+Wrong is: a member that enters before all of its round have come, one that has left before all of
+its round have, a round with too few, no round for a minute, and a node that stays.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import subprocess
 import sys
-import threading
 import time
+from argparse import Namespace
 from collections import defaultdict
-from contextlib import ExitStack
-from pathlib import Path
 
+from tests.interop.trial import Crew, Moments, Worker, main, say, stopped
 from tests.support.installed_servers import find_installed
 from zkwire import Client, DoubleBarrier, ZooKeeperError
 
-ROOT = Path(__file__).resolve().parents[2]
 PATH = "/together"
 SESSION_SECONDS = 3.0
-KILL_SECONDS = (2.0, 6.0)  # between two kills
 STUCK_SECONDS = 60.0  # without a round
 GIVE_UP = 0.01  # of all calls have a limit that is too short
 
 
-def work(hosts: str, count: int, seed: int) -> None:
-    """Enter and leave until the parent says stop; a line for each call that was answered."""
-    rng = random.Random(seed)
-    stop = threading.Event()
-
-    def listen() -> None:
-        sys.stdin.read()
-        stop.set()
-
-    threading.Thread(target=listen, daemon=True).start()
+def work(hosts: str, count: str, seed: str) -> None:
+    """Enter and leave until it is stopped; a line for each call: how it ended, round, times."""
+    rng, stop = random.Random(seed), stopped()
     while not stop.is_set():
         try:
             with Client(hosts, session_timeout=SESSION_SECONDS) as client:
-                member = DoubleBarrier(client, PATH, count)
+                member = DoubleBarrier(client, PATH, int(count))
                 while not stop.is_set():
                     take_part(member, rng)
         except ZooKeeperError as error:
-            print("error", type(error).__name__, time.monotonic(), flush=True)
+            say("error", type(error).__name__)
 
 
 def take_part(member: DoubleBarrier, rng: random.Random) -> None:
     """One round, perhaps with a time limit that is too short."""
-    limit = rng.uniform(0.0, 0.3) if rng.random() < GIVE_UP else None
     called = time.monotonic()
-    entered = member.enter(10.0 if limit is None else limit)
-    if not entered:
-        print("refused", 0, called, time.monotonic(), flush=True)
+    if not member.enter(rng.uniform(0.0, 0.3) if rng.random() < GIVE_UP else 10.0):
+        say("refused", 0, called, time.monotonic())
         return
     round = member._algorithm._round
-    print("in", round, called, time.monotonic(), flush=True)
+    say("in", round, called, time.monotonic())
     called = time.monotonic()
-    limit = rng.uniform(0.0, 0.3) if rng.random() < GIVE_UP else None
-    left = member.leave(limit)
-    print("out" if left else "impatient", round, called, time.monotonic(), flush=True)
-
-
-class Worker:
-    """One process, and what it has told."""
-
-    def __init__(self, hosts: str, count: int, seed: int) -> None:
-        command = [sys.executable, "-m", "tests.interop.barriers", "--worker", hosts]
-        self.process = subprocess.Popen(
-            [*command, str(count), str(seed)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.lines: list[list[str]] = []
-        self.killed = 0.0
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.split())  # the last one of a killed process may be cut short
-
-    def kill(self) -> None:
-        self.killed = time.monotonic()
-        self.process.kill()
-        self.process.wait()
-
-
-def end_all(workers: list[Worker]) -> None:
-    """Whatever they do."""
-    for worker in workers:
-        worker.process.kill()
+    left = member.leave(rng.uniform(0.0, 0.3) if rng.random() < GIVE_UP else None)
+    say("out" if left else "impatient", round, called, time.monotonic())
 
 
 Told = dict[int, dict[str, list[tuple[float, float]]]]
@@ -107,10 +58,9 @@ def told_by(workers: list[Worker]) -> Told:
     """The calls of each round, by how they ended: when each began and ended."""
     told: Told = defaultdict(lambda: defaultdict(list))
     for worker in workers:
-        for words in list(worker.lines):
-            if len(words) == 4:
-                kind, round, begun, ended = words
-                told[int(round)][kind].append((float(begun), float(ended)))
+        for kind, *words in list(worker.lines):
+            if kind != "error":
+                told[int(words[0])][kind].append((float(words[1]), float(words[2])))
     return told
 
 
@@ -135,64 +85,39 @@ def wrong_in(told: Told, workers: list[Worker], count: int) -> list[str]:
     return wrong
 
 
-def run(rounds: int, count: int, seed: int) -> int:
-    """So many rounds; the number of things that were wrong."""
-    rng = random.Random(seed)
-    with find_installed().standalone() as server, ExitStack() as stack:
-        workers = [Worker(server.hosts, count, rng.getrandbits(32)) for _ in range(count)]
-        all_workers = list(workers)
-        stack.callback(end_all, workers)
-        begun = moved = time.monotonic()
-        kill_at, done, wrong = begun + 5.0, 0, list[str]()
-        while done < rounds and not wrong:
-            time.sleep(0.05)
-            now, before = time.monotonic(), done
-            done = sum(bool(ended["out"]) for ended in told_by(all_workers).values())
-            moved = now if done > before else moved
-            if now > moved + STUCK_SECONDS:
-                wrong.append(f"stuck behind {done} rounds")
-            if now > kill_at:
-                place = rng.randrange(count)
-                workers[place].kill()
-                workers[place] = Worker(server.hosts, count, rng.getrandbits(32))
-                all_workers.append(workers[place])
-                kill_at = now + rng.uniform(*KILL_SECONDS)
-        for worker in workers:
-            assert worker.process.stdin is not None
-            worker.process.stdin.close()
-        for worker in workers:
-            worker.process.wait(STUCK_SECONDS)
-        seconds = time.monotonic() - begun
+def run(options: Namespace, rng: random.Random) -> list[str]:
+    """So many rounds."""
+    wrong: list[str] = []
+    with find_installed().standalone() as server:
+        make = lambda: Worker(server.hosts, options.members, rng.getrandbits(32))  # noqa: E731
+        with Crew(options.members, make) as crew:
+            begun = moved = time.monotonic()
+            kill, done = Moments(rng, 2.0, 6.0), 0
+            while done < options.rounds and not wrong:
+                time.sleep(0.05)
+                before = done
+                done = sum(bool(ended["out"]) for ended in told_by(crew.all).values())
+                moved = time.monotonic() if done > before else moved
+                if time.monotonic() > moved + STUCK_SECONDS:
+                    wrong.append(f"stuck after {done} rounds")
+                if kill.come():
+                    worker = rng.choice(crew.now)
+                    worker.kill()
+                    crew.replace(worker)
+            crew.end()
+            seconds = time.monotonic() - begun
         time.sleep(2 * SESSION_SECONDS)
-        told = told_by(all_workers)
-        wrong += wrong_in(told, all_workers, count)
+        told = told_by(crew.all)
         with Client(server.hosts) as client:
-            left = client.get_children(PATH)
-        kills = sum(worker.killed > 0 for worker in all_workers)
-        refused = len(told[0]["refused"])
-        impatient = sum(len(ended["impatient"]) for ended in told.values())
+            left = [name for name in client.get_children(PATH) if name != "ready"]
+    wrong += wrong_in(told, crew.all, options.members) + [f"left: {name}" for name in left]
+    impatient = sum(len(ended["impatient"]) for ended in told.values())
     print(
-        f"{done} rounds of {count}, {kills} kills, {refused} timeouts of enter, {impatient} of"
-        f" leave, {seconds:.0f} s: {len(wrong)} wrong, left: {left}",
-        *wrong,
-        sep="\n",
+        f"{done} rounds of {options.members}, {crew.kills} kills, {len(told[0]['refused'])} "
+        f"timeouts of enter, {impatient} of leave, {seconds:.0f} s"
     )
-    return len(wrong) + len([name for name in left if name != "ready"])
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=500)
-    parser.add_argument("--members", type=int, default=16)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--worker", nargs=3, metavar=("HOSTS", "COUNT", "SEED"))
-    options = parser.parse_args()
-    if options.worker:
-        hosts, count, seed = options.worker
-        work(hosts, int(count), int(seed))
-        return 0
-    return run(options.rounds, options.members, options.seed)
+    return wrong
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, work, rounds=500, members=16))

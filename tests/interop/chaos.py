@@ -7,9 +7,7 @@ lock once more in calm, everybody ends, and nothing may be left. Exit code 1 if 
 
 What counts as wrong follows from what was seen, never from how fast it went; what takes time has
 limits that no working machine comes near. By how much `acquire` exceeded its timeout is therefore a
-figure and no rule. It is measured with the wall clock in the contender, less the time in which a
-thread of the same process that only sleeps has not been woken: then it was paused, or had no
-processor. What one thread alone waits for a processor is still in it.
+figure and no rule.
 
 The seed repeats the choice and order of the faults; what they hit is up to the machine.
 """
@@ -32,9 +30,8 @@ from tests.interop.chaos_faults import Fault
 from tests.interop.chaos_log import Line
 from tests.interop.chaos_stage import SERVE_SECONDS, WORKERS, Stage
 from tests.interop.chaos_ways import clock
-from tests.interop.chaos_workers import KINDS
 from tests.support import history
-from tests.support.history import LATE, Record
+from tests.support.history import Record
 from tests.support.installed_servers import InstalledBackend, find_installed
 
 CALM_SECONDS = 300.0
@@ -45,54 +42,19 @@ GRACE_SECONDS = 1800.0
 
 @dataclass
 class Report:
-    """The figures of a run, and what was wrong."""
+    """What happened in a run, its figures as lines, and what was wrong."""
 
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)
     grants: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    writes: Counter[str] = field(default_factory=Counter)
-    found: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    longest_gap: float = 0.0
-    timeouts: int = 0
-    latest: float = 0.0
-    latest_own: tuple[float, str] = (0.0, "")
-    over: int = 0
     overlap: float = 0.0
-    taken: int = 0
-    places: int = 0
-    disputed: int = 0
-    calm: float = 0.0
-    records: int = 0
-    disk: str = ""
-    kept: str = ""
+    found: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        kinds = {kind: sum(n for who, n in self.grants.items() if who.endswith(f"-{kind}"))
-                 for kind in KINDS}  # fmt: skip
-        lines = [
-            f"seed {self.seed}: {self.grants.total()} acquisitions across {self.faults.total()} "
-            f"faults of {len(self.faults)} kinds in {self.seconds:.0f} s",
-            f"acquisitions: {_listed(kinds)}",
-            f"faults: {_listed(self.faults)}",
-            f"faults that came to nothing: {_listed(self.idle)}",
-            f"the full disk was {self.disk}",
-            f"acquires that ended otherwise: {_listed(self.failures)}",
-            f"fenced writes: {_listed(self.writes)}",
-            f"overlap of holders {self.overlap * 1000:.0f} ms; {self.taken} claims taken away; "
-            f"order of arrival checked with {self.places} places in queues, about {self.disputed} "
-            f"of which the members disagreed",
-            f"longest time without any grant {self.longest_gap:.2f} s",
-            f"{self.timeouts} times acquire(timeout), late by {self.latest_own[0]:.3f} s at most "
-            f"({self.latest_own[1]}), {self.over} times by more than {LATE} s; "
-            f"{self.latest:.3f} s at most with what its process stood still",
-            f"in calm everybody acquired within {self.calm:.2f} s; {self.records} records checked",
-            *(f"WRONG: {each}" for each in self.found[:30]),
-            f"{len(self.found)} violations{self.kept and f', told in {self.kept}'}",
-        ]
-        return "\n".join(lines)
+        wrong = [f"WRONG: {each}" for each in self.found[:30]]
+        return "\n".join([*self.lines, *wrong, f"{len(self.found)} violations"])
 
 
 def _listed(counts: Counter[str] | dict[str, int]) -> str:
@@ -162,23 +124,26 @@ def run_chaos(
     report = Report(seed)
     began = time.monotonic()
     with Stage(backend, seed, workers) as stage:
-        report.disk = str(stage.disk)
         stage.wait_all_acquire(CALM_SECONDS)  # all processes run, before anything happens
         trouble(stage, report, seconds, only, show=show)
         stage.heal()
         stage.whole()
         calm = clock()
-        report.calm = stage.wait_all_acquire(CALM_SECONDS)
+        took = stage.wait_all_acquire(CALM_SECONDS)
         stage.finish()
         left = stage.nodes_left()
-        report.seconds = time.monotonic() - began
+        report.lines.append(
+            f"seed {seed}: {report.faults.total()} faults of {len(report.faults)} kinds in "
+            f"{time.monotonic() - began:.0f} s; in calm everybody acquired "
+            f"within {took:.2f} s"
+        )
         if not stage.queues.watching:
             report.found.append("one who watches the queues has ended")
         report.found += stage.found
         records = _check(stage, report, calm, left)
         if keep or report.found:
             stage.keep(records)
-            report.kept = str(stage.directory)
+            report.lines.append(f"told in {stage.directory}")
     return report
 
 
@@ -190,32 +155,40 @@ def _check(stage: Stage, report: Report, calm: float, left: list[str]) -> list[R
     records.append(Record(calm, "", "calm", limit=CALM_SECONDS))
     end = max(record.at for record in records)
     records += [Record(end, "", "left", note=path) for path in left]
-    report.records = len(records)
     report.found += history.check(records)
     report.found += chaos_log.untold(told, stage.takings)
-    report.disputed = stage.queues.disputed
-    report.places = sum(record.what == "arrive" for record in places)
-    _count(report, told)
     claims = chaos_log.counted(told, stage.takings)
     report.overlap = chaos_log.overlap(claims)
-    report.taken = sum(claim.disowned or claim.void for claim in claims)
+    report.grants = chaos_log.grants(told)
+    taken = sum(claim.disowned or claim.void for claim in claims)
+    arrivals = sum(record.what == "arrive" for record in places)
+    report.lines += [
+        f"faults: {_listed(report.faults)}",
+        f"faults that came to nothing: {_listed(report.idle)}",
+        f"overlap of holders {report.overlap * 1000:.0f} ms; {taken} claims taken away; order of "
+        f"arrival checked with {arrivals} places in queues, about {stage.queues.disputed} of which "
+        f"the members disagreed; {len(records)} records checked",
+        *_figures(report, [line for each in told for line in each]),
+    ]
     return records
 
 
-def _count(report: Report, told: list[list[Line]]) -> None:
-    report.grants = chaos_log.grants(told)
-    lines = [line for each in told for line in each]
-    report.failures = Counter(line["note"] for line in lines if line["what"] == "give up")
-    timed = [line for line in lines if line["what"] == "timed"]
-    report.timeouts = len(timed)
-    report.latest = max((line["late"] for line in timed), default=0.0)
-    report.over = sum(line["own"] > LATE for line in timed)
-    report.latest_own = max(((line["own"], line["who"]) for line in timed), default=(0.0, ""))
+def _figures(report: Report, lines: list[Line]) -> Iterator[str]:
+    """Of what the processes have told."""
+    kinds = Counter[str]()
+    for who, number in report.grants.items():
+        kinds[who.rpartition("-")[2]] += number
+    yield f"{kinds.total()} acquisitions: {_listed(kinds)}"
+    failures = Counter(line["note"] for line in lines if line["what"] == "give up")
+    yield f"acquires that ended otherwise: {_listed(failures)}"
     outcome = {True: "accepted", False: "refused", None: "outcome unknown"}
-    report.writes = Counter(outcome[line["ok"]] for line in lines if line["what"] == "write")
+    writes = Counter(outcome[line["ok"]] for line in lines if line["what"] == "write")
+    yield f"fenced writes: {_listed(writes)}"
     moments = sorted(line["at"] for line in lines if line["what"] == "grant")
-    gaps = (later - earlier for earlier, later in pairwise(moments))
-    report.longest_gap = max(gaps, default=0.0)
+    gap = max((later - earlier for earlier, later in pairwise(moments)), default=0.0)
+    yield f"longest time without any grant {gap:.2f} s"
+    late = [line["late"] for line in lines if line["what"] == "timed"]
+    yield f"{len(late)} times acquire(timeout), late by {max(late, default=0.0):.3f} s at most"
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ lose what ZooKeeper has promised to keep: a wiped member must find the other two
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -117,22 +118,25 @@ def member_wiped(stage: Stage) -> None:
 
 
 def disk_full(stage: Stage) -> bool:
-    """One member, always the same, has no more room for its log.
+    """One member has no more room: the size of its process's files is limited.
 
-    With the next piece of the log it stops serving, and says so only in its log: the process lives
-    and keeps its ports.
+    It fails as late and in the same place as with a full file system, with another error.  With the
+    next piece of its log of transactions it stops serving, and says so only in its log: the process
+    lives and keeps its ports.
     """
-    disk = stage.disk
-    began = disk.log_size()
-    disk.fill()
+    member = stage.rng.choice(stage.members)
+    log = member.directory / "log"
+    logs = (member.directory / "data" / "version-2").glob("log.*")
+    size, began = max((one.stat().st_size for one in logs), default=65536), log.stat().st_size
+    resource.prlimit(member.pid, resource.RLIMIT_FSIZE, (size, size))
     try:
-        poll("full", lambda: disk.is_felt(began) or None, FULL_SECONDS)
+        full = b"File too large"
+        poll("full", lambda: full in log.read_bytes()[began:] or None, FULL_SECONDS)
         _pause(stage, 0.0, 1.0)
     except TimeoutError:
         return False
     finally:
-        disk.member.kill()
-        disk.free()
+        member.kill()  # a new process has room again
         stage.whole()
     return True
 

@@ -18,14 +18,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
+from tests.check.environment import ROOT as PROJECT
 from tests.interop import chaos_log
-from tests.interop.chaos_disk import Disk
 from tests.interop.chaos_log import Disowned, Line
 from tests.interop.chaos_queues import MARK, QueueWatch
 from tests.interop.chaos_ways import clock
 from tests.interop.chaos_workers import KEYS, KINDS, ROOT, SESSION_TIMEOUT, register_of
 from tests.support.history import Record, to_line
-from tests.support.installed_servers import InstalledBackend, InstalledServer
+from tests.support.installed_servers import InstalledBackend, InstalledServer, _leash
 from tests.support.server_control import ServerStartError, Settings, poll
 from zkwire import Client, NodeExistsError, ZooKeeperError
 from zkwire.testing import FaultProxy
@@ -40,7 +40,6 @@ SETTINGS = Settings(
     # Log files grow in small steps, so that a limit of their size is soon felt.
     java_flags=("-Dzookeeper.preAllocSize=64",),
 )
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Crew:
@@ -110,8 +109,6 @@ class Stage:
                 for server in self.ensemble.servers
             ]
             self.hosts = ",".join(proxy.hosts for proxy in self.proxies)
-            self.disk = Disk(self.rng.choice(self.members))
-            self._exit.callback(self.disk.close)
             self.whole()
             self._make_nodes()
             hosts = [server.hosts for server in self.ensemble.servers]
@@ -293,9 +290,3 @@ class Stage:
 def _is_ephemeral(client: Client, path: str) -> bool:
     stat = client.exists(path)
     return stat is not None and stat.ephemeral_owner != 0
-
-
-def _leash() -> tuple[str, ...]:
-    """Has the kernel kill a worker when the one who started it is gone."""
-    setpriv = shutil.which("setpriv")
-    return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()

@@ -6,44 +6,17 @@ import asyncio
 import fcntl
 import json
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 LINE_BYTES = 100
-BEAT_SECONDS = 0.02
-BEATS_MISSED = 200
 
 
 def clock() -> float:
     """Seconds of a clock that all processes of the machine share, and that goes on in its sleep."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-class Beat:
-    """Notices when the whole process stands still: paused from outside, or without a processor."""
-
-    def __init__(self) -> None:
-        self._missed: deque[tuple[float, float]] = deque(maxlen=BEATS_MISSED)
-        self._last = clock()
-        threading.Thread(target=self._beat, name="beat", daemon=True).start()
-
-    def _beat(self) -> None:
-        while True:
-            time.sleep(BEAT_SECONDS)
-            now = clock()
-            if now > self._last + 2 * BEAT_SECONDS:
-                self._missed.append((self._last, now))
-            self._last = now
-
-    def still(self, since: float, until: float) -> float:
-        """For how much of this time the process did nothing."""
-        gaps = [*self._missed.copy(), (self._last, until)]
-        parts = (min(end, until) - max(start, since) for start, end in gaps)
-        return sum(part for part in parts if part > 2 * BEAT_SECONDS)
 
 
 class Log:

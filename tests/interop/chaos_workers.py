@@ -21,12 +21,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zkwire
-from tests.interop.chaos_ways import Beat, Log, TaskWay, Way, clock, fenced_write
+from tests.interop.chaos_ways import Log, TaskWay, Way, clock, fenced_write
 from zkwire import (
     ClientClosedError,
     ConnectionLossError,
@@ -105,8 +105,7 @@ class Worker:
         self.hosts = hosts
         self.session_timeout = timeout
         self.log = log
-        self.beat = Beat()
-        self.stopping = False
+        self.stopped = threading.Event()
         self.boxes = [Box(self) for _ in range(CLIENTS)]
 
     async def close(self) -> None:
@@ -129,9 +128,12 @@ class Contender:
         self._reader: Any = None  # of the read-write lock that is held
         self._log = worker.log
 
+    def contend_in_thread(self) -> None:
+        run(self.contend())
+
     async def contend(self) -> None:
         """Until the worker stops; an error that cannot be explained ends it."""
-        while not self._worker.stopping:
+        while not self._worker.stopped.is_set():
             client = self._box.client
             try:
                 await self._turn(client)
@@ -158,21 +160,13 @@ class Contender:
             raise
         finally:
             if timeout is not None:
-                self._timed(began + timeout)
+                now = clock()
+                late = max(0.0, now - began - timeout)
+                self._log.write("timed", at=now, who=self.who, late=late)
             if held is None:
                 self._gave_up(keys, note)
         if held is not None:
             await self._hold(client, *held)
-
-    def _timed(self, deadline: float) -> None:
-        """By how much an `acquire` has exceeded its timeout, and for how much of that it could not.
-
-        Time in which the whole process stood still is no fault of the library's.
-        """
-        now = clock()
-        late = max(0.0, now - deadline)
-        still = self._worker.beat.still(deadline, now) if late else 0.0
-        self._log.write("timed", at=now, who=self.who, late=late, own=max(0.0, late - still))
 
     def _gave_up(self, keys: tuple[str, ...], note: str) -> None:
         for key in keys:
@@ -350,33 +344,21 @@ def contenders(worker: Worker, register: Path, seed: int) -> list[Contender]:
     return [Contender(worker, kind, register, random.Random(f"{seed} {kind}")) for kind in KINDS]
 
 
-def obey(stop: Callable[[], None]) -> None:
+def obey(worker: Worker) -> None:
     """Wait for the order to stop; without the one who gives it there is nothing left to do."""
-
-    def listen() -> None:
-        if sys.stdin.readline() != "stop\n":
-            os._exit(3)
-        stop()
-
-    threading.Thread(target=listen, name="orders", daemon=True).start()
+    if sys.stdin.readline() != "stop\n":
+        os._exit(3)
+    worker.stopped.set()
 
 
 def in_threads(worker: Worker, crew: list[Contender]) -> list[str]:
     """Contend in threads; what is left behind."""
-    stopped = threading.Event()
-    obey(stopped.set)
-
-    def contend(coroutine: Coroutine[Any, Any, None]) -> None:
-        run(coroutine)
-
     threads = [
-        threading.Thread(target=contend, args=(each.contend(),), name=each.who, daemon=True)
-        for each in crew
+        threading.Thread(target=each.contend_in_thread, name=each.who, daemon=True) for each in crew
     ]
     for thread in threads:
         thread.start()
-    stopped.wait()
-    worker.stopping = True
+    worker.stopped.wait()
     until = time.monotonic() + JOIN_SECONDS
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
@@ -387,15 +369,8 @@ def in_threads(worker: Worker, crew: list[Contender]) -> list[str]:
 
 async def in_tasks(worker: Worker, crew: list[Contender]) -> list[str]:
     """The same in tasks."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-
-    def stop() -> None:
-        loop.call_soon_threadsafe(stopped.set)
-
-    obey(stop)
     tasks = {asyncio.create_task(each.contend(), name=each.who) for each in crew}
-    await stopped.wait()
-    worker.stopping = True
+    await asyncio.to_thread(worker.stopped.wait)
     _, pending = await asyncio.wait(tasks, timeout=JOIN_SECONDS)
     await worker.close()
     left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -409,15 +384,15 @@ def main() -> int:
     log = Log(path)
     register = Path(path).with_name("register")
 
-    async def tasks() -> list[str]:
-        worker = Worker(name, TaskWay(), hosts, float(timeout), log)
-        return await in_tasks(worker, contenders(worker, register, int(seed)))
+    def worker(way: Way) -> tuple[Worker, list[Contender]]:
+        made = Worker(name, way, hosts, float(timeout), log)
+        threading.Thread(target=obey, args=(made,), name="orders", daemon=True).start()
+        return made, contenders(made, register, int(seed))
 
-    if mode == "tasks":
-        left = asyncio.run(tasks())
-    else:
-        worker = Worker(name, Way(), hosts, float(timeout), log)
-        left = in_threads(worker, contenders(worker, register, int(seed)))
+    async def tasks() -> list[str]:
+        return await in_tasks(*worker(TaskWay()))
+
+    left = asyncio.run(tasks()) if mode == "tasks" else in_threads(*worker(Way()))
     deadline = time.monotonic() + THREAD_SECONDS
     while (own := own_threads()) and time.monotonic() < deadline:
         time.sleep(0.05)

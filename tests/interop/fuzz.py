@@ -297,17 +297,12 @@ class Guided:
         self.runs += 1
         began = time.process_time()
         try:
-            return self._try(seed, mutations)
-        finally:
-            self.spent += time.process_time() - began
-
-    def _try(self, seed: str, mutations: tuple[Mutation, ...]) -> str | None:
-        pieces = mutate(self._target.seeds[seed], mutations)
-        try:
             with self._coverage:
-                run(self._target, pieces)
+                run(self._target, mutate(self._target.seeds[seed], mutations))
         except Exception as error:
             return f"{self.name}, {seed}, {list(mutations)}: {type(error).__name__}: {error}"
+        finally:
+            self.spent += time.process_time() - began
         if self._coverage.news and mutations:
             self._pool.append((seed, mutations))
         return None

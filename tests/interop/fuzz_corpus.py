@@ -191,56 +191,62 @@ def mutate(frames: Sequence[bytes], mutations: Sequence[Mutation]) -> list[bytes
     return pieces
 
 
-def _spot(pieces: list[bytes], where: int) -> tuple[int, int]:
-    """A piece, and an offset in it."""
-    index = where % len(pieces)
-    return index, (where // len(pieces)) % (len(pieces[index]) or 1)
-
-
-def _flip(pieces: list[bytes], where: int, value: int) -> None:
-    index, at = _spot(pieces, where)
-    changed = bytearray(pieces[index])
-    if changed:
-        changed[at] ^= 1 << value % 8
-    pieces[index] = bytes(changed)
-
-
-def _put_byte(pieces: list[bytes], where: int, value: int) -> None:
-    index, at = _spot(pieces, where)
-    pieces[index] = pieces[index][:at] + bytes([value % 256]) + pieces[index][at + 1 :]
-
-
-def _put_number(pieces: list[bytes], where: int, value: int) -> None:
-    index, at = _spot(pieces, where)
-    number = struct.pack(">i", NUMBERS[value % len(NUMBERS)])
-    pieces[index] = pieces[index][:at] + number + pieces[index][at + 4 :]
-
-
-def _cut(pieces: list[bytes], where: int, value: int) -> None:
-    """End a piece early; if ``value`` is odd its length is made to fit."""
-    index, at = _spot(pieces, where)
-    short = pieces[index][:at]
-    pieces[index] = _fitted(short) if value % 2 else short
-
-
-def _lengthen(pieces: list[bytes], where: int, value: int) -> None:
-    """Put bytes in, with a length that fits."""
-    index, at = _spot(pieces, where)
-    more = bytes([value % 256]) * (1 + value % 37)
-    pieces[index] = _fitted(pieces[index][:at] + more + pieces[index][at:])
+Mutate = Callable[[list[bytes], int, int], None]
 
 
 def _fitted(piece: bytes) -> bytes:
+    """With a length that fits."""
     return struct.pack(">i", len(piece) - 4) + piece[4:] if len(piece) >= 4 else piece
 
 
+def _edit(change: Callable[[bytes, int, int], bytes]) -> Mutate:
+    """A change of one piece, at an offset in it."""
+
+    def mutation(pieces: list[bytes], where: int, value: int) -> None:
+        index = where % len(pieces)
+        piece = pieces[index]
+        pieces[index] = change(piece, (where // len(pieces)) % (len(piece) or 1), value)
+
+    return mutation
+
+
+def _put(new: bytes, piece: bytes, at: int) -> bytes:
+    return piece[:at] + new + piece[at + len(new) :]
+
+
+def _flip(piece: bytes, at: int, value: int) -> bytes:
+    return _put(bytes([piece[at] ^ 1 << value % 8]), piece, at) if piece else piece
+
+
+def _put_byte(piece: bytes, at: int, value: int) -> bytes:
+    return _put(bytes([value % 256]), piece, at)
+
+
+def _put_number(piece: bytes, at: int, value: int) -> bytes:
+    return _put(struct.pack(">i", NUMBERS[value % len(NUMBERS)]), piece, at)
+
+
+def _cut(piece: bytes, at: int, value: int) -> bytes:
+    """End it early; if ``value`` is odd its length is made to fit."""
+    return _fitted(piece[:at]) if value % 2 else piece[:at]
+
+
+def _lengthen(piece: bytes, at: int, value: int) -> bytes:
+    """Put bytes in, with a length that fits."""
+    return _fitted(piece[:at] + bytes([value % 256]) * (1 + value % 37) + piece[at:])
+
+
+def _open_up(piece: bytes, _: int, value: int) -> bytes:
+    """Another operation, or another xid: what no single flip reaches."""
+    return _put(struct.pack(">i", (value // 3) % 128 - 16), piece, 4 + value % 3 * 4)
+
+
 def _repeat(pieces: list[bytes], where: int, value: int) -> None:
-    index, _ = _spot(pieces, where)
-    pieces.insert(value % (len(pieces) + 1), pieces[index])
+    pieces.insert(value % (len(pieces) + 1), pieces[where % len(pieces)])
 
 
-def _remove(pieces: list[bytes], where: int, value: int) -> None:
-    del pieces[_spot(pieces, where)[0]]
+def _remove(pieces: list[bytes], where: int, _: int) -> None:
+    del pieces[where % len(pieces)]
 
 
 def _swap(pieces: list[bytes], where: int, value: int) -> None:
@@ -250,19 +256,11 @@ def _swap(pieces: list[bytes], where: int, value: int) -> None:
 
 def _splice(pieces: list[bytes], where: int, value: int) -> None:
     """The end of one piece behind the beginning of another."""
-    index, at = _spot(pieces, where)
-    pieces[index] = _fitted(pieces[index][:at] + pieces[value % len(pieces)][at:])
+    end = pieces[value % len(pieces)]
+    _edit(lambda piece, at, _: _fitted(piece[:at] + end[at:]))(pieces, where, value)
 
 
-def _open_up(pieces: list[bytes], where: int, value: int) -> None:
-    """Another operation, or another xid: what no single flip reaches."""
-    index, _ = _spot(pieces, where)
-    at = 4 + value % 3 * 4
-    number = (value // 3) % 128 - 16
-    pieces[index] = pieces[index][:at] + struct.pack(">i", number) + pieces[index][at + 4 :]
-
-
-KINDS: tuple[Callable[[list[bytes], int, int], None], ...] = (
-    _flip, _put_byte, _put_number, _put_number, _cut, _lengthen, _repeat, _remove, _swap, _splice,
-    _open_up,
-)  # fmt: skip
+KINDS: tuple[Mutate, ...] = (
+    *map(_edit, (_flip, _put_byte, _put_number, _put_number, _cut, _lengthen)),
+    *(_repeat, _remove, _swap, _splice, _edit(_open_up)),
+)

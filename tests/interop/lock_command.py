@@ -10,8 +10,6 @@ no process and no node may be left.
 
 from __future__ import annotations
 
-import argparse
-import collections
 import contextlib
 import itertools
 import os
@@ -22,10 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.interop import trial
 from tests.support.installed_servers import find_installed
 from tests.support.lock_command import ROOT, command, processes_marked
 from tests.support.server_control import poll
@@ -74,81 +75,66 @@ FATES: dict[str, Fate] = {
 }
 
 
-class Trial:
+def suffer(hosts: str, environment: dict[str, str], seed: str) -> tuple[str, int, str]:
+    """One run, and what happens to it: that, its exit status, what was wrong."""
+    rng = random.Random(seed)
+    (name,) = rng.choices(list(FATES), [share for _, _, share, _ in FATES.values()])
+    happens, body, _, expected = FATES[name]
+    options = ["--session-timeout", SESSION_SECONDS]
+    words = [*options, "lock", "--id", name, "/lock", "--", "sh", "-c", SCRIPT + body]
+    with subprocess.Popen(
+        command(hosts, *words), cwd=ROOT, env=environment, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        happens(process, rng)
+        try:
+            _, errors = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            errors = "it did not end"
+    status = process.returncode
+    why = "overlap" if status == OVERLAP else errors.strip()
+    return name, status, "" if status in expected else f"run {seed}, {name}: {status} {why}"
+
+
+def left(hosts: str, mark: str) -> list[str]:
+    """What is left: processes, and nodes of contenders."""
+    with Client(hosts) as client, contextlib.suppress(TimeoutError):
+        for what, find in (
+            ("processes", lambda: processes_marked(mark)),
+            ("nodes", lambda: client.get_children("/lock")),
+        ):
+            poll(what, lambda find=find: not find() or None, 30.0)  # type: ignore[misc]
+        return []
+    with Client(hosts) as client:
+        return [f"left: {one}" for one in processes_marked(mark) + client.get_children("/lock")]
+
+
+def run(options: Namespace, _: random.Random) -> list[str]:
     """All runs on one server."""
-
-    def __init__(self, hosts: str, file: Path, seed: int) -> None:
-        self._hosts = hosts
-        self._seed = seed
-        self._mark = f"marked-{secrets.token_hex(8)}"
-        self.tokens = file
-        self._environment = {**os.environ, "FILE": str(file), "ZKWIRE_TEST_MARK": self._mark}
-        self.statuses: collections.Counter[tuple[str, int]] = collections.Counter()
-        self.wrong: list[str] = []
-
-    def run(self, number: int) -> None:
-        """One run, and what happens to it."""
-        rng = random.Random(f"{self._seed}-{number}")
-        (name,) = rng.choices(list(FATES), [share for _, _, share, _ in FATES.values()])
-        happens, body, _, expected = FATES[name]
-        options = ["--session-timeout", SESSION_SECONDS]
-        words = [*options, "lock", "--id", name, "/lock", "--", "sh", "-c", SCRIPT + body]
-        with subprocess.Popen(
-            command(self._hosts, *words),
-            cwd=ROOT,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            happens(process, rng)
-            try:
-                _, errors = process.communicate(timeout=LIMIT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                errors = "it did not end"
-        self.statuses[name, process.returncode] += 1
-        if process.returncode not in expected:
-            self.wrong.append(f"run {number}, {name}: {process.returncode} {errors.strip()}")
-
-    def left(self) -> list[str]:
-        """What is left behind: processes, and nodes of contenders."""
-        with contextlib.suppress(TimeoutError):
-            poll("processes", lambda: not processes_marked(self._mark) or None, 30.0)
-        left = processes_marked(self._mark)
-        with Client(self._hosts) as client:
-            with contextlib.suppress(TimeoutError):
-                poll("nodes", lambda: not client.get_children("/lock") or None, 30.0)
-            return left + client.get_children("/lock")
+    mark, begun = f"marked-{secrets.token_hex(8)}", time.monotonic()
+    with (
+        find_installed().standalone() as server,
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(options.at_a_time) as pool,
+    ):
+        file = Path(folder, "tokens")
+        environment = {**os.environ, "FILE": str(file), "ZKWIRE_TEST_MARK": mark}
+        seeds = (f"{options.seed}-{number}" for number in range(options.runs))
+        ended = list(pool.map(lambda seed: suffer(server.hosts, environment, seed), seeds))
+        seconds = time.monotonic() - begun
+        wrong = [why for *_, why in ended if why] + left(server.hosts, mark)
+        tokens = [int(line) for line in file.read_text().splitlines()]
+    for (name, status), number in sorted(Counter(one[:2] for one in ended).items()):
+        print(f"{name:10} exit status {status:4}: {number:5}")
+    if not all(a < b for a, b in itertools.pairwise(tokens)):
+        wrong.append("the tokens do not ascend")
+    print(f"{options.runs} runs, {len(tokens)} commands, {seconds:.0f} s")
+    return wrong
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--at-a-time", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    with find_installed().standalone() as server, tempfile.TemporaryDirectory() as folder:
-        trial = Trial(server.hosts, Path(folder, "tokens"), options.seed)
-        begun = time.monotonic()
-        with ThreadPoolExecutor(options.at_a_time) as pool:
-            for _ in pool.map(trial.run, range(options.runs)):
-                pass
-        seconds = time.monotonic() - begun
-        left = trial.left()
-        tokens = [int(line) for line in trial.tokens.read_text().splitlines()]
-    ascending = all(a < b for a, b in itertools.pairwise(tokens))
-    overlaps = sum(n for (_, status), n in trial.statuses.items() if status == OVERLAP)
-    for (name, status), number in sorted(trial.statuses.items()):
-        print(f"{name:10} exit status {status:4}: {number:5}")
-    print(*trial.wrong, *(f"left: {what}" for what in left), sep="\n")
-    print(
-        f"{options.runs} runs, {len(tokens)} commands, {overlaps} overlaps, tokens "
-        f"{'ascend' if ascending else 'DO NOT ASCEND'}, {len(left)} left, {seconds:.0f} s"
-    )
-    return 0 if ascending and not (overlaps or left or trial.wrong) else 1
+    return trial.main(run, runs=1000, at_a_time=8)
 
 
 if __name__ == "__main__":

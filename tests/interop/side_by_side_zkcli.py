@@ -18,19 +18,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from tests.check.environment import ROOT
+from tests.interop import pages
 from tests.interop.zkcli_tasks import NODES, TASKS, Task
 from tests.support.installed_servers import InstalledBackend, find_installed
 from zkwire import Client, NoNodeError
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "command.md"
-BEGIN, END = "<!-- begin: zkcli -->\n", "<!-- end: zkcli -->"
-HEAD = (
-    "| task | `zkwire` | `zkCli.sh` | nodes | status | keystrokes | CPU, ms |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |\n"
+PAGE = pages.DOCUMENTS / "command.md"
+NAME = "zkcli"
+BEGIN, END = pages.marks(NAME)
+HEAD = pages.table(
+    ["task", "`zkwire`", "`zkCli.sh`", "nodes", "status", "keystrokes", "CPU, ms"], []
 )
 QUOTAS = "/zookeeper/quota"
 SECONDS = 300
@@ -116,7 +116,7 @@ def row(task: Task, ours: Done, theirs: Done) -> str:
     statuses = f"{ours.status} / {theirs.status}"
     times = f"{ours.milliseconds:.0f} / {theirs.milliseconds:.0f}"
     cells = task.what, f"`{task.zkwire}`", f"`{task.zkcli}`", same, statuses, keys, times
-    return f"| {' | '.join(cells)} |\n"
+    return pages.row(cells)
 
 
 def keystrokes(task: Task) -> int:
@@ -140,11 +140,13 @@ def rows() -> Iterator[tuple[str, Done, Done]]:
 
 def medians(seen: Sequence[tuple[str, Done, Done]]) -> str:
     """The times of all tasks, in a sentence."""
-    pairs = [(ours, theirs) for _, ours, theirs in seen]
-    cpu = [f"{statistics.median(pair[i].milliseconds for pair in pairs):.0f}" for i in (0, 1)]
-    elapsed = [f"{statistics.median(pair[i].elapsed for pair in pairs):.0f}" for i in (0, 1)]
+
+    def both(time: str) -> list[str]:
+        return [f"{statistics.median(getattr(one[i], time) for one in seen):.0f}" for i in (1, 2)]
+
+    (ours, theirs), elapsed = both("milliseconds"), both("elapsed")
     return (
-        f"Medians: {cpu[0]} ms of CPU for `zkwire` and {cpu[1]} ms for `zkCli.sh`, in "
+        f"Medians: {ours} ms of CPU for `zkwire` and {theirs} ms for `zkCli.sh`, in "
         f"{elapsed[0]} and {elapsed[1]} ms.\n"
     )
 
@@ -161,11 +163,11 @@ def main() -> int:
     seen = list(rows())
     table = HEAD + "".join(line for line, _, _ in seen) + "\n" + medians(seen)
     print(medians(seen))
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    old, _, after = rest.partition(END)
+    page = PAGE.read_text()
     if options.write:
-        PAGE.write_text(before + BEGIN + table + END + after)
+        PAGE.write_text(pages.with_parts(page, {NAME: table}))
         return 0
+    old = pages.part(page, NAME)
     differing = set(without_times(table)) ^ set(without_times(old))
     print("\n".join(sorted(differing)) or "as the page says")
     return 1 if differing else 0

@@ -6,13 +6,12 @@ The part of `tests/interop/other_clients/compare.py` that takes two seconds and 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import unavailable
-from tests.interop.other_clients.clients import NoClientError, provide_zkcli
-from tests.interop.other_clients.conversation import transcript
+from tests.interop.other_clients import zkcli
+from tests.interop.other_clients.clients import NoClientError
 from tests.interop.other_clients.differences import differences
 from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.server_control import Backend
@@ -20,9 +19,9 @@ from tests.support.server_control import Backend
 pytestmark = [pytest.mark.apache, pytest.mark.since("3.7")]
 
 
-def test_the_answers_are_alike(backend: Backend, tmp_path: Path) -> None:
+def test_the_answers_are_alike(backend: Backend) -> None:
     try:
-        command = [*provide_zkcli(), "--brief"]
+        zkcli.provide()
     except NoClientError as error:
         unavailable(str(error))
     with (
@@ -30,7 +29,7 @@ def test_the_answers_are_alike(backend: Backend, tmp_path: Path) -> None:
         EmbeddedBackend().standalone() as embedded,
         ThreadPoolExecutor(2) as pool,
     ):
-        sides = (real.hosts, tmp_path / "real"), (embedded.hosts, tmp_path / "embedded")
-        said = list(pool.map(lambda side: transcript(command, *side), sides))
+        hosts = (real.hosts, embedded.hosts)
+        said = list(pool.map(lambda hosts: zkcli.transcript(hosts, brief=True), hosts))
     assert said[0][-1].startswith("persistent: ")
     assert differences(*said) == []

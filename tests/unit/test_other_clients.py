@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.interop.other_clients.clients import CLIENTS
-from tests.interop.other_clients.compare import BEGIN, END, HEAD, PAGE, Compared
+from tests.interop.other_clients.compare import BEGIN, CLIENTS, END, HEAD, PAGE, Compared
 from tests.interop.other_clients.differences import DIFFERENT, differences
 
 SAID = ["nodes: create /a = ok", "nodes: get /none = -101", "cut: states = CONNECTED"]

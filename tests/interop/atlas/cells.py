@@ -80,13 +80,17 @@ def meaning(words: str | None) -> str:
 def cell(seen: Sequence[Seen]) -> dict[str, Any]:
     """The cell of the table that these trials make."""
     counts = Counter((one.kind, one.words) for one in seen)
-    worst = min((kind for kind, _ in counts), key=WORST.index)
-    said = [[kind, words, number] for (kind, words), number in sorted(counts.items())]
     seconds = [round(one.seconds, 3) for one in seen if one.seconds is not None]
+    return of_counts(counts, len(seen), seconds)
+
+
+def of_counts(
+    counts: Counter[tuple[str, str]], runs: int, seconds: Sequence[float]
+) -> dict[str, Any]:
     return {
-        "kind": worst,
-        "said": said,
-        "runs": len(seen),
+        "kind": min((kind for kind, _ in counts), key=WORST.index),
+        "said": [[kind, words, number] for (kind, words), number in sorted(counts.items())],
+        "runs": runs,
         "seconds": [min(seconds), max(seconds)] if seconds else None,
     }
 

@@ -6,21 +6,8 @@ import time
 from collections import Counter
 from functools import partial
 
-from tests.interop.atlas.cells import (
-    DOUBT,
-    HUNG,
-    LESS,
-    NO_ANSWER,
-    NOT_DONE,
-    OK,
-    REFUSED,
-    TRUTH,
-    WRONG,
-    Point,
-    Seen,
-    Situation,
-    meaning,
-)
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.driver import Answer
 from tests.interop.atlas.stage import LIMIT, LONG, SOON, TIMEOUT, Trial
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
@@ -116,22 +103,22 @@ def change(operation: str, way: str, trial: Trial) -> Seen:
 
 def judged(answer: Answer, way: str, times: int, sent: int) -> Seen:
     """The same for all clients: the truth is what can be known at the client's end."""
-    said = meaning(answer.words)
-    words = "no answer" if answer.words is None else said if said == OK else answer.words
+    said = cells.meaning(answer.words)
+    words = "no answer" if answer.words is None else said if said == cells.OK else answer.words
     repeated = f"; sent {sent} times" if sent > 1 else ""
     many = f"; done {times} times" if times > 1 else ""
-    if said == NO_ANSWER:
-        kind = HUNG
-    elif said == OK:
-        kind = TRUTH if times == 1 else LESS if times else WRONG
-    elif said == REFUSED:
-        kind = TRUTH if way == "refused" else WRONG
-    elif said == NOT_DONE:
-        kind = WRONG if times else TRUTH
+    if said == cells.NO_ANSWER:
+        kind = cells.HUNG
+    elif said == cells.OK:
+        kind = cells.TRUTH if times == 1 else cells.LESS if times else cells.WRONG
+    elif said == cells.REFUSED:
+        kind = cells.TRUTH if way == "refused" else cells.WRONG
+    elif said == cells.NOT_DONE:
+        kind = cells.WRONG if times else cells.TRUTH
     elif times > 1:
-        kind = LESS
+        kind = cells.LESS
     else:  # in doubt; before it was ever sent that is less than can be known
-        kind = TRUTH if said == DOUBT and way != "down" else LESS
+        kind = cells.TRUTH if said == cells.DOUBT and way != "down" else cells.LESS
     return Seen(kind, f"{words}{repeated}{many}", answer.seconds)
 
 
@@ -178,7 +165,7 @@ def flood(way: str, trial: Trial) -> Seen:
 def flood_judged(answer: Answer, executed: int) -> Seen:
     """Told apart are those that were certainly not executed and those in doubt."""
     if answer.words is None:
-        return Seen(HUNG, "no answer", answer.seconds)
+        return Seen(cells.HUNG, "no answer", answer.seconds)
     groups = [part.partition("*")[::2] for part in answer.text.split(", ")]
     counts = Counter[str]()
     for number, words in groups:
@@ -186,18 +173,18 @@ def flood_judged(answer: Answer, executed: int) -> Seen:
     good = counts["ok"]
     ordered = "" if len(groups) == len(counts) else "; not in the order of the calls"
     names = ", ".join(sorted(counts.keys() - ({"ok"} if len(counts) > 1 else set()))) + ordered
-    meanings = {meaning(words) for words in counts}
+    meanings = {cells.meaning(words) for words in counts}
     kept = "ok" in [words for _, words in groups[1:]]  # some were sent on the next connection
     if counts["no answer"]:
-        kind = HUNG
+        kind = cells.HUNG
     elif good > executed:
-        kind = WRONG
+        kind = cells.WRONG
     elif executed > FLOOD:
-        kind = LESS
-    elif {DOUBT, NOT_DONE} <= meanings or good == FLOOD or kept:
-        kind = TRUTH
+        kind = cells.LESS
+    elif {cells.DOUBT, cells.NOT_DONE} <= meanings or good == FLOOD or kept:
+        kind = cells.TRUTH
     else:
-        kind = LESS
+        kind = cells.LESS
     more = "; some executed twice" if executed > FLOOD else ""
     return Seen(kind, f"{names}{more}", answer.seconds)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.check.environment import ROOT
+from tests.interop import pages
 from tests.interop.atlas.cells import HUNG, LACKS, LESS, NOTHING, TRUTH, WRONG
 from tests.interop.atlas.clients import CLIENTS
 from tests.interop.atlas.page import Cells, stored
@@ -15,8 +15,8 @@ from tests.interop.atlas.situations import SITUATIONS
 from tests.interop.atlas.upstream import known
 from tests.support.diagrams import box, drawing, words
 
-PATH = ROOT / "docs" / "atlas.md"
-PICTURE = ROOT / "docs" / "atlas.svg"
+PATH = pages.DOCUMENTS / "atlas.md"
+PICTURE = pages.DOCUMENTS / "atlas.svg"
 SHORT = {TRUTH: "truth", LESS: "less", NOTHING: "**nothing**", WRONG: "**wrong**", HUNG: "**hung**"}
 SQUARES = {TRUTH: "alive", LESS: "doubt", NOTHING: "blind", WRONG: "over", HUNG: "held"}
 SIDE, LEFT, TOP, GAP = 14, 500, 170, 10
@@ -42,17 +42,12 @@ def shown(cell: dict[str, Any] | None, key: str, name: str) -> str:
 def table(number: int, cells: Cells) -> str:
     """One situation."""
     situation = SITUATIONS[number - 1]
-    head = [client.title for client in CLIENTS]
-    lines = [situation.text, "", row(["", *head]), row(["---"] * (len(head) + 1))]
+    rows = []
     for point in situation.points:
         found = cells.get(point.key, {})
         title = f"{point.title}<br>`{point.key}`"
-        lines.append(row([title, *(shown(found.get(c.name), point.key, c.name) for c in CLIENTS)]))
-    return "\n".join(lines)
-
-
-def row(texts: list[str]) -> str:
-    return f"| {' | '.join(texts)} |"
+        rows.append([title, *(shown(found.get(c.name), point.key, c.name) for c in CLIENTS)])
+    return f"{situation.text}\n\n{pages.table(['', *(c.title for c in CLIENTS)], rows)}"
 
 
 def count(cells: Cells, name: str, keys: list[str]) -> str:
@@ -64,34 +59,31 @@ def count(cells: Cells, name: str, keys: list[str]) -> str:
 
 def summary(cells: Cells) -> str:
     """A line for each client."""
-    head = ["client", "language", *(str(s.number) for s in SITUATIONS), "wrong", "hung", "nothing"]
-    lines = [row(head), row(["---"] * len(head))]
+    rows = []
     for client in CLIENTS:
-        if not any(client.name in found for found in cells.values()):
-            continue
         kinds = [found[client.name]["kind"] for found in cells.values() if client.name in found]
         counts = [count(cells, client.name, [p.key for p in s.points]) for s in SITUATIONS]
-        others = [str(kinds.count(kind)) for kind in (WRONG, HUNG, NOTHING)]
-        lines.append(row([client.title, client.language, *counts, *others]))
-    return "\n".join(lines)
+        others = [kinds.count(kind) for kind in (WRONG, HUNG, NOTHING)]
+        if kinds:
+            rows.append([client.title, client.language, *counts, *others])
+    numbers = [s.number for s in SITUATIONS]
+    return pages.table(["client", "language", *numbers, "wrong", "hung", "nothing"], rows)
 
 
 def clients() -> str:
     """What each was, and whose advice its program follows."""
-    lines = [row(["client", "program", "as advised by"]), row(["---"] * 3)]
-    lines += [row([c.title, f"`{c.program}`", advice(c.advice)]) for c in CLIENTS]
-    return "\n".join(lines)
-
-
-def advice(text: str) -> str:
-    return f"<{text}>" if text.startswith("http") else text
+    rows = [
+        [c.title, f"`{c.program}`", f"<{c.advice}>" if c.advice.startswith("http") else c.advice]
+        for c in CLIENTS
+    ]
+    return pages.table(["client", "program", "as advised by"], rows)
 
 
 def varying(cells: Cells) -> str:
     """The cells that have more than one word."""
     titles = {client.name: client.title for client in CLIENTS}
     found = [
-        f"{point.title} ({titles[name]})"
+        f"* {point.title} ({titles[name]})\n"
         for situation in SITUATIONS
         for point in situation.points
         for name, cell in cells.get(point.key, {}).items()
@@ -99,8 +91,8 @@ def varying(cells: Cells) -> str:
     ]
     total = sum(map(len, cells.values()))
     runs = sum(cell["runs"] for found in cells.values() for cell in found.values())
-    text = f"{len(found)} of {total} cells, from {runs:,} runs, have more than one word:"
-    return "\n".join([text, "", *(f"* {line}" for line in found)])
+    text = f"{len(found)} of {total} cells, from {runs:,} runs, have more than one word:\n\n"
+    return text + "".join(found)
 
 
 def replaced(text: str, cells: Cells) -> str:
@@ -111,13 +103,7 @@ def replaced(text: str, cells: Cells) -> str:
         "varying": varying(cells),
         **{f"situation {s.number}": table(s.number, cells) for s in SITUATIONS},
     }
-    for name, part in parts.items():
-        begin, end = f"<!-- begin: {name} -->\n", f"\n<!-- end: {name} -->"
-        before, _, rest = text.partition(begin)
-        _, found, after = rest.partition(end)
-        assert found, f"no {begin.strip()} in {PATH.name}"
-        text = before + begin + part + end + after
-    return text
+    return pages.with_parts(text, parts)
 
 
 def picture() -> str:

@@ -7,16 +7,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tests.interop.atlas.cells import (
-    HUNG,
-    LESS,
-    NOTHING,
-    TRUTH,
-    WRONG,
-    Point,
-    Seen,
-    Situation,
-)
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.changes import FLOOD, SIZE, flood_judged
 from tests.interop.atlas.sessions import begun
 from tests.interop.atlas.stage import LIMIT, LONG, TIMEOUT, Trial
@@ -42,10 +34,12 @@ def close_away(trial: Trial) -> Seen:
     answer = trial.ask("close")
     time.sleep(0.2)
     if answer.words is None:
-        return Seen(HUNG, f"no end within {LIMIT:g} s")
+        return Seen(cells.HUNG, f"no end within {LIMIT:g} s")
     there = "the session stays" if gone.at is None else "the session has ended"
     words = "returns" if answer.words.startswith("ok") else answer.words
-    return Seen(LESS if words == "returns" else TRUTH, f"{words}; {there}", answer.seconds)
+    return Seen(
+        cells.LESS if words == "returns" else cells.TRUTH, f"{words}; {there}", answer.seconds
+    )
 
 
 def fork(trial: Trial) -> Seen:
@@ -57,13 +51,13 @@ def fork(trial: Trial) -> Seen:
     answer = trial.ask("fork", trial.path)
     later = trial.ask("get", trial.path, limit=5.0)
     if answer.words is None:
-        return Seen(HUNG, "no answer")
+        return Seen(cells.HUNG, "no answer")
     child = answer.text or answer.words
     parent = "goes on" if later.words == "ok right" else f"then gets {later.words or 'no answer'}"
     words = f"child: {child}; the parent {parent}"
     if "goes on" not in parent:
-        return Seen(WRONG, words)
-    return Seen(HUNG if child.startswith("no answer") else TRUTH, words)
+        return Seen(cells.WRONG, words)
+    return Seen(cells.HUNG if child.startswith("no answer") else cells.TRUTH, words)
 
 
 def ended(end: Callable[[Trial], None], trial: Trial) -> Seen:
@@ -74,11 +68,11 @@ def ended(end: Callable[[Trial], None], trial: Trial) -> Seen:
     while gone.at is None and time.monotonic() < since + 3 * TIMEOUT:
         time.sleep(0.05)
     if gone.at is None:
-        return Seen(WRONG, f"the node stays for more than {3 * TIMEOUT:g} s")
+        return Seen(cells.WRONG, f"the node stays for more than {3 * TIMEOUT:g} s")
     stays = gone.at - since
     if stays < AT_ONCE:
-        return Seen(TRUTH, "the session ends at once", stays)
-    return Seen(NOTHING, "the node stays until the session times out", stays)
+        return Seen(cells.TRUTH, "the session ends at once", stays)
+    return Seen(cells.NOTHING, "the node stays until the session times out", stays)
 
 
 def leave(trial: Trial) -> None:

@@ -7,18 +7,8 @@ import struct
 import time
 from collections.abc import Callable
 
-from tests.interop.atlas.cells import (
-    ENDED,
-    HUNG,
-    LESS,
-    NOTHING,
-    TRUTH,
-    WRONG,
-    Point,
-    Seen,
-    Situation,
-    meaning,
-)
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.driver import Answer
 from tests.interop.atlas.stage import LONG, Trial
 from zkwire.testing.proxy import duplicate, rewrite, truncate
@@ -73,18 +63,18 @@ def reconnected(trial: Trial) -> Seen:
     trial.proxy.cut_all()
     time.sleep(2.0)
     first = trial.ask("get", trial.path, limit=8.0)
-    if meaning(first.words) == ENDED:
-        return Seen(TRUTH, f"takes it as the end of its session: {first.words}")
+    if cells.meaning(first.words) == cells.ENDED:
+        return Seen(cells.TRUTH, f"takes it as the end of its session: {first.words}")
     trial.proxy.cut_all()
     trial.back(RECOVERY)
     requests = [f for f in trial.proxy.frames() if f.direction == "c2s" and f.op == "connect"]
     shown = {int.from_bytes(f.body[16:24], "big", signed=True) for f in requests}
     said = "ok" if (first.words or "").startswith("ok") else first.words or "no answer"
     if OTHER_SESSION in shown:
-        return Seen(NOTHING, f"call: {said}; goes on under the other id")
+        return Seen(cells.NOTHING, f"call: {said}; goes on under the other id")
     if first.words is None:
-        return Seen(HUNG, f"call: {said}")
-    return Seen(TRUTH, f"call: {said}; goes on under its own id or with a new session")
+        return Seen(cells.HUNG, f"call: {said}")
+    return Seen(cells.TRUTH, f"call: {said}; goes on under its own id or with a new session")
 
 
 def begin(trial: Trial) -> None:
@@ -105,7 +95,7 @@ def judged(trial: Trial, answer: Answer) -> Seen:
     other = trial.driver.ask(f"{trial.session}-other", "get", trial.path, limit=3.0)
     said = f"call: {answer.words or 'no answer'}"
     if trial.driver.ended_at is not None:
-        return Seen(NOTHING, f"{said}; the process ends")
+        return Seen(cells.NOTHING, f"{said}; the process ends")
     recovered = (later.words or "").startswith("ok")
     same = trial.session_ids()[-1] == first[0]
     whose = "the session goes on" if same else "a new session"
@@ -114,10 +104,10 @@ def judged(trial: Trial, answer: Answer) -> Seen:
         then += "; nor does another client of this process"
     wrong = {one.text for one in (answer, later) if (one.words or "").startswith("ok")} - {DATA}
     if wrong:
-        return Seen(WRONG, f"{said}; wrong data; {then}", answer.seconds)
+        return Seen(cells.WRONG, f"{said}; wrong data; {then}", answer.seconds)
     if answer.words is None:
-        return Seen(HUNG, f"{said}; {then}")
-    return Seen(TRUTH if recovered else LESS, f"{said}; {then}", answer.seconds)
+        return Seen(cells.HUNG, f"{said}; {then}")
+    return Seen(cells.TRUTH if recovered else cells.LESS, f"{said}; {then}", answer.seconds)
 
 
 SITUATIONS = (

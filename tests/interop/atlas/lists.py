@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.interop.atlas.cells import HUNG, LESS, TRUTH, WRONG, Point, Seen, Situation
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.driver import LOGS
 from tests.interop.atlas.stage import LONG, Trial
 from tests.support.server_control import free_port
@@ -30,13 +31,13 @@ def first(trial: Trial, address: str) -> Seen:
     hosts, milliseconds = f"{address},{trial.proxy.hosts}", round(LONG * 1000)
     answer = trial.ask("connect", hosts, milliseconds, limit=START)
     if answer.words is None:
-        return Seen(HUNG, f"not connected within {START:g} s")
+        return Seen(cells.HUNG, f"not connected within {START:g} s")
     if not answer.words.startswith("ok"):
-        return Seen(LESS, answer.words, answer.seconds)
+        return Seen(cells.LESS, answer.words, answer.seconds)
     got = trial.ask("get", trial.path, limit=START)
     if got.words != "ok right":
-        return Seen(LESS, f"connected; then {got.words}", answer.seconds)
-    return Seen(TRUTH, "connected", answer.seconds)
+        return Seen(cells.LESS, f"connected; then {got.words}", answer.seconds)
+    return Seen(cells.TRUTH, "connected", answer.seconds)
 
 
 def dead(trial: Trial) -> Seen:
@@ -75,11 +76,11 @@ def behind(trial: Trial) -> Seen:
     there = trial.stat(node) is not None
     tried = "" if refused else "; the server that is behind was not tried"
     if not back.startswith("ok"):
-        return Seen(HUNG, f"does not come back within {START:g} s{tried}")
+        return Seen(cells.HUNG, f"does not come back within {START:g} s{tried}")
     if lost and same:
-        return Seen(WRONG, f"{lost.words} of a session that goes on{tried}")
+        return Seen(cells.WRONG, f"{lost.words} of a session that goes on{tried}")
     words = "goes on" if same and there else "goes on without its node" if same else "is another"
-    return Seen(TRUTH if same and there else LESS, f"the session {words}{tried}")
+    return Seen(cells.TRUTH if same and there else cells.LESS, f"the session {words}{tried}")
 
 
 def renamed(trial: Trial) -> Seen:
@@ -100,8 +101,8 @@ def renamed(trial: Trial) -> Seen:
             took = time.monotonic() - since
         trial.driver.kill()
     if not back.startswith("ok"):
-        return Seen(HUNG, f"does not find the new address within {ADDRESS_SECONDS:g} s")
-    return Seen(TRUTH, "finds the new address", took)
+        return Seen(cells.HUNG, f"does not find the new address within {ADDRESS_SECONDS:g} s")
+    return Seen(cells.TRUTH, "finds the new address", took)
 
 
 def point_to(hosts: Path, address: str) -> None:

@@ -7,18 +7,8 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from tests.interop.atlas.cells import (
-    HUNG,
-    LESS,
-    NO_ANSWER,
-    NOTHING,
-    TRUTH,
-    WRONG,
-    Point,
-    Seen,
-    Situation,
-    meaning,
-)
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.driver import LOGS
 from tests.interop.atlas.stage import CHANGES, LIMIT, LONG, TIMEOUT, Missing, Trial
 from zkwire import NoNodeError
@@ -42,13 +32,13 @@ def acquire(action: Action | None, ops: frozenset[str], trial: Trial) -> Seen:
     nodes = len(trial.children(trial.path))
     stays = f"; {nodes} of its nodes there" if nodes != (answer.text == "held") else ""
     if answer.words is None:
-        return Seen(HUNG, f"no answer{stays}")
+        return Seen(cells.HUNG, f"no answer{stays}")
     if answer.text == "held":
-        return Seen(WRONG if stays else TRUTH, f"held{stays}", answer.seconds)
+        return Seen(cells.WRONG if stays else cells.TRUTH, f"held{stays}", answer.seconds)
     if answer.text == "not held":
         why = "waits for its own first node, " if nodes else ""
-        return Seen(WRONG, f"{why}not held{stays}", answer.seconds)
-    return Seen(LESS, f"{answer.words}{stays}", answer.seconds)
+        return Seen(cells.WRONG, f"{why}not held{stays}", answer.seconds)
+    return Seen(cells.LESS, f"{answer.words}{stays}", answer.seconds)
 
 
 def give_up(action: Action, trial: Trial) -> Seen:
@@ -66,11 +56,15 @@ def give_up(action: Action, trial: Trial) -> Seen:
         "" if nodes == 1 else "; its node stays, and nobody waits" if nodes == 2 else f"; {nodes}"
     )
     if answer.words is None:
-        return Seen(HUNG, f"no answer{stays}")
+        return Seen(cells.HUNG, f"no answer{stays}")
     words = answer.text if answer.words.startswith("ok") else answer.words
     if stays:
-        return Seen(WRONG if answer.words.startswith("ok") else LESS, words + stays, answer.seconds)
-    return Seen(TRUTH, words, answer.seconds)
+        return Seen(
+            cells.WRONG if answer.words.startswith("ok") else cells.LESS,
+            words + stays,
+            answer.seconds,
+        )
+    return Seen(cells.TRUTH, words, answer.seconds)
 
 
 def release(action: Action, trial: Trial) -> Seen:
@@ -82,11 +76,11 @@ def release(action: Action, trial: Trial) -> Seen:
     answer = trial.ask("unlock", trial.path)
     time.sleep(2.0)
     stays = "; the node stays" if trial.children(trial.path) else ""
-    if meaning(answer.words) == NO_ANSWER:
-        return Seen(HUNG, f"no answer{stays}")
+    if cells.meaning(answer.words) == cells.NO_ANSWER:
+        return Seen(cells.HUNG, f"no answer{stays}")
     if answer.words is not None and answer.words.startswith("ok"):
-        return Seen(WRONG if stays else TRUTH, f"released{stays}", answer.seconds)
-    return Seen(LESS, f"{answer.words}{stays}", answer.seconds)
+        return Seen(cells.WRONG if stays else cells.TRUTH, f"released{stays}", answer.seconds)
+    return Seen(cells.LESS, f"{answer.words}{stays}", answer.seconds)
 
 
 def partitioned(trial: Trial) -> Seen:
@@ -102,7 +96,7 @@ def partitioned(trial: Trial) -> Seen:
     last, stopped = last_claim(trial, since + 3 * TIMEOUT)
     answer = waiting.wait(5.0)
     if answer.text != "held":
-        return Seen(HUNG, f"the next one does not hold: {answer.words}")
+        return Seen(cells.HUNG, f"the next one does not hold: {answer.words}")
     return claims(trial, since, waiting.started + answer.seconds, last, stopped)
 
 
@@ -130,12 +124,12 @@ def claims(trial: Trial, since: float, held_at: float, last: float | None, stopp
     warned = first is not None and first.at < held_at
     named = f"; {first.words} told {'before' if warned else 'after'}" if first else "; no state"
     if last is None:
-        says, kind = "no method says whether it holds", LESS if warned else NOTHING
+        says, kind = "no method says whether it holds", cells.LESS if warned else cells.NOTHING
         last = time.monotonic()
     elif stopped and last < held_at:
-        return Seen(TRUTH, "stops before the next one holds", last - held_at)
+        return Seen(cells.TRUTH, "stops before the next one holds", last - held_at)
     else:
-        says, kind = "says held while the next one holds", LESS if warned else WRONG
+        says, kind = "says held while the next one holds", cells.LESS if warned else cells.WRONG
     return Seen(kind, says + named, last - held_at)
 
 
@@ -150,9 +144,11 @@ def deleted(trial: Trial) -> Seen:
             trial.observer.delete(f"{trial.path}/{name}")
     last, stopped = last_claim(trial, since + 3.0)
     if stopped:
-        return Seen(TRUTH, "says not held", (last or since) - since)
+        return Seen(cells.TRUTH, "says not held", (last or since) - since)
     states = ", ".join(trial.states(since))
-    return Seen(LESS if states else NOTHING, f"goes on as holder; {states or 'told nothing'}")
+    return Seen(
+        cells.LESS if states else cells.NOTHING, f"goes on as holder; {states or 'told nothing'}"
+    )
 
 
 def stopped_process(trial: Trial) -> Seen:
@@ -186,12 +182,14 @@ def stopped_process(trial: Trial) -> Seen:
         words = ("guarded", pairs[0][1], f"{trial.path}-target", "x")
         guard = trial.driver.ask(pairs[0][0], *words, limit=5.0)
     if not all(held):
-        return Seen(HUNG, "the next one does not hold")
+        return Seen(cells.HUNG, "the next one does not hold")
     fenced = "no fence" if fence.lacks else f"has a fence; a guarded write is {guard.text}"
     if len(stale) > LOCKS:
-        return Seen(WRONG, f"goes on while the next one holds; {fenced}", max(stale) - goes_on)
+        return Seen(
+            cells.WRONG, f"goes on while the next one holds; {fenced}", max(stale) - goes_on
+        )
     one = "at most one write is late" if stale else "no write is late"
-    return Seen(TRUTH, f"{one}; {fenced}")
+    return Seen(cells.TRUTH, f"{one}; {fenced}")
 
 
 SITUATIONS = (

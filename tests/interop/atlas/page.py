@@ -6,12 +6,12 @@ import json
 from collections import Counter
 from typing import Any
 
-from tests.check.environment import ROOT
-from tests.interop.atlas.cells import WORST, told
+from tests.interop.atlas.cells import of_counts, told
 from tests.interop.atlas.clients import CLIENTS
 from tests.interop.atlas.situations import SITUATIONS
+from tests.interop.pages import DOCUMENTS
 
-DATA = ROOT / "docs" / "atlas.json"
+DATA = DOCUMENTS / "atlas.json"
 SAME = 0.98
 """So many of the cells say nothing new in another run."""
 
@@ -31,12 +31,7 @@ def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     for kind, words, number in (*old["said"], *new["said"]):
         counts[kind, words] += number
     seconds = [*(old["seconds"] or []), *(new["seconds"] or [])]
-    return {
-        "kind": min((kind for kind, _ in counts), key=WORST.index),
-        "said": [[kind, words, number] for (kind, words), number in sorted(counts.items())],
-        "runs": old["runs"] + new["runs"],
-        "seconds": [min(seconds), max(seconds)] if seconds else None,
-    }
+    return of_counts(counts, old["runs"] + new["runs"], seconds)
 
 
 def differences(old: Cells, new: Cells) -> list[str]:

@@ -5,18 +5,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tests.interop.atlas.cells import (
-    ENDED,
-    HUNG,
-    LESS,
-    NOTHING,
-    TRUTH,
-    WRONG,
-    Point,
-    Seen,
-    Situation,
-    meaning,
-)
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.driver import Answer
 from tests.interop.atlas.stage import LIMIT, TIMEOUT, Gone, Trial
 
@@ -67,19 +57,23 @@ def expiry(trial: Trial, gone: Gone, since: float) -> Seen:
     lost = lost or trial.wait_state(trial.client.lost, 0.5, since)
     then = f"then a call ends with {said(answer)}"
     down = trial.wait_state(trial.client.down, 0.0, since)
-    gone.wait(2.0 if lost or meaning(answer.words) == ENDED else 0.0)
+    gone.wait(2.0 if lost or cells.meaning(answer.words) == cells.ENDED else 0.0)
     if gone.at is None:
         words = f"{down.words}; {then}" if down else then
         if lost:
-            return Seen(WRONG, f"{lost.words} of a session that lives; {then}")
-        return Seen(HUNG if answer.words is None else TRUTH, f"the session lives; {words}")
+            return Seen(cells.WRONG, f"{lost.words} of a session that lives; {then}")
+        return Seen(
+            cells.HUNG if answer.words is None else cells.TRUTH, f"the session lives; {words}"
+        )
     if lost:
-        return Seen(TRUTH, f"{lost.words}; {then}", lost.at - gone.at)
-    if meaning(answer.words) == ENDED:
-        return Seen(TRUTH, f"no state; {then}")
+        return Seen(cells.TRUTH, f"{lost.words}; {then}", lost.at - gone.at)
+    if cells.meaning(answer.words) == cells.ENDED:
+        return Seen(cells.TRUTH, f"no state; {then}")
     if answer.words is None:
-        return Seen(HUNG, f"{down.words if down else 'no state'}; no answer")
-    return Seen(LESS if down else NOTHING, f"{down.words if down else 'no state'}; {then}")
+        return Seen(cells.HUNG, f"{down.words if down else 'no state'}; no answer")
+    return Seen(
+        cells.LESS if down else cells.NOTHING, f"{down.words if down else 'no state'}; {then}"
+    )
 
 
 def said(answer: Answer) -> str:
@@ -98,10 +92,10 @@ def for_good(trial: Trial) -> Seen:
     lost = trial.wait_state(trial.client.lost, 4 * TIMEOUT, since)
     told = list(dict.fromkeys(trial.states(since)))
     if lost:
-        return Seen(TRUTH, lost.words, lost.at - since)
+        return Seen(cells.TRUTH, lost.words, lost.at - since)
     if down := trial.wait_state(trial.client.down, 0.0, since):
-        return Seen(LESS, f"only {down.words}", down.at - since)
-    return Seen(NOTHING, ", ".join(told) or "nothing")
+        return Seen(cells.LESS, f"only {down.words}", down.at - since)
+    return Seen(cells.NOTHING, ", ".join(told) or "nothing")
 
 
 def request_in_silence(trial: Trial) -> Seen:
@@ -109,7 +103,7 @@ def request_in_silence(trial: Trial) -> Seen:
     begun(trial)
     trial.proxy.black_hole()
     answer = trial.ask("get", trial.path)
-    return Seen(HUNG if answer.words is None else TRUTH, said(answer), answer.seconds)
+    return Seen(cells.HUNG if answer.words is None else cells.TRUTH, said(answer), answer.seconds)
 
 
 SITUATIONS = (

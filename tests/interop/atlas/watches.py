@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tests.interop.atlas.cells import HUNG, LESS, NOTHING, TRUTH, Point, Seen, Situation
+from tests.interop.atlas import cells
+from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.stage import LONG, SOON, Trial
 from zkwire.testing.proxy import cut_before
 
@@ -57,7 +58,7 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
                 trial.proxy.upstream = trial.stage.ensemble.servers[1].hosts
                 trial.proxy.cut_all()
             if not trial.back(BACK_SECONDS).startswith("ok"):
-                return Seen(HUNG, f"does not come back within {BACK_SECONDS:g} s")
+                return Seen(cells.HUNG, f"does not come back within {BACK_SECONDS:g} s")
             trial.stat(trial.path)  # the observer is back, too
             time.sleep(SOON)
             since = time.monotonic()
@@ -77,10 +78,10 @@ def judged(kind: str, trial: Trial, armed: float, since: float) -> Seen:
     """Whether the watch has told; if not, whether it tells of the next change."""
     event = trial.wait_event(EVENT_SECONDS, since)
     if event is not None:
-        return Seen(TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
+        return Seen(cells.TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
     trial.back(BACK_SECONDS)
     if event := trial.wait_event(0.0, since):
-        return Seen(TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
+        return Seen(cells.TRUTH, f"event {event.words.split(' ')[0]}", event.at - since)
     again = time.monotonic()
     change(kind, trial, 2)
     later = trial.wait_event(EVENT_SECONDS / 2, again)
@@ -89,7 +90,9 @@ def judged(kind: str, trial: Trial, armed: float, since: float) -> Seen:
     down = [state for state in states if state in trial.client.down | trial.client.lost]
     told = (watch_told or down)[:1]
     then = "the next change is told" if later else "nor of the next change"
-    return Seen(LESS if told else NOTHING, f"no event, {then}; {''.join(told) or 'no state'}")
+    return Seen(
+        cells.LESS if told else cells.NOTHING, f"no event, {then}; {''.join(told) or 'no state'}"
+    )
 
 
 SITUATIONS = (

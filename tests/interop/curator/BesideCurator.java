@@ -1,20 +1,13 @@
-// Apache Curator's recipes, called by lines; see tests/interop/curator/curator.py.
-//
-// Each line of the standard input is a call, NUMBER RECIPE NAME ARGUMENTS. Calls run side by side,
-// and each is answered by a line of the standard output, NUMBER RESULT; a result that begins with
-// "error" is an exception. The program ends with its input. Its argument is a connect string.
+// Apache Curator's recipes, called by lines: those of tests/interop/atlas/drivers/Lines.java, with the
+// name of a recipe, that of an object and arguments as words.
 
-import java.io.BufferedReader;
 import java.io.Closeable;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -28,48 +21,43 @@ import org.apache.curator.framework.recipes.shared.VersionedValue;
 import org.apache.curator.retry.RetryNTimes;
 import org.apache.zookeeper.ZooKeeper;
 
-public class BesideCurator {
+public class BesideCurator extends Lines {
     private static final int SESSION_MILLISECONDS = 20_000;
     private static final int TRIES = 5; // of one add of a DistributedAtomicLong
 
-    private final CuratorFramework client;
     private final Map<String, Object> made = new ConcurrentHashMap<>();
+    private CuratorFramework client;
 
-    private BesideCurator(CuratorFramework client) {
-        this.client = client;
+    private BesideCurator(String name) {
+        super(name);
     }
 
     public static void main(String[] arguments) throws Exception {
-        CuratorFramework client = CuratorFrameworkFactory.newClient(
-                arguments[0], SESSION_MILLISECONDS, SESSION_MILLISECONDS, new RetryNTimes(3, 100));
+        serve(BesideCurator::new, "");
+    }
+
+    private String connect(String hosts) throws Exception {
+        client = CuratorFrameworkFactory.newClient(
+                hosts, SESSION_MILLISECONDS, SESSION_MILLISECONDS, new RetryNTimes(3, 100));
         client.start();
-        BesideCurator beside = new BesideCurator(client);
-        ExecutorService pool = Executors.newCachedThreadPool();
-        BufferedReader calls =
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = calls.readLine(); line != null; line = calls.readLine()) {
-            String[] words = line.split(" ");
-            pool.submit(() -> beside.answer(words));
-        }
-        pool.shutdownNow();
+        client.blockUntilConnected();
+        return "";
+    }
+
+    private String close() {
         client.close();
+        return "";
     }
 
-    private void answer(String[] words) {
-        String result;
-        try {
-            result = call(words[1], words[2], Arrays.copyOfRange(words, 3, words.length));
-        } catch (Throwable error) {
-            result = "error " + error.toString().replace('\n', ' ');
-        }
-        synchronized (System.out) {
-            System.out.println(words[0] + " " + result);
-            System.out.flush();
-        }
-    }
-
-    private String call(String recipe, String name, String[] rest) throws Exception {
+    @Override
+    String call(String recipe, String[] words) throws Exception {
+        String name = words[0];
+        String[] rest = Arrays.copyOfRange(words, 1, words.length);
         switch (recipe) {
+            case "connect":
+                return connect(name);
+            case "close":
+                return close();
             case "count":
                 return count(name, Integer.parseInt(rest[0]), Integer.parseInt(rest[1]));
             case "session":

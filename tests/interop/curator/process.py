@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-import subprocess
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.interop.atlas.clients import compiled
+from tests.interop.atlas.driver import Driver
+from tests.interop.other_clients.clients import FOLDER, one_at_a_time
 from tests.support.installed_servers import DEBIAN_JARS, _leash
 from tests.support.server_control import JAVA_FLAGS
 
-FOLDER = Path(__file__).parent
+HERE = Path(__file__).parent
 ANSWER_SECONDS = 120.0
 
 
@@ -49,59 +48,33 @@ def find_curator(program: str = "BesideCurator") -> list[str]:
     if java is None or shutil.which("javac") is None:
         raise NoCuratorError("no `java` and `javac` on the path")
     classes = ["-cp", find_classes()]
-    return [*_leash(), java, *JAVA_FLAGS, *classes, str(FOLDER / f"{program}.java")]
+    return [*_leash(), java, *JAVA_FLAGS, *classes, str(HERE / f"{program}.java")]
 
 
 class Curator:
     """One client of Curator's, which any threads may call at once."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._calls, self._answers = process.stdin, process.stdout
-        self._numbers = itertools.count()
-        self._waiting: dict[str, Future[str]] = {}
-        self._mutex = threading.Lock()
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     def call(self, *words: object) -> str:
         """What one call returns; RuntimeError for an exception of Curator's."""
-        number, answer = str(next(self._numbers)), Future[str]()
-        with self._mutex:
-            self._waiting[number] = answer
-            self._calls.write(" ".join(map(str, (number, *words))) + "\n")
-            self._calls.flush()
-        result = answer.result(ANSWER_SECONDS)
-        if result.startswith("error"):
-            raise RuntimeError(f"{words}: {result}")
-        return result
-
-    def receive(self) -> None:
-        """Hand the answers on until there are no more."""
-        for line in self._answers:
-            number, _, result = line.rstrip("\n").partition(" ")
-            self._waiting.pop(number).set_result(result)
-        for answer in self._waiting.values():
-            answer.set_result("error: the program has ended")
+        answer = self._driver.ask("curator", *words, limit=ANSWER_SECONDS)
+        if not (answer.words or "").startswith("ok"):
+            raise RuntimeError(f"{words}: {answer.words}")
+        return answer.text
 
 
 @contextmanager
 def running(hosts: str) -> Iterator[Curator]:
     """Curator, connected to a server."""
-    process = subprocess.Popen(
-        [*find_curator(), hosts],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    with process:
-        curator = Curator(process)
-        receiver = threading.Thread(target=curator.receive, name="curator-answers")
-        receiver.start()
+    find_curator()
+    with one_at_a_time():
+        command = compiled(str(HERE / "BesideCurator.java"), find_classes())
+    with Driver(command, FOLDER / "curator.log", {}) as driver:
+        curator = Curator(driver)
+        curator.call("connect", hosts)
         try:
             yield curator
         finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(ANSWER_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            receiver.join()
+            curator.call("close", "-")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.interop.curator.process import Curator
+from tests.interop.neighbours.sides import CuratorMember
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Barrier, Client, Counter, DoubleBarrier, Group, NoNodeError
+from zkwire import Client, Counter, DoubleBarrier, Group, NoNodeError
 
 pytestmark = pytest.mark.apache
 
-LIMIT = int(PATIENCE * 1000)  # milliseconds, as Curator takes them
 TIMES = 100
 ADDED = 3  # at once by Curator; zkwire adds 1000 at once
 
@@ -87,38 +87,6 @@ def test_both_in_one_race(
 # --- barriers -------------------------------------------------------------------------------------
 
 
-def test_a_barrier_of_both(curator: Curator, observer: Client, fresh_path: str) -> None:
-    ours = Barrier(observer, fresh_path)
-    curator.call("barrier", fresh_path, "set")
-    curator.call("barrier", fresh_path, "set")
-    assert not ours.wait(0)
-    ours.close()
-    waiting = Running(ours.wait)
-    curator.call("barrier", fresh_path, "remove")
-    assert waiting.result()
-    ours.close()
-    assert curator.call("barrier", fresh_path, "wait", 10) == "false"
-    theirs = Running(lambda: curator.call("barrier", fresh_path, "wait", LIMIT))
-    ours.open()
-    assert theirs.result() == "true"
-    curator.call("barrier", fresh_path, "remove")
-
-
-class Theirs:
-    """A member of Curator's, with the calls of ours."""
-
-    def __init__(self, curator: Curator, path: str, count: int, name: str) -> None:
-        self._name = f"{path}/{name}"
-        self._curator, self._path, self._count = curator, path, count
-
-    def enter(self, milliseconds: int = LIMIT) -> bool:
-        arguments = (milliseconds, self._path, self._count)
-        return self._curator.call("double", self._name, "enter", *arguments) == "true"
-
-    def leave(self) -> bool:
-        return self._curator.call("double", self._name, "leave", LIMIT) == "true"
-
-
 def together(calls: list[Callable[[], bool]]) -> None:
     for called in [Running(call) for call in calls]:
         assert called.result(2 * PATIENCE)
@@ -131,7 +99,7 @@ def test_members_of_both_enter_and_leave_together(
     """Four members, round by round."""
     members: list[Any] = [
         *(DoubleBarrier(observer, fresh_path, 4) for _ in range(ours)),
-        *(Theirs(curator, fresh_path, 4, str(number)) for number in range(4 - ours)),
+        *(CuratorMember(curator, fresh_path, 4, f"{fresh_path}/{n}") for n in range(4 - ours)),
     ]
     for _ in range(5):
         first = [Running(member.enter) for member in members[:-1]]
@@ -146,7 +114,7 @@ def test_members_of_both_enter_and_leave_together(
 def test_members_that_time_out(curator: Curator, observer: Client, fresh_path: str) -> None:
     """Curator's keeps its node until it leaves, and counts as one that is there; ours has none."""
     ours, other = (DoubleBarrier(observer, fresh_path, 2) for _ in range(2))
-    theirs = Theirs(curator, fresh_path, 2, "one")
+    theirs = CuratorMember(curator, fresh_path, 2, f"{fresh_path}/one")
     assert not theirs.enter(50)
     assert len(names(observer, fresh_path)) == 1
     assert theirs.leave()

@@ -12,12 +12,14 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from operator import methodcaller
 from statistics import median
 from typing import Any
 
 from kazoo.client import KazooClient as PlainClient
 
-from tests.interop.kazoo_programs.page import PAGE, page_with
+from tests.interop import pages
+from tests.interop.kazoo_programs.page import PAGE
 from tests.support.installed_servers import find_installed
 from zkwire import Client, SequentialLock
 from zkwire.kazoo import KazooClient
@@ -32,40 +34,27 @@ BOUNDS = {"get": 0.65, "get_async": 0.2, "free Lock": 0.85}
 """Of kazoo's CPU time."""
 
 
-def kazoo_work(client: Any) -> dict[str, Callable[[], int]]:
+def works(
+    get: Callable[[str], Any],
+    ask: Callable[[str], Any],
+    end: Callable[[Any], Any],
+    lock: Callable[[str], Any],
+) -> dict[str, Callable[[], int]]:
+    """The operations with these calls of a client; each returns how many it has made."""
+
     def gets() -> int:
         for _ in range(GETS):
-            client.get("/node")
+            get("/node")
         return GETS
 
     def flight() -> int:
-        for result in [client.get_async("/node") for _ in range(FLIGHT)]:
-            result.get()
+        for reply in [ask("/node") for _ in range(FLIGHT)]:
+            end(reply)
         return FLIGHT
 
     def locks() -> int:
         for _ in range(LOCKS):
-            with client.Lock("/lock"):
-                pass
-        return LOCKS
-
-    return dict(zip(BOUNDS, (gets, flight, locks), strict=True))
-
-
-def own_work(client: Client) -> dict[str, Callable[[], int]]:
-    def gets() -> int:
-        for _ in range(GETS):
-            client.get_data("/node")
-        return GETS
-
-    def flight() -> int:
-        for reply in [client.pipeline.get_data("/node") for _ in range(FLIGHT)]:
-            reply.result()
-        return FLIGHT
-
-    def locks() -> int:
-        for _ in range(LOCKS):
-            with SequentialLock(client, "/own"):
+            with lock("/lock"):
                 pass
         return LOCKS
 
@@ -88,15 +77,20 @@ def measured(hosts: str) -> dict[str, dict[str, float]]:
         plain.start()
         engine.start()
         plain.create("/node", b"x" * 100)
-        works = {
-            "kazoo": kazoo_work(plain),
-            "zkwire.kazoo": kazoo_work(engine),
-            "zkwire": own_work(own),
+        by_name = {
+            who: works(client.get, client.get_async, methodcaller("get"), client.Lock)
+            for who, client in (("kazoo", plain), ("zkwire.kazoo", engine))
         }
-        times: dict[str, dict[str, list[float]]] = {op: {w: [] for w in works} for op in BOUNDS}
+        by_name["zkwire"] = works(
+            own.get_data, own.pipeline.get_data, methodcaller("result"),
+            lambda path: SequentialLock(own, f"{path}-own"),
+        )  # fmt: skip
+        times: dict[str, dict[str, list[float]]] = {
+            op: {who: [] for who in by_name} for op in BOUNDS
+        }
         for round_number in range(ROUNDS + 1):
             for op, by_client in times.items():
-                for who, work in works.items():
+                for who, work in by_name.items():
                     spent = cpu(work[op])
                     if round_number:  # the first warms up
                         by_client[who].append(spent)
@@ -117,7 +111,7 @@ def main() -> int:
         rows += f"| {op} | {cells} | {share:.2f} |\n"
         print(f"{op}: {share:.2f} of kazoo's CPU time, at most {BOUNDS[op]} is wanted")
     if "--write" in sys.argv:
-        PAGE.write_text(page_with("speed", HEAD + rows))
+        PAGE.write_text(pages.with_parts(PAGE.read_text(), {"speed": HEAD + rows}))
     else:
         print(HEAD + rows, end="")
     return 0 if good else 1

@@ -10,54 +10,42 @@ from tests.support.recipe_samples import RECIPES as SAMPLES_OF_RECIPES
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    Barrier,
-    BlockingLock,
     Cache,
     Check,
     Client,
     Create,
-    Election,
-    Group,
     Id,
-    MultiLock,
-    NonBlockingLock,
     Perms,
     Queue,
     ReadWriteLock,
-    ReentrantLock,
     SequentialLock,
     Watch,
     WatchType,
 )
 
 PATIENCE = 60.0
-Row = Callable[[Client, str], object]
+Row = Callable[..., object]
 """Called with a client and a path that exists and has no children."""
 
 
-def _wait(watch: Watch) -> None:
-    assert watch.wait(PATIENCE) is not None
+def _watching(set: Row, change: Row) -> Row:
+    """A watch is set, and told of the change."""
+
+    def row(client: Client, path: str) -> None:
+        watch = Watch()
+        set(client, path, watch)
+        change(client, path)
+        assert watch.wait(PATIENCE) is not None
+
+    return row
 
 
-def _watched(client: Client, path: str) -> None:
-    watch = Watch()
-    client.get_data(path, watch=watch)
+def _set(client: Client, path: str) -> None:
     client.set_data(path, b"1")
-    _wait(watch)
 
 
-def _watched_missing(client: Client, path: str) -> None:
-    watch = Watch()
-    assert client.exists(f"{path}/a", watch=watch) is None
+def _child(client: Client, path: str) -> None:
     client.create(f"{path}/a")
-    _wait(watch)
-
-
-def _watched_children(client: Client, path: str) -> None:
-    watch = Watch()
-    client.get_children(path, watch=watch)
-    client.create(f"{path}/a")
-    _wait(watch)
 
 
 def _counted_by_quota(client: Client, path: str) -> None:
@@ -70,13 +58,6 @@ def _counted_by_quota(client: Client, path: str) -> None:
         assert client.get_data(f"{quota}/zookeeper_stats").data.startswith(b"count=2,")
     finally:
         client.delete_tree(f"/zookeeper/quota/{path.split('/')[1]}")
-
-
-def _persistent(client: Client, path: str, recursive: bool) -> None:
-    watch = Watch()
-    client.add_watch(path, watch, recursive=recursive)
-    client.set_data(path, b"1")
-    _wait(watch)
 
 
 def _removed(client: Client, path: str) -> None:
@@ -104,12 +85,18 @@ OPERATIONS_BY_HAND: dict[str, Row] = {
     "`multi` with a container": lambda client, path: client.multi(
         [Create(f"{path}/a", container=True)]
     ),
-    "a `Watch` of `get_data`": _watched,
-    "a `Watch` of `exists`, no node": _watched_missing,
-    "a `Watch` of `get_children`": _watched_children,
+    "a `Watch` of `get_data`": _watching(lambda c, path, w: c.get_data(path, watch=w), _set),
+    "a `Watch` of `exists`, no node": _watching(
+        lambda c, path, w: c.exists(f"{path}/a", watch=w), _child
+    ),
+    "a `Watch` of `get_children`": _watching(
+        lambda c, path, w: c.get_children(path, watch=w), _child
+    ),
     "a quota counts": _counted_by_quota,
-    "`add_watch`": lambda client, path: _persistent(client, path, recursive=False),
-    "`add_watch`, recursive": lambda client, path: _persistent(client, path, recursive=True),
+    "`add_watch`": _watching(lambda c, path, w: c.add_watch(path, w), _set),
+    "`add_watch`, recursive": _watching(
+        lambda c, path, w: c.add_watch(path, w, recursive=True), _set
+    ),
     "`remove_watches`": _removed,
     "`ensure_path`": lambda client, path: client.ensure_path(f"{path}/a/b"),
     "`delete_tree`": lambda client, path: client.delete_tree(path),
@@ -130,35 +117,10 @@ def _exchanged(client: Client, path: str) -> None:
         assert table.read.held
 
 
-def _reentered(client: Client, path: str) -> None:
-    with ReentrantLock(client, path) as lock, lock:
-        assert lock.held
-
-
-def _led(client: Client, path: str) -> None:
-    election = Election(client, path, "me")
-    with election.lead():
-        assert election.leader() is not None
-
-
-def _opened(client: Client, path: str) -> None:
-    barrier = Barrier(client, f"{path}/a")
-    barrier.close()
-    assert not barrier.wait(0)
-    barrier.open()
-    assert barrier.wait(PATIENCE)
-
-
 def _queued(client: Client, path: str) -> None:
     queue = Queue(client, path)
     queue.put(b"a")
     assert queue.get(PATIENCE).data == b"a"
-
-
-def _joined(client: Client, path: str) -> None:
-    with Group(client, path) as group:
-        group.join(b"", "me")
-        assert [member.name for member in group.members(PATIENCE)] == ["me"]
 
 
 def _cached(client: Client, path: str) -> None:
@@ -180,33 +142,17 @@ def _followed(client: Client, path: str) -> None:
         assert children.next(PATIENCE) is not None
 
 
-def _held(kind: Callable[[Client, str], SequentialLock | BlockingLock | NonBlockingLock]) -> Row:
-    def row(client: Client, path: str) -> None:
-        with kind(client, f"{path}/a") as lock:
-            assert lock.held
-            assert lock.fence
-
-    return row
-
-
-def _both(client: Client, path: str) -> None:
-    locks = [SequentialLock(client, f"{path}/{name}") for name in "ab"]
-    with MultiLock(*locks) as both:
-        assert both.held
+def _held(client: Client, path: str) -> None:
+    with SequentialLock(client, f"{path}/a") as lock:
+        assert lock.held
+        assert lock.fence
 
 
 RECIPES_BY_HAND: dict[str, Row] = {
-    "`Lock`, `SequentialLock`": _held(SequentialLock),
-    "`BlockingLock`": _held(BlockingLock),
-    "`NonBlockingLock`": _held(NonBlockingLock),
-    "`ReentrantLock`": _reentered,
+    "`Lock`, `SequentialLock`": _held,
     "`ReadWriteLock`, with a downgrade": _exchanged,
-    "`MultiLock`": _both,
-    "`Election`": _led,
     "`guard` of a lock in a `multi`": _guarded,
-    "`Barrier`": _opened,
     "`Queue`": _queued,
-    "`Group`": _joined,
     "`Cache`": _cached,
     "`watch_data`, `watch_children`": _followed,
 }
@@ -228,19 +174,13 @@ _METHODS = [name for name in dict.fromkeys(s.method for s in SAMPLES) if name no
 _RECIPES = [name for name in SAMPLES_OF_RECIPES if name not in BEGUN_BY_A_METHOD]
 
 
+def _sample_of_operation(name: str) -> Row:
+    return next(sample.call for sample in SAMPLES if sample.method == name)
+
+
 def _sample_of_recipe(name: str) -> Row:
     return lambda client, path: used(name, client, f"{path}/a")
 
 
-OPERATIONS: dict[str, Row] = dict(
-    _all(
-        OPERATIONS_BY_HAND,
-        _METHODS,
-        lambda name: next(sample.call for sample in SAMPLES if sample.method == name),
-    )
-)
-RECIPES: dict[str, Row] = dict(
-    _all(
-        RECIPES_BY_HAND, _RECIPES, lambda name: lambda client, path: used(name, client, f"{path}/a")
-    )
-)
+OPERATIONS = dict(_all(OPERATIONS_BY_HAND, _METHODS, _sample_of_operation))
+RECIPES = dict(_all(RECIPES_BY_HAND, _RECIPES, _sample_of_recipe))

@@ -1,24 +1,33 @@
-"""The outcomes as data, and the tables that show them."""
+"""The outcomes of every operation and recipe on each release, and the tables that show them."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+from argparse import ArgumentParser
 from contextlib import suppress
 from pathlib import Path
 
+from tests.interop import pages
 from tests.interop.matrix.rows import OPERATIONS, PATIENCE, RECIPES, Row
 from tests.interop.matrix.switches import SWITCHES
+from tests.support.installed_servers import every_release, find_installed
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, ZooKeeperError
 
 DATA = Path(__file__).with_name("outcomes.json")
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+DOCUMENT = pages.DOCUMENTS / "operations.md"
 PARTS = {"operations": OPERATIONS, "recipes": RECIPES}
 SWITCHED = "switches"
 TITLES = {**{part: list(rows) for part, rows in PARTS.items()}, SWITCHED: list(SWITCHES)}
 Outcomes = dict[str, dict[str, str]]
 """By the part and the row: `yes`, or the name of the error; of what is switched on, `no`."""
+
+
+def numbers(release: str) -> list[int]:
+    """A release as something to compare."""
+    return list(map(int, release.split(".")))
 
 
 def outcomes(server: ZooKeeperServer, base: str) -> Outcomes:
@@ -37,22 +46,20 @@ def outcomes(server: ZooKeeperServer, base: str) -> Outcomes:
             observer.delete_tree(base)
 
 
-def switched() -> dict[str, str]:
-    """What comes of each switch, on servers of the release that `ZKWIRE_TEST_RELEASE` names."""
-    return {title: "yes" if row() else "no" for title, row in SWITCHES.items()}
-
-
 def outcome(server: ZooKeeperServer, observer: Client, path: str, row: Row) -> str:
     """`yes`, or the error that it raised; AssertionError unless its session goes on behind it."""
     observer.create(path)
     with Client(server.hosts, session_timeout=60.0, operation_timeout=PATIENCE) as client:
         client.connect()
         session_id = client.session_id
-        refusal = refused(row, client, path)
+        refusal: ZooKeeperError | None = None
+        try:
+            row(client, path)
+        except ZooKeeperError as error:
+            refusal = error
         if refusal is not None:
-            assert re.search("since|older than", str(refusal)), (
-                f"does not name the release: {refusal}"
-            )
+            names_it = re.search("since|older than", str(refusal))
+            assert names_it, f"does not name the release: {refusal}"
             assert observer.get_children(path) == [], "it was refused, and has done something"
         goes_on(client)
         assert client.session_id == session_id
@@ -68,41 +75,40 @@ def goes_on(client: Client) -> None:
     raise AssertionError("the server ends one connection after the other")
 
 
-def refused(row: Row, client: Client, path: str) -> ZooKeeperError | None:
-    """What was raised."""
-    try:
-        row(client, path)
-    except ZooKeeperError as error:
-        return error
-    return None
-
-
 def stored() -> dict[str, Outcomes]:
     """The outcomes of the last run, by the release."""
     loaded: dict[str, Outcomes] = json.loads(DATA.read_text())
     return loaded
 
 
-def written(by_release: dict[str, Outcomes]) -> str:
-    """The data as text."""
-    return json.dumps(dict(sorted(by_release.items())), indent=1, ensure_ascii=False) + "\n"
-
-
-def rendered(by_release: dict[str, Outcomes], part: str) -> str:
-    """The table of one part: a column for each release."""
-    releases = sorted(by_release, key=lambda release: tuple(map(int, release.split("."))))
-    lines = ["| " + " | ".join(["", *releases]) + " |", "| --- " * (len(releases) + 1) + "|"]
-    for title in TITLES[part]:
-        cells = [by_release[release][part][title] for release in releases]
-        lines.append("| " + " | ".join([title, *cells]) + " |")
-    return "\n".join(lines)
-
-
 def replaced(text: str, by_release: dict[str, Outcomes]) -> str:
-    """The document with these tables."""
-    for part in TITLES:
-        table = rendered(by_release, part)
-        begin, end = f"<!-- begin: releases of {part} -->", f"<!-- end: releases of {part} -->"
-        pattern = f"{re.escape(begin)}.*?{re.escape(end)}"
-        text = re.sub(pattern, lambda _: f"{begin}\n{table}\n{end}", text, flags=re.DOTALL)  # noqa: B023
-    return text
+    """The document with these tables: a column for each release."""
+    releases = sorted(by_release, key=numbers)
+    return pages.with_parts(
+        text,
+        {
+            f"releases of {part}": pages.table(
+                ["", *releases],
+                ([title, *(by_release[r][part][title] for r in releases)] for title in titles),
+            )
+            for part, titles in TITLES.items()
+        },
+    )
+
+
+def main() -> int:
+    """Run everything on each release; the exit status: 1 if the document says something else."""
+    parser = ArgumentParser(prog="python3 -m tests.interop.matrix", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put the tables into the document")
+    write = parser.parse_args().write
+    found = stored()
+    for release in every_release():
+        os.environ["ZKWIRE_TEST_RELEASE"] = release
+        with find_installed().standalone() as server:
+            found[release] = outcomes(server, "/matrix")
+        found[release][SWITCHED] = {
+            title: "yes" if do() else "no" for title, do in SWITCHES.items()
+        }
+        print(f"{release}: {sum(map(len, found[release].values()))} rows", flush=True)
+    data = pages.as_json(dict(sorted(found.items())))
+    return pages.settle({DOCUMENT: replaced(DOCUMENT.read_text(), found), DATA: data}, write=write)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
+from tests.interop import pages
 from tests.interop.curator.process import running
 from tests.interop.neighbours import table
 from tests.interop.neighbours.pairs import PAIRS, contend_for
@@ -63,10 +64,7 @@ def main() -> int:
             "recipes": recipes(server), "locks": locks(server, options.seconds),
         }  # fmt: skip
     if options.write:
-        for path, text in table.pages(found).items():
-            path.write_text(text)
-        table.DATA.write_text(table.written(found))
-        return 0
+        return pages.settle({**table.pages(found), table.DATA: pages.as_json(found)}, write=True)
     stored = table.stored()
     differing = [
         title

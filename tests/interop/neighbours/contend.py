@@ -1,28 +1,28 @@
-"""Curator, kazoo and zkwire contend for one lock, while sessions, connections and processes end.
+"""Libraries contend for one lock, while sessions, connections and processes end.
 
     python3 -m tests.interop.neighbours.contend                         ten minutes
     python3 -m tests.interop.neighbours.contend --seconds 60 --seed 7
-    python3 -m tests.interop.neighbours.contend --kazoo kazoo-patterns  overlaps: kazoo and Curator
+    python3 -m tests.interop.neighbours.contend --crews zkwire,kazoo-patterns,curator   overlaps
 
-Four processes of three contenders each, on a real server: zkwire with threads and with asyncio,
-kazoo with the node names of the others (see docs/locks.md), Curator. An arbiter counts the holders
-and asks the server for the nodes of each, see `tests.interop.neighbours.arbiter`. Exit
-status 1 if a grant was wrong, a library had none, or a process did not end.
+Processes of three contenders each, on a real server: zkwire with threads and with asyncio, kazoo
+with the node names of the others (see docs/locks.md), Curator, or those that are asked for. An
+arbiter counts the holders and asks the server for the nodes of each, see
+`tests.interop.neighbours.arbiter`. Wrong is a wrong grant, a library that has had fewer than 100,
+and a process that does not end.
 """
 
 from __future__ import annotations
 
-import argparse
-import random
-import secrets
 import signal
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from random import Random
 
-from tests.interop.curator.process import NoCuratorError, find_curator
+from tests.interop import trial
 from tests.interop.neighbours.arbiter import Arbiter, Judgement
 from tests.interop.neighbours.contenders import SESSION_SECONDS
 from tests.interop.neighbours.contest import Crew, Sessions, finish
@@ -31,36 +31,25 @@ from zkwire import Client
 
 PATH = "/locks/neighbours"
 COUNT = 3
-BETWEEN_SECONDS = (0.2, 1.5)  # two faults
+LEAST = 100
+"""Grants of each library, or else the run proves nothing."""
 TELL_SECONDS = 60.0
 
 
-class Faults:
-    """One after the other, at random."""
+def faults(sessions: Sessions, rng: Random) -> dict[Callable[[Crew], object], int]:
+    """What may happen, and how often."""
 
-    def __init__(self, crews: Sequence[Crew], sessions: Sessions, seed: int) -> None:
-        self.done = Counter[str]()
-        self._crews, self._sessions = crews, sessions
-        self._rng = random.Random(seed)
-        self._ways: dict[str, tuple[int, Callable[[Crew], object]]] = {
-            "holder's session ended": (8, lambda _: sessions.end_next_holder()),
-            "session ended": (4, lambda _: sessions.end_some(self._rng)),
-            "connections cut": (8, Crew.cut),
-            "process killed": (2, Crew.restart),
-            "process stopped": (1, stop_for_a_while),
-        }
+    def holders_session_ended(_: Crew) -> None:
+        sessions.end_next_holder()
 
-    def step(self) -> None:
-        """The next one, behind a pause."""
-        time.sleep(self._rng.uniform(*BETWEEN_SECONDS))
-        weights = [weight for weight, _ in self._ways.values()]
-        (name,) = self._rng.choices(list(self._ways), weights)
-        self._ways[name][1](self._rng.choice(self._crews))
-        self.done[name] += 1
+    def session_ended(_: Crew) -> None:
+        sessions.end_some(rng)
+
+    return {holders_session_ended: 8, session_ended: 4, Crew.cut: 8, Crew.restart: 2, stopped: 1}
 
 
-def stop_for_a_while(crew: Crew) -> None:
-    """As a machine that stands still for longer than its sessions live."""
+def stopped(crew: Crew) -> None:
+    """As on a machine that stands still for longer than its sessions live."""
     crew.process.send_signal(signal.SIGSTOP)
     time.sleep(1.5 * SESSION_SECONDS)
     crew.process.send_signal(signal.SIGCONT)
@@ -68,7 +57,7 @@ def stop_for_a_while(crew: Crew) -> None:
 
 def told(seen: Judgement, libraries: Sequence[str]) -> str:
     """The figures, a line for each library."""
-    lines = [f"{'':16}{'grants':>8}{'stale':>8}{'late':>8}  errors"]
+    lines = [f"{'':20}{'grants':>8}{'stale':>8}{'late':>8}  errors"]
     for library in libraries:
         errors = [
             f"{error.split()[1]} {count}"
@@ -77,15 +66,15 @@ def told(seen: Judgement, libraries: Sequence[str]) -> str:
         ]
         figures = (seen.grants[library], seen.stale[library], seen.late[library])
         lines.append(
-            f"{library:16}" + "".join(f"{n:8,}" for n in figures) + "  " + ", ".join(errors)
+            f"{library:20}" + "".join(f"{n:8,}" for n in figures) + "  " + ", ".join(errors)
         )
-    lines.append(f"{sum(seen.grants.values()):,} grants, {len(seen.wrong)} wrong")
-    lines += [f"  {count} times {what}" for what, count in Counter(seen.wrong).most_common(9)]
     return "\n".join(lines)
 
 
-def run(seconds: float, seed: int, libraries: Sequence[str]) -> bool:
-    """One run; whether it was as it should be."""
+def run(options: Namespace, rng: Random) -> list[str]:
+    """One run; what was wrong."""
+    names = options.crews.split(",")
+    libraries = list(dict.fromkeys(names))
     with ExitStack() as stack:
         server = stack.enter_context(find_installed().standalone())
         observer = stack.enter_context(Client(server.hosts, session_timeout=40.0))
@@ -95,38 +84,28 @@ def run(seconds: float, seed: int, libraries: Sequence[str]) -> bool:
             stack.enter_context(
                 Crew(name, "mutex", COUNT, server=server.hosts, path=PATH, port=arbiter.port)
             )
-            for name in libraries
+            for name in names
         ]
-        sessions = Sessions(arbiter, server.hosts)
-        faults = Faults(crews, sessions, seed)
+        sessions, done = Sessions(arbiter, server.hosts), Counter[str]()
+        ways = faults(sessions, rng)
         begun = tell_at = time.monotonic()
-        while time.monotonic() - begun < seconds:
-            faults.step()
+        while time.monotonic() - begun < options.seconds:
+            time.sleep(rng.uniform(0.2, 1.5))
+            (fault,) = rng.choices(list(ways), list(ways.values()))
+            fault(rng.choice(crews))
+            done[fault.__name__] += 1
             if time.monotonic() - tell_at > TELL_SECONDS:
                 tell_at = time.monotonic()
                 print(told(arbiter.seen, libraries), flush=True)
         left = finish(arbiter, crews)
-    print(told(arbiter.seen, libraries))
-    print(", ".join(f"{count} times {name}" for name, count in faults.done.items()))
-    print(f"{sessions.ended} sessions ended; seed {seed}; did not end: {', '.join(left) or 'none'}")
-    served = all(arbiter.seen.grants[name] for name in libraries)
-    return served and not left and not arbiter.seen.wrong
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
-    parser.add_argument("--kazoo", default="kazoo", choices=["kazoo", "kazoo-patterns"])
-    options = parser.parse_args()
-    try:
-        find_curator()
-    except NoCuratorError as error:
-        parser.error(str(error))
-    libraries = ("zkwire", "zkwire-asyncio", options.kazoo, "curator")
-    print(f"seed {options.seed}", flush=True)
-    return 0 if run(options.seconds, options.seed, libraries) else 1
+    seen = arbiter.seen
+    print(told(seen, libraries))
+    print(f"{sum(seen.grants.values()):,} grants, {sessions.ended} sessions ended; {dict(done)}")
+    wrong = [f"{count} times {what}" for what, count in Counter(seen.wrong).most_common()]
+    wrong += [f"{name} has had {seen.grants[name]}" for name in libraries
+              if seen.grants[name] < LEAST]  # fmt: skip
+    return wrong + [f"did not end: {name}" for name in left]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(trial.main(run, seconds=600.0, crews="zkwire,zkwire-asyncio,kazoo,curator"))

@@ -117,29 +117,33 @@ def counted(format: Any) -> Scenario:
 
 
 def opened_by_either(scene: Scene, theirs: Side) -> None:
-    ours, gate = Barrier(scene.client(), scene.path), theirs.gate(scene.path)
-    gate.close()
+    ours, path = Barrier(scene.client(), scene.path), scene.path
+    for _ in range(2):
+        theirs.close(path)
     assert not ours.wait(0)
+    ours.close()
     waiting = Running(lambda: ours.wait(PATIENCE))
-    gate.open()
+    theirs.open(path)
     assert waiting.result(2 * PATIENCE)
     ours.close()
-    there = Running(gate.wait)
+    assert not theirs.wait(path, 10)
+    there = Running(lambda: theirs.wait(path))
     ours.open()
     assert there.result(2 * PATIENCE)
+    theirs.open(path)
 
 
 def closed_by_the_dead(scene: Scene, theirs: Side) -> None:
     """The barrier stays closed when the session that has closed it ends; a waiter's raises."""
     client = scene.client()
-    theirs.gate(scene.path).close()
+    theirs.close(scene.path)
     scene.end_theirs(theirs)
     waiting = Running(lambda: Barrier(client, scene.path).wait(PATIENCE))
     assert not Barrier(scene.observer, scene.path).wait(A_WHILE)
     scene.end_ours(client)
     with pytest.raises(SessionExpiredError):
         waiting.result(2 * PATIENCE)
-    there = Running(theirs.gate(scene.path).wait)
+    there = Running(lambda: theirs.wait(scene.path))
     Barrier(scene.observer, scene.path).open()
     assert there.result(2 * PATIENCE)
 

@@ -15,58 +15,35 @@ TRIES = 1000
 """Of one change of a counter."""
 
 
-class Gate(Protocol):
-    """A barrier."""
-
-    def close(self) -> None: ...
-    def open(self) -> None: ...
-    def wait(self) -> bool: ...
-
-
-class Member(Protocol):
-    """One of a double barrier."""
-
-    def enter(self) -> bool: ...
-    def leave(self) -> bool: ...
-
-    def has_listed(self) -> None:
-        """Return when ``enter`` has nothing to do but to wait for the others."""
-        ...
-
-
 class Side(Protocol):
-    """A client of another library, and its recipes."""
+    """A client of another library, and its recipes: a counter, a barrier, a group, members.
+
+    ``session`` has id and password, id 0 while there is none; ``comes_back``: its member of a group
+    is there again with its next session.
+    """
 
     comes_back: bool
-    """Whether its member of a group is there again with its next session."""
 
-    def session(self) -> tuple[int, bytes]:
-        """Id and password; id 0 while there is none."""
-        ...
-
+    def session(self) -> tuple[int, bytes]: ...
     def add(self, path: str, format: str, times: int) -> None: ...
-    def gate(self, path: str) -> Gate: ...
+    def close(self, path: str) -> None: ...
+    def open(self, path: str) -> None: ...
+    def wait(self, path: str, milliseconds: int = LIMIT) -> bool: ...
     def member(self, path: str, count: int) -> Member: ...
     def join(self, path: str, data: str) -> None: ...
     def members(self) -> set[str]: ...
     def leave(self) -> None: ...
 
 
-# --- kazoo ----------------------------------------------------------------------------------------
+class Member(Protocol):
+    """One of a double barrier.
 
+    ``has_listed`` returns when ``enter`` has nothing to do but to wait for the others.
+    """
 
-class KazooGate:
-    def __init__(self, barrier: Any) -> None:
-        self._barrier = barrier
-
-    def close(self) -> None:
-        self._barrier.create()
-
-    def open(self) -> None:
-        self._barrier.remove()
-
-    def wait(self) -> bool:
-        return bool(self._barrier.wait(PATIENCE))
+    def enter(self) -> bool: ...
+    def leave(self) -> bool: ...
+    def has_listed(self) -> None: ...
 
 
 class KazooMember:
@@ -115,8 +92,14 @@ class KazooSide:
         for _ in range(times):
             counter += 1
 
-    def gate(self, path: str) -> Gate:
-        return KazooGate(self.client.Barrier(path))
+    def close(self, path: str) -> None:
+        self.client.Barrier(path).create()
+
+    def open(self, path: str) -> None:
+        self.client.Barrier(path).remove()
+
+    def wait(self, path: str, milliseconds: int = LIMIT) -> bool:
+        return bool(self.client.Barrier(path).wait(milliseconds / 1000))
 
     def member(self, path: str, count: int) -> Member:
         return KazooMember(self.client.DoubleBarrier(path, count))
@@ -146,29 +129,12 @@ def kazoo_side(hosts: str) -> Iterator[KazooSide]:
         client.close()
 
 
-# --- Curator --------------------------------------------------------------------------------------
-
-
-class CuratorGate:
-    def __init__(self, curator: Curator, path: str) -> None:
-        self._curator, self._path = curator, path
-
-    def close(self) -> None:
-        self._curator.call("barrier", self._path, "set")
-
-    def open(self) -> None:
-        self._curator.call("barrier", self._path, "remove")
-
-    def wait(self) -> bool:
-        return self._curator.call("barrier", self._path, "wait", LIMIT) == "true"
-
-
 class CuratorMember:
     def __init__(self, curator: Curator, path: str, count: int, name: str) -> None:
         self._curator, self._path, self._count, self._name = curator, path, count, name
 
-    def enter(self) -> bool:
-        arguments = (LIMIT, self._path, self._count)
+    def enter(self, milliseconds: int = LIMIT) -> bool:
+        arguments = (milliseconds, self._path, self._count)
         return self._curator.call("double", self._name, "enter", *arguments) == "true"
 
     def leave(self) -> bool:
@@ -200,10 +166,16 @@ class CuratorSide:
             added += now - (missed if recipe == "long" else 0)
             assert failed < TRIES * times
 
-    def gate(self, path: str) -> Gate:
-        return CuratorGate(self._curator, path)
+    def close(self, path: str) -> None:
+        self._curator.call("barrier", path, "set")
 
-    def member(self, path: str, count: int) -> Member:
+    def open(self, path: str) -> None:
+        self._curator.call("barrier", path, "remove")
+
+    def wait(self, path: str, milliseconds: int = LIMIT) -> bool:
+        return self._curator.call("barrier", path, "wait", milliseconds) == "true"
+
+    def member(self, path: str, count: int) -> CuratorMember:
         self._made += 1
         return CuratorMember(self._curator, path, count, f"{path}/{self._made}")
 

@@ -4,9 +4,9 @@
     python3 -m tests.interop.other_clients.compare --write  writes it
     python3 -m tests.interop.other_clients.compare zkCli    one of them
 
-The programs are those of `tests/interop/other_clients/`.  The real server is the installed one (see
-`tests/support/real_servers.py`); `ZKWIRE_TEST_RELEASE`, 3.7 or newer, is the release of both.
-What each program has said is in `.check/clients`.
+The clients are those of the atlas, which follow `script.txt`, and ZooKeeper's own shell.  The real
+server is the installed one (see `tests/support/real_servers.py`); `ZKWIRE_TEST_RELEASE`, 3.7 or
+newer, is the release of both.  What each client has said is in `.check/clients`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,43 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
-from tests.check.environment import ROOT
-from tests.interop.other_clients.clients import CLIENTS, FOLDER, NoClientError, OtherClient
-from tests.interop.other_clients.conversation import transcript
+from tests.interop import pages
+from tests.interop.atlas.clients import CLIENTS as COLUMNS
+from tests.interop.other_clients import zkcli
+from tests.interop.other_clients.clients import FOLDER, NoClientError
 from tests.interop.other_clients.differences import DIFFERENT, differences
+from tests.interop.other_clients.script import transcript as follow
 from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.installed_servers import find_installed
 
-PAGE = ROOT / "docs" / "testing.md"
-BEGIN, END = "<!-- begin: other clients -->\n", "<!-- end: other clients -->"
-HEAD = "| client | tasks | answers | alike | listed |\n| --- | --- | --- | --- | --- |\n"
+PAGE = pages.DOCUMENTS / "testing.md"
+NAME = "other clients"
+BEGIN, END = pages.marks(NAME)
+HEAD = pages.table(["client", "tasks", "answers", "alike", "listed"], [])
+
+
+class OtherClient(NamedTuple):
+    """Its name, that of the table, and what it says on a server, with logs in this folder."""
+
+    name: str
+    what: str
+    says: Callable[[str, Path], list[str]]
+
+
+CLIENTS = (
+    OtherClient("zkCli", "ZooKeeper's own shell (Java)", lambda hosts, _: zkcli.transcript(hosts)),
+    *(
+        OtherClient(one.name, one.title, partial(follow, one))
+        for one in COLUMNS
+        if not one.name.startswith("zkwire")
+    ),
+)
 
 
 class Compared(NamedTuple):
@@ -51,28 +74,21 @@ class Compared(NamedTuple):
     def row(self) -> str:
         """Its line of the table."""
         tasks = dict.fromkeys(line.partition(":")[0] for line in self.real)
-        other = sum(line.startswith("-") for line in self.differing)
-        alike = len(self.real) - other
-        cells = self.client.what, ", ".join(tasks), len(self.real), alike, len(self.differing)
-        return f"| {' | '.join(map(str, cells))} |\n"
+        alike = len(self.real) - sum(line.startswith("-") for line in self.differing)
+        listed = len(self.differing)
+        return pages.row([self.client.what, ", ".join(tasks), len(self.real), alike, listed])
 
 
 def compare(client: OtherClient) -> Compared:
-    """Run its program on both servers at once.
-
-    They are new: a program leaves nodes that it may not delete itself.
-    """
-    command = client.provide()
+    """Have it talk to both servers at once; they are new, and so without what others have left."""
     with find_installed().standalone() as real, EmbeddedBackend().standalone() as embedded:
         hosts = {"real": real.hosts, "embedded": embedded.hosts}
-
-        def said(side: str) -> list[str]:
-            return transcript(command, hosts[side], FOLDER / f"{client.name}-{side}.log")
-
         with ThreadPoolExecutor(2) as pool:
-            found = dict(zip(hosts, pool.map(said, hosts), strict=True))
+            said = pool.map(lambda side: client.says(hosts[side], FOLDER / side), hosts)
+            found = dict(zip(hosts, said, strict=True))
     for side, lines in found.items():
-        (FOLDER / f"{client.name}-{side}.txt").write_text("".join(f"{line}\n" for line in lines))
+        text = "".join(f"{line}\n" for line in lines)
+        (FOLDER / f"{client.name}-{side}.txt").write_text(text)
     return Compared(client, found["real"], differences(found["real"], found["embedded"]))
 
 
@@ -89,11 +105,18 @@ def judge(compared: Compared) -> bool:
     return compared.complete and not compared.new and not gone
 
 
-def run(chosen: Sequence[OtherClient]) -> tuple[str, bool]:
-    """The table's rows; whether all is well."""
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.interop.other_clients.compare")
+    parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if unknown := set(options.clients) - {client.name for client in CLIENTS}:
+        parser.error(f"no such client: {', '.join(sorted(unknown))}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    rows, good = "", True
-    for client in chosen:
+    rows, good, page = "", True, PAGE.read_text()
+    for client in CLIENTS:
+        if options.clients and client.name not in options.clients:
+            continue
         start = time.monotonic()
         try:
             compared = compare(client)
@@ -104,24 +127,11 @@ def run(chosen: Sequence[OtherClient]) -> tuple[str, bool]:
         print(f"{compared.row().rstrip()} {time.monotonic() - start:.0f} s", flush=True)
         good = judge(compared) and good
         rows += compared.row()
-    return rows, good
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.interop.other_clients.compare")
-    parser.add_argument("clients", nargs="*", help=", ".join(client.name for client in CLIENTS))
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    if unknown := set(options.clients) - {client.name for client in CLIENTS}:
-        parser.error(f"no such client: {', '.join(sorted(unknown))}")
-    chosen = [c for c in CLIENTS if not options.clients or c.name in options.clients]
-    rows, good = run(chosen)
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    old, _, after = rest.partition(END)
-    if options.write and good and len(chosen) == len(CLIENTS):
-        PAGE.write_text(before + BEGIN + HEAD + rows + END + after)
+    if options.write and good and not options.clients:
+        PAGE.write_text(pages.with_parts(page, {NAME: HEAD + rows}))
         return 0
-    missing = sorted(set(rows.splitlines()) - set(old.splitlines()))
+    old = pages.part(page, NAME).splitlines()
+    missing = [line for line in rows.splitlines() if line not in old]
     print("\n".join(f"not in {PAGE.name}: {line}" for line in missing) or "as the page says")
     return 0 if good and not missing and not options.write else 1
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import threading
 from typing import Any
 
-from aiozk import WatchEvent, ZKClient, exc
+from aiozk import ACL, WatchEvent, ZKClient, exc, protocol
 from aiozk.states import States
 
 from tests.interop.atlas.drivers import lines
 
-LOOP = asyncio.new_event_loop()
 STATES = (States.CONNECTED, States.SUSPENDED, States.LOST)
 
 
-class Session(lines.Session):
-    """Each command is a coroutine in the one loop."""
-
-    def __getattribute__(self, name: str) -> Any:
-        found = object.__getattribute__(self, name)
-        if name.startswith("_") or not asyncio.iscoroutinefunction(found):
-            return found
-        return lambda *words: asyncio.run_coroutine_threadsafe(found(*words), LOOP).result()
-
+class Session(lines.LoopSession):
     async def connect(self, hosts: str, milliseconds: str) -> None:
-        self.client = ZKClient(hosts, session_timeout=int(milliseconds) / 1000)
+        hosts, _, chroot = hosts.partition("/")
+        self.client = ZKClient(
+            hosts, chroot=chroot or None, session_timeout=int(milliseconds) / 1000
+        )
         self.locks: dict[str, Any] = {}
         self.told = asyncio.create_task(self._tell())
         await self.client.start()
@@ -68,10 +61,21 @@ class Session(lines.Session):
     async def get(self, path: str) -> str:
         return str((await self.client.get_data(path)).decode())
 
-    def get_in_child(self, path: str) -> str:
-        """In a loop of the child's: the thread of the parent's is not there."""
-        get = object.__getattribute__(self, "get")
-        return str(asyncio.new_event_loop().run_until_complete(get(path)))
+    async def children(self, path: str) -> str:
+        return ",".join(sorted(await self.client.get_children(path)))
+
+    async def stat(self, path: str) -> str:
+        _, seen = await self.client.get(path)
+        versions = seen.version, seen.child_version, seen.acl_version
+        return lines.stat(*versions, seen.data_length, seen.num_children, seen.ephemeral_owner)
+
+    async def auth(self, scheme: str, credentials: str) -> None:
+        """It has no method for that."""
+        await self.client.send(protocol.AuthRequest(0, scheme, credentials.encode()))
+
+    async def mine(self, path: str, data: str) -> Any:
+        every = ACL.make("auth", "", read=True, write=True, create=True, delete=True, admin=True)
+        return await self.client.create(path, data.encode(), acl=[every])
 
     async def flood(self, path: str, count: str, size: str, close: str = "") -> str:
         calls = [self.client.set(path, b"x" * int(size), -1) for _ in range(int(count))]
@@ -136,5 +140,4 @@ class Session(lines.Session):
         await self.client.close()
 
 
-threading.Thread(target=LOOP.run_forever, daemon=True).start()
-lines.serve(Session, importlib.metadata.version("aiozk"))
+lines.serve(Session, importlib.metadata.version("aiozk"), loop=True)

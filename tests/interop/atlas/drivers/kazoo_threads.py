@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from kazoo.exceptions import LockTimeout
+from kazoo.security import CREATOR_ALL_ACL
 from kazoo.version import __version__
 
 from tests.interop.atlas.drivers import lines
@@ -56,6 +57,22 @@ class Session(lines.Session):
     def get(self, path: str) -> str:
         return str(self.client.get(path)[0].decode())
 
+    def children(self, path: str) -> str:
+        return ",".join(sorted(self.client.get_children(path)))
+
+    def stat(self, path: str) -> str:
+        seen = self.client.exists(path)
+        if seen is None:
+            return "none"
+        versions = seen.version, seen.cversion, seen.aversion
+        return lines.stat(*versions, seen.dataLength, seen.numChildren, seen.ephemeralOwner)
+
+    def auth(self, scheme: str, credentials: str) -> None:
+        self.client.add_auth(scheme, credentials)
+
+    def mine(self, path: str, data: str) -> Any:
+        return self.client.create(path, data.encode(), CREATOR_ALL_ACL)
+
     def flood(self, path: str, count: str, size: str, close: str = "") -> str:
         replies = [self.client.set_async(path, b"x" * int(size)) for _ in range(int(count))]
         if close:
@@ -75,6 +92,8 @@ class Session(lines.Session):
             self.client.get(path, watch=self._told)
         elif kind == "children":
             self.client.get_children(path, watch=self._told)
+        elif kind == "exists":
+            self.client.exists(path, watch=self._told)
         elif kind == "follow":
             self.client.DataWatch(path, self._followed)
         else:

@@ -74,4 +74,8 @@ function serve(make, version, name) {
     input.on('close', () => process.kill(process.pid, 'SIGKILL'));
 }
 
-module.exports = {serve, flood, LACKS};
+function stat(version, children, acl, size, count, owner) {
+    return `${version} ${children} ${acl}, ${size} bytes, ${count} children${owner ? ', owned' : ''}`;
+}
+
+module.exports = {serve, flood, stat, LACKS};

@@ -8,13 +8,14 @@ object.  The command ``exit`` ends the program as its end would, with nothing cl
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
 
 OUT = sys.stdout
 sys.stdout = sys.stderr  # libraries print
@@ -42,6 +43,11 @@ def outcomes(ends: list[str]) -> str:
     """Ends of many calls, in the order of the calls: how many in a row have the same."""
     groups = ((end, len(list(group))) for end, group in itertools.groupby(ends))
     return ", ".join(f"{count}*{end}" for end, count in groups)
+
+
+def stat(version: int, children: int, acl: int, size: int, count: int, owner: int) -> str:
+    """What does not depend on times: the versions, bytes, children, whether it is owned."""
+    return f"{version} {children} {acl}, {size} bytes, {count} children{', owned' * bool(owner)}"
 
 
 class Lacks(Exception):
@@ -88,6 +94,26 @@ class Session:
         raise NotImplementedError
 
 
+class LoopSession(Session):
+    """One whose commands are coroutines, in one loop for all."""
+
+    loop: ClassVar = asyncio.new_event_loop()
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, name)
+        if name.startswith("_") or not asyncio.iscoroutinefunction(found):
+            return found
+        return lambda *words: self._run(found(*words))
+
+    def get_in_child(self, path: str) -> str:
+        """In a loop of the child's: the thread of the parent's is not there."""
+        get = object.__getattribute__(self, "get")
+        return str(asyncio.new_event_loop().run_until_complete(get(path)))
+
+
 def answer(number: str, function: Callable[..., Any], words: list[str]) -> None:
     """Call it, and write how that ends."""
     try:
@@ -100,9 +126,11 @@ def answer(number: str, function: Callable[..., Any], words: list[str]) -> None:
         say(number, "error", name_of(error))
 
 
-def serve(make: Callable[[str], Session], version: str) -> None:
+def serve(make: type[Session], version: str, *, loop: bool = False) -> None:
     """Follow the calls until they end."""
     sessions: dict[str, Session] = {}
+    if loop:
+        threading.Thread(target=LoopSession.loop.run_forever, daemon=True).start()
     say("ready", version)
     for line in sys.stdin:
         number, name, command, *words = line.split()

@@ -3,12 +3,12 @@
 'use strict';
 
 const {createRequire} = require('module');
-const {serve, flood, LACKS} = require('./lines.cjs');
+const {serve, flood, stat, LACKS} = require('./lines.cjs');
 
 const load = createRequire(`${process.argv[2]}/`);
 const zookeeper = load('node-zookeeper-client');
 const {version} = load('node-zookeeper-client/package.json');
-const {CreateMode, State, Event} = zookeeper;
+const {ACL, CreateMode, Id, Permission} = zookeeper;
 
 function make(tell) {
     let client;
@@ -34,12 +34,22 @@ function make(tell) {
                 .commit((error) => error ? reject(error) : resolve(''));
         }),
         get: async (path) => (await ask('getData', path))[0],
+        children: async (path) => (await ask('getChildren', path))[0].sort().join(','),
+        stat: async (path) => {
+            const [s] = await ask('exists', path);
+            return s ? stat(s.version, s.cversion, s.aversion, s.dataLength, s.numChildren,
+                !s.ephemeralOwner.equals(Buffer.alloc(8))) : 'none';
+        },
+        auth: async (scheme, credentials) => client.addAuthInfo(scheme, Buffer.from(credentials)) && '',
+        mine: async (path, data) => (await ask('create', path, Buffer.from(data),
+            [new ACL(Permission.ALL, new Id('auth', ''))]))[0],
         flood: (path, count, size, close) => flood(
             Number(count),
             (done) => client.setData(path, Buffer.alloc(Number(size), 'x'), (error) => done(error ? error.getName() : 'ok')),
             () => close && client.close()),
         watch: (kind, path) => kind === 'data' ? ask('getData', path, told).then(() => '')
-            : kind === 'children' ? ask('getChildren', path, told).then(() => '') : LACKS,
+            : kind === 'children' ? ask('getChildren', path, told).then(() => '')
+            : kind === 'exists' ? ask('exists', path, told).then(() => '') : LACKS,
         close: () => new Promise((resolve) => {
             client.once('disconnected', () => resolve());
             client.close();

@@ -4,7 +4,7 @@
 'use strict';
 
 const {createRequire} = require('module');
-const {serve, flood, LACKS} = require('./lines.cjs');
+const {serve, flood, stat, LACKS} = require('./lines.cjs');
 
 const load = createRequire(`${process.argv[2]}/`);
 const ZooKeeper = load('zookeeper');
@@ -53,6 +53,11 @@ function make(tell) {
         set: (path, data, number) => ask('a_set', path, data, Number(number)).then(() => ''),
         delete: (path, number) => ask('a_delete_', path, Number(number)).then(() => ''),
         get: async (path) => (await ask('a_get', path, false))[1],
+        children: async (path) => (await ask('a_get_children', path, false))[0].sort().join(','),
+        stat: async (path) => {
+            const [s] = await ask('a_exists', path, false);
+            return stat(s.version, s.cversion, s.aversion, s.dataLength, s.numChildren, Number(s.ephemeralOwner));
+        },
         flood: (path, count, size, close) => flood(
             Number(count),
             (done) => {

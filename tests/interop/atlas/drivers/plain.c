@@ -70,6 +70,10 @@ static const char *code_name(int code) {
     case ZNODEEXISTS: return "ZNODEEXISTS";
     case ZNONODE: return "ZNONODE";
     case ZBADVERSION: return "ZBADVERSION";
+    case ZNOAUTH: return "ZNOAUTH";
+    case ZINVALIDACL: return "ZINVALIDACL";
+    case ZNOTEMPTY: return "ZNOTEMPTY";
+    case ZNOCHILDRENFOREPHEMERALS: return "ZNOCHILDRENFOREPHEMERALS";
     default: return "another";
     }
 }
@@ -119,8 +123,7 @@ static int connect_session(struct session *session, char **w) {
     return session->zh ? ZOK : ZSYSTEMERROR;
 }
 
-static int create(struct session *session, char **w, int flags, char *result) {
-    const struct ACL_vector *acl = &ZOO_OPEN_ACL_UNSAFE;
+static int create(struct session *session, char **w, const struct ACL_vector *acl, int flags, char *result) {
     return zoo_create(session->zh, w[0], w[1], strlen(w[1]), acl, flags, result, LINE);
 }
 
@@ -190,6 +193,10 @@ static int watch(struct session *session, char **w) {
     if (strcmp(w[0], "data") == 0) {
         return zoo_wget(session->zh, w[1], node_watcher, session, data, &size, &stat);
     }
+    if (strcmp(w[0], "exists") == 0) {
+        int code = zoo_wexists(session->zh, w[1], node_watcher, session, &stat);
+        return code == ZNONODE ? ZOK : code;
+    }
     return zoo_wget_children(session->zh, w[1], node_watcher, session, &children);
 }
 
@@ -198,6 +205,30 @@ static int get(struct session *session, const char *path, char *result) {
     struct Stat stat;
     int code = zoo_get(session->zh, path, 0, result, &size, &stat);
     result[code == ZOK && size > 0 ? size : 0] = '\0';
+    return code;
+}
+
+static int compare(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int children(struct session *session, const char *path, char *result) {
+    struct String_vector names = {0};
+    int code = zoo_get_children(session->zh, path, 0, &names);
+    qsort(names.data, names.count, sizeof *names.data, compare);
+    for (int n = 0; n < names.count; n++) {
+        sprintf(result + strlen(result), "%s%s", n ? "," : "", names.data[n]);
+    }
+    return code;
+}
+
+static int stat_node(struct session *session, const char *path, char *result) {
+    struct Stat s;
+    int code = zoo_exists(session->zh, path, 0, &s);
+    if (code == ZOK) {
+        sprintf(result, "%d %d %d, %d bytes, %d children%s", s.version, s.cversion, s.aversion, s.dataLength,
+                s.numChildren, s.ephemeralOwner ? ", owned" : "");
+    }
     return code;
 }
 
@@ -232,11 +263,19 @@ static void *follow(void *argument) {
     if (strcmp(command, "connect") == 0) {
         code = connect_session(session, w);
     } else if (strcmp(command, "create") == 0) {
-        code = create(session, w, 0, result);
+        code = create(session, w, &ZOO_OPEN_ACL_UNSAFE, 0, result);
     } else if (strcmp(command, "sequential") == 0) {
-        code = create(session, w, ZOO_SEQUENCE, result);
+        code = create(session, w, &ZOO_OPEN_ACL_UNSAFE, ZOO_SEQUENCE, result);
     } else if (strcmp(command, "ephemeral") == 0) {
-        code = create(session, w, ZOO_EPHEMERAL, result);
+        code = create(session, w, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, result);
+    } else if (strcmp(command, "mine") == 0) {
+        code = create(session, w, &ZOO_CREATOR_ALL_ACL, 0, result);
+    } else if (strcmp(command, "auth") == 0) {
+        code = zoo_add_auth(session->zh, w[0], w[1], strlen(w[1]), NULL, NULL);
+    } else if (strcmp(command, "children") == 0) {
+        code = children(session, w[0], result);
+    } else if (strcmp(command, "stat") == 0) {
+        code = stat_node(session, w[0], result);
     } else if (strcmp(command, "set") == 0) {
         code = zoo_set(session->zh, w[0], w[1], strlen(w[1]), atoi(w[2]));
     } else if (strcmp(command, "delete") == 0) {
@@ -247,7 +286,7 @@ static void *follow(void *argument) {
         code = get(session, w[0], result);
     } else if (strcmp(command, "flood") == 0) {
         code = do_flood(session, w, result);
-    } else if (strcmp(command, "watch") == 0 && strchr("dc", w[0][0])) {
+    } else if (strcmp(command, "watch") == 0 && strchr("dce", w[0][0])) {
         code = watch(session, w);
     } else if (strcmp(command, "fork") == 0) {
         code = fork_and_get(session, w[0], result);

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -118,6 +119,19 @@ func (s *session) watch(kind, path string) (err error) {
 	return err
 }
 
+func (s *session) stat(path string) (string, error) {
+	there, stat, err := s.conn.Exists(path)
+	if err != nil || !there {
+		return "none", err
+	}
+	owned := ""
+	if stat.EphemeralOwner != 0 {
+		owned = ", owned"
+	}
+	return fmt.Sprintf("%d %d %d, %d bytes, %d children%s", stat.Version, stat.Cversion, stat.Aversion,
+		stat.DataLength, stat.NumChildren, owned), nil
+}
+
 // It has no time limit of its own, and no way to give up.
 func (s *session) lock(path string) (string, error) {
 	lock := zk.NewLock(s.conn, path, acl)
@@ -158,6 +172,17 @@ func (s *session) call(command string, w []string) (result string, err error) {
 		var data []byte
 		data, _, err = s.conn.Get(w[0])
 		result = string(data)
+	case "children":
+		var names []string
+		names, _, err = s.conn.Children(w[0])
+		sort.Strings(names)
+		result = strings.Join(names, ",")
+	case "stat":
+		result, err = s.stat(w[0])
+	case "auth":
+		err = s.conn.AddAuth(w[0], []byte(w[1]))
+	case "mine":
+		result, err = s.conn.Create(w[0], []byte(w[1]), 0, zk.AuthACL(zk.PermAll))
 	case "flood":
 		result = s.flood(w[0], int(number(w[1])), int(number(w[2])), len(w) > 3)
 	case "watch":
