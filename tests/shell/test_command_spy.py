@@ -22,13 +22,7 @@ from tests.support.command import ROOT, ZKWIRE, ended, process
 from tests.support.installed_servers import DEBIAN_JARS, find_installed
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.wiretap import Wiretap
-from zkwire import (
-    Client,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    SessionExpiredError,
-    State,
-)
+from zkwire import Client, OperationTimeoutError, OutcomeUnknownError, SessionExpiredError, State
 from zkwire.cli.main import main
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import Faults, Tap

@@ -165,9 +165,7 @@ def admin_server() -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def test_what_is_refused_is_asked_of_the_admin_server(
-    server: Server,
-    admin_server: tuple[int, dict[str, str]],
-    capsys: pytest.CaptureFixture[str],
+    server: Server, admin_server: tuple[int, dict[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     port, pages = admin_server
     words = ["--server", server.hosts, "who", "0x1000069eb9e0000", "--admin-port"]

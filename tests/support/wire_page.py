@@ -98,10 +98,7 @@ WHY = {
         "xid": "as for any request",
         "type": "-11; the server deletes the ephemeral nodes",
     },
-    "close_session s2c": {
-        **REPLY,
-        "zxid": "a new one: the end of a session is a change",
-    },
+    "close_session s2c": {**REPLY, "zxid": "a new one: the end of a session is a change"},
 }
 """Why each field is there, by frame; where nothing is said the note of ``zkwire spy`` stands."""
 

@@ -88,11 +88,7 @@ GAP = f"gap /a: {MISSED}"
             SeenChildren(["y"], stat(2), True),  # another node
             [GAP, "deleted /a", "created /a", "added /a/y"],
         ),
-        (
-            LISTED,
-            SeenChildren(None, None, True),
-            ["removed /a/x", "removed /a/y", "deleted /a"],
-        ),
+        (LISTED, SeenChildren(None, None, True), ["removed /a/x", "removed /a/y", "deleted /a"]),
         (SeenData(None, None, False), SeenData(b"\x1b[2J\n\xff" * 30, stat(1), True), None),
     ],
     ids=["the next version", "a version was skipped", "another node", "deleted", "much data"],
