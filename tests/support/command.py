@@ -32,7 +32,17 @@ class Ran(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """The lines of standard output."""
-        return self.out.decode().splitlines()
+        return self.text.splitlines()
+
+    @property
+    def text(self) -> str:
+        """Standard output."""
+        return self.out.decode()
+
+    @property
+    def all(self) -> tuple[int, str, str]:
+        """The exit status and both outputs as texts."""
+        return self.status, self.text, self.err
 
     @property
     def record(self) -> Any:
