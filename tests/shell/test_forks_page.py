@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import socket
 import subprocess
@@ -72,15 +73,10 @@ def session_of_worker(_: int) -> int:
 
 @forks
 def test_each_worker_of_a_pool_has_a_session(server: Server) -> None:
-    import os
-
     registered: list[Any] = []
-    _names["__name__"] = "application"
-    given = program(server.hosts).replace(
-        "os.register_at_fork(after_in_child=connect)", "registered.append(connect)"
-    )
-    _names["registered"] = registered
-    exec(given, _names)
+    _names.update(__name__="application", registered=registered)
+    registers = "os.register_at_fork(after_in_child=connect)"
+    exec(program(server.hosts).replace(registers, "registered.append(connect)"), _names)
     # Once registered it is so for the life of this process, so it does nothing after this test.
     os.register_at_fork(after_in_child=lambda: [connect() for connect in registered])
     parent: Client = _names["client"]
