@@ -86,15 +86,15 @@ class Frames(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """One of them: its name, the operation, what it shows, and what runs it."""
+    """One of them; what it shows is written in the page, or is ``about``."""
 
     name: str
     op: ops.Op | None
-    about: str
     run: Callable[[str], Frames]
+    about: str = ""
 
 
-def asks(name: str, about: str, body: Record | bytes = b"", xid: int = 1) -> Exchange:
+def asks(name: str, body: Record | bytes = b"", xid: int = 1) -> Exchange:
     """The first request of a session; its operation is named before the colon."""
 
     def run(hosts: str) -> Frames:
@@ -102,20 +102,20 @@ def asks(name: str, about: str, body: Record | bytes = b"", xid: int = 1) -> Exc
             return Frames(*line.ask(xid, op, body if isinstance(body, bytes) else body.encode()))
 
     op = NAMED[name.partition(":")[0]]
-    return Exchange(name, op if op.opcode != UNKNOWN else None, about, run)
+    return Exchange(name, op if op.opcode != UNKNOWN else None, run)
 
 
-def greets(name: str, about: str, request: Record) -> Exchange:
+def greets(name: str, request: Record) -> Exchange:
     """The handshake alone."""
 
     def run(hosts: str) -> Frames:
         with closing(Line(hosts, request)) as line:
             return Frames(line.sent, line.greeted)
 
-    return Exchange(name, None, about, run)
+    return Exchange(name, None, run)
 
 
-def watches(name: str, about: str, body: Record, changed: Callable[[Client], object]) -> Exchange:
+def watches(name: str, body: Record, changed: Callable[[Client], object]) -> Exchange:
     """A request that sets a watch, and the event of a change by another client."""
     op = NAMED[name.partition(":")[0]]
 
@@ -127,7 +127,7 @@ def watches(name: str, about: str, body: Record, changed: Callable[[Client], obj
             changed(other)
             return Frames(request, reply, line.receive())
 
-    return Exchange(name, op, about, run)
+    return Exchange(name, op, run)
 
 
 def removing(hosts: str) -> Frames:
@@ -148,70 +148,39 @@ def create(name: str, flags: int = 0, data: bytes = b"hi") -> r.CreateRequest:
 
 
 BY_HAND = (
-    greets("connect", "A new session.", GREETING),
-    greets(
-        "connect: no such session",
-        "The session has expired, was closed, or the password is wrong: a timeout of 0.",
-        r.ConnectRequest(0, 0, 10_000, 0x1234, bytes(16), False),
-    ),
-    asks("ping", "Keeps the session alive.", xid=-2),
-    asks("create", "A persistent node.", create("new")),
-    asks(
-        "create: ephemeral and sequential",
-        "The reply has the name with its number; the node goes with the session.",
-        create("queue-", 3, b""),
-    ),
-    asks(
-        "create: refused",
-        "The node exists already. A refused request has no body in its reply.",
-        create("node"),
-    ),
-    asks("create2", "The reply has the stat, too.", create("new2")),
-    asks(
-        "create_container",
-        "A node that the server removes after its last child.",
-        create("container", 4, b""),
-    ),
-    asks(
-        "create_ttl",
-        "A node that the server removes when it has had no child and no write for so long. These "
-        "servers run with `extendedTypesEnabled`; others refuse it.",
-        r.CreateTTLRequest(f"{ROOT}/ttl", b"", ACL, 5, 60_000),
-    ),
-    asks("delete", "A version of -1 is any.", r.DeleteRequest(GONE, -1)),
-    asks("exists", "The stat of the node.", r.ExistsRequest(NODE, False)),
+    greets("connect", GREETING),
+    greets("connect: no such session", r.ConnectRequest(0, 0, 10_000, 0x1234, bytes(16), False)),
+    asks("ping", xid=-2),
+    asks("create", create("new")),
+    asks("create: ephemeral and sequential", create("queue-", 3, b"")),
+    asks("create: refused", create("node")),
+    asks("create2", create("new2")),
+    asks("create_container", create("container", 4, b"")),
+    asks("create_ttl", r.CreateTTLRequest(f"{ROOT}/ttl", b"", ACL, 5, 60_000)),
+    asks("delete", r.DeleteRequest(GONE, -1)),
+    asks("exists", r.ExistsRequest(NODE, False)),
     watches(
         "exists: no such node, with a watch",
-        "The reply is a refusal, and the watch is set all the same. Another client creates it.",
         r.ExistsRequest(f"{ROOT}/later", True),
         lambda other: other.create(f"{ROOT}/later"),
     ),
     watches(
         "get_data: with a watch",
-        "Then another client writes.",
         r.GetDataRequest(NODE, True),
         lambda other: other.set_data(NODE, b"ho"),
     ),
-    asks(
-        "set_data",
-        "The version is the one that the node must have; -1 is any.",
-        r.SetDataRequest(NODE, b"he", 1),
-    ),
-    asks("get_acl", "The access list, and the stat.", r.GetACLRequest(NODE)),
-    asks("set_acl", "The version is the `aversion` of the stat.", r.SetACLRequest(NODE, ACL, 0)),
+    asks("set_data", r.SetDataRequest(NODE, b"he", 1)),
+    asks("get_acl", r.GetACLRequest(NODE)),
+    asks("set_acl", r.SetACLRequest(NODE, ACL, 0)),
     watches(
         "get_children: with a watch",
-        "Names, not paths, in no order. Then another client creates a child.",
         r.GetChildrenRequest(NODE, True),
         lambda other: other.create(f"{NODE}/child"),
     ),
-    asks("get_children2", "The reply has the stat, too.", r.GetChildren2Request(NODE, False)),
-    asks(
-        "sync", "When it is answered, this server has all that its leader had.", r.SyncRequest(NODE)
-    ),
+    asks("get_children2", r.GetChildren2Request(NODE, False)),
+    asks("sync", r.SyncRequest(NODE)),
     asks(
         "multi",
-        "All of it or nothing. Each operation has a header, and one more header ends the list.",
         multi(
             (ops.CHECK, r.CheckVersionRequest(NODE, 2)),
             (ops.CREATE, create("multi", 0, b"")),
@@ -221,8 +190,6 @@ BY_HAND = (
     ),
     asks(
         "multi: refused",
-        "The reply has no error, but a list of errors: 0 for what came before the refused one, its "
-        "own code, and -2 for what comes after it.",
         multi(
             (ops.CREATE, create("multi2", 0, b"")),
             (ops.CHECK, r.CheckVersionRequest(NODE, 99)),
@@ -231,67 +198,25 @@ BY_HAND = (
     ),
     asks(
         "multi_read",
-        "Each read has its own result or its own error.",
         multi(
             (ops.GET_DATA, r.GetDataRequest(NODE, False)),
             (ops.GET_CHILDREN, r.GetChildrenRequest(NODE, False)),
             (ops.GET_DATA, r.GetDataRequest(f"{ROOT}/none", False)),
         ),
     ),
-    asks(
-        "check_watches",
-        "Whether this connection has a watch there; here it has none.",
-        r.CheckWatchesRequest(NODE, 3),
-    ),
-    Exchange(
-        "remove_watches",
-        ops.REMOVE_WATCHES,
-        "A watch of the data was set by an earlier request of this connection.",
-        removing,
-    ),
-    watches(
-        "add_watch",
-        "Mode 0 is persistent, 1 also recursive. Another client deletes a node below.",
-        r.AddWatchRequest(NODE, 1),
-        lambda other: other.delete(f"{NODE}/child"),
-    ),
-    asks(
-        "set_watches",
-        "After a reconnect. A change after the zxid fires the watch at once.",
-        r.SetWatches(0x7FFFFFFF, (NODE,), (), (NODE,)),
-        xid=-8,
-    ),
-    asks(
-        "set_watches2",
-        "The same, with persistent watches.",
-        r.SetWatches2(0x7FFFFFFF, (NODE,), (), (), (ROOT,), (NODE,)),
-        xid=-8,
-    ),
-    asks(
-        "auth",
-        "The reply says whether the server knows the scheme and takes the credential.",
-        r.AuthPacket(0, "digest", b"user:password"),
-        xid=-4,
-    ),
-    asks(
-        "sasl",
-        "A token of the mechanism, here an empty one. This server has no logins, and no token.",
-        r.GetSASLRequest(b""),
-    ),
-    asks(
-        "get_ephemerals",
-        "The ephemeral nodes of this session below the path: it has none.",
-        r.GetEphemeralsRequest(ROOT),
-    ),
-    asks(
-        "reconfig",
-        "This server stands alone, and refuses it.",
-        r.ReconfigRequest(None, "9", None, -1),
-    ),
+    asks("check_watches", r.CheckWatchesRequest(NODE, 3)),
+    Exchange("remove_watches", ops.REMOVE_WATCHES, removing),
+    watches("add_watch", r.AddWatchRequest(NODE, 1), lambda other: other.delete(f"{NODE}/child")),
+    asks("set_watches", r.SetWatches(0x7FFFFFFF, (NODE,), (), (NODE,)), xid=-8),
+    asks("set_watches2", r.SetWatches2(0x7FFFFFFF, (NODE,), (), (), (ROOT,), (NODE,)), xid=-8),
+    asks("auth", r.AuthPacket(0, "digest", b"user:password"), xid=-4),
+    asks("sasl", r.GetSASLRequest(b"")),
+    asks("get_ephemerals", r.GetEphemeralsRequest(ROOT)),
+    asks("reconfig", r.ReconfigRequest(None, "9", None, -1)),
 )
 LAST = (
-    asks("an unknown operation", "What a server does with an opcode of which it knows nothing."),
-    asks("close_session", "Ephemeral nodes go at once."),
+    asks("an unknown operation"),
+    asks("close_session"),
 )
 
 
@@ -308,7 +233,7 @@ def _sampled(sample: Sample) -> Exchange:
     """The exchange of an operation about which its docstring says enough."""
     about = (getattr(Operations, sample.method).__doc__ or "").partition("\n")[0]
     body = sample.call(_Bodies(), NODE)
-    return asks(sample.op.name, about.replace("``", "`"), body)
+    return asks(sample.op.name, body)._replace(about=about.replace("``", "`"))
 
 
 _SHOWN = {exchange.op for exchange in BY_HAND}

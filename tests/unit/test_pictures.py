@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,9 +11,8 @@ import pytest
 from benchmarks import __main__ as main
 from benchmarks import cache, contenders, scale
 from benchmarks.compare_worker import Works
-from benchmarks.pages import README, marks, parts, write
+from benchmarks.pages import README, parts
 from benchmarks.sides import OFFERS_NOT, SIDES, Floor
-from benchmarks.where import pruned
 from tests.support.diagrams import ROUTES, arrows
 from tests.support.pictures import FOLDER, PICTURES, picture
 from tests.support.speed_pictures import OPERATIONS, PAGE, by_layer, kept, rows, written
@@ -102,16 +100,6 @@ def test_the_tables_have_the_rows_of_their_programs() -> None:
         assert row in heads or all(float(cell.replace(",", "")) >= 0 for cell in row[1:4])
 
 
-def test_a_text_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    page, (begin, end) = tmp_path / "page.md", marks("it --write")
-    page.write_text(f"before\n\n{begin}\n{end}\nbehind\n")
-    for text in ("first", "second\n\nline"):
-        write("it --write", text, page)
-        assert page.read_text() == f"before\n\n{begin}\n{text}\n\n{end}\nbehind\n"
-    with pytest.raises(ValueError, match="no place for other"):
-        write("other", "", page)
-
-
 def test_the_page_of_speed_shows_the_kept_run() -> None:
     """Else: python3 -m tests.support.speed_pictures."""
     assert PAGE.read_text() == written()
@@ -121,5 +109,3 @@ def test_the_page_of_speed_shows_the_kept_run() -> None:
     assert list(shown) == [*main.WORKS.values()]
     assert all(row["zkwire"] == 1.0 for row in shown.values())
     assert shown["get, one at a time"].keys() == {"zkwire", *main.PEERS}
-    seen = Counter({"a": 500, "a;b": 3, "a;b;c": 2, "a;b;d": 1, "e;f": 494})
-    assert pruned(seen) == {"a": 500, "a;b": 6, "e;f": 494}  # rare stacks count for their callers
