@@ -200,11 +200,8 @@ def _bars(part: Part, x: float, y: int, scale: float, each: float) -> Iterator[s
     yield box(round(x, 1), y, width, DEEP - 2, kind)
     room_for = int((width - 6) / PER_CHARACTER)
     short = part.name.rpartition(".")[2].rpartition(":")[2]
-    full = (
-        short
-        if layer == "kernel"
-        else ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
-    )
+    whole = ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
+    full = short if layer == "kernel" else whole
     if label := next((text for text in (full, part.name, short) if len(text) <= room_for), ""):
         yield words(round(x + 4, 1), y + 14, label, "start")
     yield "</g>"
@@ -240,19 +237,14 @@ def table() -> str:
     lines = ["| microseconds | " + " | ".join(OPERATIONS.values()) + " |"]
     lines.append("| --- |" + " ---: |" * len(OPERATIONS))
     for layer in names:
-        cells = [
-            f"{layers[name][layer]:.1f}" if layer in layers[name] else "" for name in OPERATIONS
-        ]
-        shown = f"`{layer}`" if layer in LAYERS else layer
-        lines.append(f"| {shown} | {' | '.join(cells)} |")
+        times = [layers[name].get(layer) for name in OPERATIONS]
+        cells = ["" if time is None else f"{time:.1f}" for time in times]
+        lines.append(f"| {f'`{layer}`' if layer in LAYERS else layer} | {' | '.join(cells)} |")
     seen = kept()
-    for what, words_ in (
-        ("cpu", "**CPU time of the client**"),
-        ("system", "of it in the kernel"),
-        ("wall", "**by the clock**"),
-    ):
+    sums = {"cpu": "**CPU time of the client**", "system": "of it in the kernel"}
+    for what, text in (sums | {"wall": "**by the clock**"}).items():
         cells = [f"{seen[name][what]:.1f}" for name in OPERATIONS]
-        lines.append(f"| {words_} | {' | '.join(cells)} |")
+        lines.append(f"| {text} | {' | '.join(cells)} |")
     machine = "; ".join(f"{what} {value}" for what, value in seen["machine"].items())
     samples = ", ".join(f"{seen[name]['samples']:,}" for name in OPERATIONS)
     return "\n".join([*lines, "", f"{machine}. Seen {samples} times.", ""])

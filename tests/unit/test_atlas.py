@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.interop.atlas.cells import HUNG, LACKS, LESS, TRUTH, WRONG, Seen, cell, meaning
+from tests.interop.atlas.cells import HUNG, LESS, TRUTH, WRONG, Seen, cell
 from tests.interop.atlas.changes import FLOOD, flood_judged, judged
 from tests.interop.atlas.clients import CLIENTS, DRIVERS
 from tests.interop.atlas.driver import Answer
-from tests.interop.atlas.page import DATA, differences, merged, stored
+from tests.interop.atlas.page import DATA, differences, stored
 from tests.interop.atlas.situations import SITUATIONS
 
 
@@ -55,20 +55,6 @@ def test_flood_judged(words: str, executed: int, kind: str) -> None:
     assert flood_judged(Answer(words, 0.1), executed).kind == kind
 
 
-def test_meaning_of_words() -> None:
-    means = {
-        "SessionExpiredError maybe_applied=False": "ended",
-        "zk: connection closed": "doubt",
-        "ZOPERATIONTIMEOUT": "doubt",
-        "zk: node already exists": "refused",
-        "zk: could not connect to a server": "not done",
-        "BadVersionException": "refused",
-        "NullPointerException": "other",
-        None: "no answer",
-    }
-    assert {words: meaning(words) for words in means} == means
-
-
 def test_cell_has_the_worst_kind_and_other_runs_differ_by_words_alone() -> None:
     made = cell([Seen(TRUTH, "a", 0.2), Seen(WRONG, "b"), Seen(TRUTH, "a", 0.1)])
     assert (made["kind"], made["seconds"], made["runs"]) == (WRONG, [0.1, 0.2], 3)
@@ -76,6 +62,3 @@ def test_cell_has_the_worst_kind_and_other_runs_differ_by_words_alone() -> None:
     old, new = cell([Seen(TRUTH, "a"), Seen(LESS, "b")]), cell([Seen(TRUTH, "a")])
     assert differences({"p": {"c": old}}, {"p": {"c": new}}) == []
     assert len(differences({"p": {"c": new}}, {"p": {"c": old}})) == 1
-    assert merged(new, old)["said"] == [[LESS, "b", 1], [TRUTH, "a", 2]]
-    assert merged(None, new) == new
-    assert cell([Seen(LACKS, "")])["kind"] == LACKS
