@@ -230,7 +230,7 @@ def test_closed_streams_do_no_harm(server: Server, client: Client) -> None:
     assert client.get_children("/p") == []
 
 
-def test_a_waiter_leaves_the_queue_when_ended_and_queues_again_when_expired(
+def test_a_waiter_that_ends_leaves_and_one_that_expires_queues_again(
     server: Server, client: Client, teller: Teller
 ) -> None:
     holder = SequentialLock(client, "/p")

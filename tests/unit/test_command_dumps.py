@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire import ACL, Id
-from zkwire.cli.files import recording, whole
+from zkwire.cli.files import whole
 from zkwire.cli.output import Output
 from zkwire.cli.transfer import commands as dumps
 from zkwire.cli.transfer import tree
@@ -146,7 +145,7 @@ def test_progress_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch, quiet: boo
     assert text.strip() == "" or text.endswith("\r" + " " * 79 + "\r")
 
 
-# --- how files are written; their modes and links: tests/shell/test_command_files.py --------------
+# --- how files are written; of modes and links: tests/shell/test_command_files.py -----------------
 
 
 @pytest.fixture
@@ -188,15 +187,6 @@ def test_whole_two_writers_each_write_a_whole_file(file: Path) -> None:
     assert os.listdir(file.parent) == ["file"]
 
 
-@pytest.mark.parametrize("write", [write, lambda file: recording(str(file)).close()])
-def test_link_stays_a_link_to_what_is_written(write: Callable[[Path], None], file: Path) -> None:
-    (file.parent / "real").write_bytes(b"former")
-    file.symlink_to("real")
-    write(file)
-    assert os.readlink(file) == "real"
-    assert (file.parent / "real").read_bytes() in (b"new", b"")
-
-
 def test_whole_refuses_what_it_must_not_replace(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,27 +214,3 @@ def test_whole_device_is_written_to_as_it_is() -> None:
     with whole("/dev/null") as stream:
         stream.write(b"data")
     assert not os.path.isfile("/dev/null")
-
-
-def test_a_file_is_private_when_new_and_keeps_its_mode(file: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        for private, mode in ((True, 0o600), (False, 0o644)):
-            with whole(str(file), private=private) as stream:
-                stream.write(b"new")
-            assert file.stat().st_mode & 0o777 == mode
-            for kept in (0o600, 0o640, 0o666):
-                file.chmod(kept)
-                with whole(str(file), private=private) as stream:
-                    stream.write(b"newer")
-                assert (file.stat().st_mode & 0o777, file.read_bytes()) == (kept, b"newer")
-            file.unlink()
-        for text in ("a long one\n", "next\n"):
-            with recording(str(file)) as lines:
-                lines.write(text)
-        assert (file.stat().st_mode & 0o777, file.read_text()) == (0o600, "next\n")
-        file.chmod(0o644)
-        recording(str(file)).close()
-        assert file.stat().st_mode & 0o777 == 0o644
-    finally:
-        os.umask(before)
