@@ -102,8 +102,12 @@ def configure(client: Client, data: bytes) -> None:
 
 
 leading, each_session = numbered("leading, with the fence"), numbered("a new session:")
-configured = told("the configuration is", configure)
 working = told("working on", lambda client, data: Queue(client, "/jobs").put(data))
+
+
+def configured(program: Program, server: Server, client: Client) -> None:
+    until("no node", lambda: None in program.printed["the configuration is"])
+    told("the configuration is", configure)(program, server, client)
 
 
 def all_of_them(program: Program, server: Server, client: Client) -> None:
