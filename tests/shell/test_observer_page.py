@@ -108,10 +108,11 @@ def test_the_parent_of_a_span_is_the_tasks(server: Server, exporter: Any) -> Non
 @pytest.mark.parametrize("fault", [cut_after, cut_before, None])
 def test_a_lost_request_says_what_is_known(server: Server, spans: Any, fault: Any) -> None:
     """Of one that was never sent, that it cannot have been done."""
+    limit = 10.0 if fault else 1.0
     names = run_block(1, server.hosts)
     with (
         FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, observer=names["Spans"](), session_timeout=1.0) as client,
+        Client(proxy.hosts, observer=names["Spans"](), session_timeout=limit) as client,
     ):
         if fault:
             proxy.on("create", action=fault)

@@ -214,10 +214,7 @@ BY_HAND = (
     asks("get_ephemerals", r.GetEphemeralsRequest(ROOT)),
     asks("reconfig", r.ReconfigRequest(None, "9", None, -1)),
 )
-LAST = (
-    asks("an unknown operation"),
-    asks("close_session"),
-)
+LAST = (asks("an unknown operation"), asks("close_session"))
 
 
 class _Bodies(Operations):
