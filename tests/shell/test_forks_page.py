@@ -14,19 +14,18 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import forks
+from tests.support.snippets import ROOT, blocks
 from zkwire import Client
 from zkwire.testing import Server
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 30.0
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 def program(hosts: str) -> str:
-    text = (ROOT / "docs/how-to/forks.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    return str(block).replace("127.0.0.1:2181", hosts)
+    (block,) = blocks("how-to/forks", hosts)
+    return block
 
 
 def ask(port: int) -> str:

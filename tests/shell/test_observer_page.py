@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.snippets import blocks
 from zkwire import AsyncClient, Client, NotSentError, OutcomeUnknownError, State
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after, cut_before
@@ -19,15 +18,11 @@ from zkwire.testing.proxy import cut_after, cut_before
 prometheus_client = pytest.importorskip("prometheus_client")
 opentelemetry = pytest.importorskip("opentelemetry.sdk.trace")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/observe.md"
-HOSTS = "127.0.0.1:2181"
-
 
 def run_block(number: int, hosts: str) -> dict[str, Any]:
     """Run one block of the page; what it has defined."""
-    block = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
     names: dict[str, Any] = {}
-    exec(block.replace(HOSTS, hosts), names)
+    exec(blocks("how-to/observe", hosts)[number], names)
     return names
 
 
@@ -141,4 +136,4 @@ def test_a_log_line_has_fields(server: Server, capsys: pytest.CaptureFixture[str
     (connected,) = [line for line in lines if line["state"] == "connected"]
     assert connected["server"] == server.hosts
     assert connected["session"] in connected["message"]
-    assert PAGE.read_text().count("```python") == 3, "each block is run"
+    assert len(blocks("how-to/observe")) == 3, "each block is run"

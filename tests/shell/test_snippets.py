@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.server_control import poll
-from tests.support.snippets import ROOT, Snippet, snippets, undefined
+from tests.support.snippets import HOSTS, ROOT, Snippet, snippets, undefined
 from zkwire import Client
 from zkwire.testing import Server
 
@@ -23,7 +23,6 @@ pytest.importorskip("trio")
 pytest.importorskip("anyio")
 
 SNIPPETS = list(snippets())
-HOSTS = "127.0.0.1:2181"
 LASTS = 2.0
 """Seconds after its first session in which a program that is meant to go on has shown no error."""
 LONG = 60.0

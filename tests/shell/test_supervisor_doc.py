@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
+from tests.support.snippets import blocks
 from tests.support.supervisor_helpers import kill
 from zkwire import Client, NodeExistsError, Queue
 from zkwire.testing import Server
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = re.findall(
-    r"```python\n(.*?)```", (ROOT / "docs" / "supervisor.md").read_text(), re.DOTALL
-)
 LONGEST = 10
 """Lines of an example, without imports and blank ones."""
 
@@ -33,11 +28,11 @@ class EndError(Exception):
 class Program:
     """An example that runs, and what it has printed."""
 
-    def __init__(self, block: str, server: Server) -> None:
+    def __init__(self, block: str) -> None:
         self.printed = defaultdict[str, list[Any]](list)
         self.end = threading.Event()
         names = {"print": self.print, "input": lambda _: self.end.wait()}
-        self.running = Running(lambda: exec(block.replace("127.0.0.1:2181", server.hosts), names))
+        self.running = Running(lambda: exec(block, names))
 
     def print(self, words: str, value: object) -> None:
         self.printed[words].append(value)
@@ -124,11 +119,13 @@ CHECKS = (registered, leading, configured, working, all_of_them, each_session)
 def test_an_example_survives_a_killed_session(
     number: int, check: Callable[[Program, Server, Client], None], server: Server
 ) -> None:
-    program = Program(BLOCKS[number], server)
+    program = Program(blocks("supervisor", server.hosts)[number])
     with Client(server.hosts) as client:
         check(program, server, client)
         program.end.set()
         with nullcontext() if check is registered else pytest.raises(EndError):
             program.running.result()
-    lines = [line for line in BLOCKS[number].splitlines() if line and "import" not in line]
+    lines = [
+        line for line in blocks("supervisor")[number].splitlines() if line and "import" not in line
+    ]
     assert number > 2 or len(lines) <= LONGEST
