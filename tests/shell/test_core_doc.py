@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.snippets import ROOT, blocks
 from zkwire import Client, OutcomeUnknownError, SessionExpiredError
 from zkwire.operations import Operations
 from zkwire.session import HostList, Request, Session, State, Waitable, Watch
@@ -19,8 +19,8 @@ from zkwire.session.states import TRANSITIONS
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Frame, cut_after
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "core.md").read_text()
-SHELL, USE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+TEXT = (ROOT / "docs" / "core.md").read_text()
+SHELL, USE = blocks("core")
 MOST_LINES = 60
 TIMEOUT = 1.0
 
@@ -79,7 +79,7 @@ def test_the_shell_is_short_uses_the_core_alone_and_works(
     assert len(SHELL.splitlines()) <= MOST_LINES
     own = re.findall(r"^from (zkwire\S*) import|^import (zkwire)", SHELL, re.MULTILINE)
     assert {module for module, _ in own} == {"zkwire.operations", "zkwire.session"}
-    exec((SHELL + USE).replace("127.0.0.1:2181", server.hosts), {})
+    exec("".join(blocks("core", server.hosts)), {})
     assert capsys.readouterr().out == "b'1'\nEventType.NODE_DATA_CHANGED\n"
     assert "/core" not in server.tree.nodes
     assert list(server.sessions) == []

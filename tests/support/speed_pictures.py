@@ -11,7 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import log10
 from pathlib import Path
 from typing import Any
@@ -119,17 +118,13 @@ KINDS = {
 PROGRAM = "the program itself"
 
 
-@dataclass
 class Part:
     """A module, as it is called from the one below which it stands."""
 
-    name: str
-    own: int = 0
-    """Samples in the module itself."""
-    entries: Counter[str] = field(default_factory=Counter[str])
-    """The functions that the caller has called."""
-    functions: Counter[str] = field(default_factory=Counter[str])
-    parts: dict[str, Part] = field(default_factory=dict["str", "Part"])
+    def __init__(self, name: str) -> None:
+        self.name, self.own = name, 0  # samples in the module itself
+        self.entries, self.functions = Counter[str](), Counter[str]()  # called from below; all
+        self.parts: dict[str, Part] = {}
 
     @property
     def all(self) -> int:
@@ -138,6 +133,11 @@ class Part:
     @property
     def depth(self) -> int:
         return 1 + max((part.depth for part in self.parts.values()), default=0)
+
+    @property
+    def layers(self) -> set[str]:
+        below = [part.layers for part in self.parts.values()]
+        return {_layer(self)}.union(*below)
 
 
 def kept() -> dict[str, Any]:
@@ -169,7 +169,7 @@ def flame(name: str) -> str:
     each = seen["cpu"] / seen["samples"]
     lines = list(_bars(root, EDGE, 16, FLAME / root.all, each))
     height = 16 + root.depth * DEEP
-    used, at = {KINDS[name] for name in _rooms_of(root) if name in KINDS}, float(EDGE)
+    used, at = {KINDS.get(layer) for layer in root.layers}, float(EDGE)
     for kind in [each for each in dict.fromkeys(KINDS.values()) if each in used]:
         text = ", ".join(layer for layer, other in KINDS.items() if other == kind)
         text = text.replace("kernel", "a system call").replace(", errors", "")
@@ -178,12 +178,6 @@ def flame(name: str) -> str:
     about = "; ".join(f"{layer} {value:.1f} µs" for layer, value in by_layer(name).items())
     title = f"Where the CPU time of {OPERATIONS[name]} goes"
     return drawing(title, about, (FLAME + 2 * EDGE, height + 44), lines)
-
-
-def _rooms_of(part: Part) -> Iterator[str]:
-    yield _layer(part)
-    for below in part.parts.values():
-        yield from _rooms_of(below)
 
 
 def _layer(part: Part) -> str:
