@@ -126,16 +126,13 @@ def test_the_explorer_finds_and_plays_a_bug(page: Any, address: str) -> None:
     assert "search=yes" in page.current_url
 
 
-def test_the_arrow_keys_step_and_each_control_has_a_name(page: Any, address: str) -> None:
+def test_the_arrow_keys_step(page: Any, address: str) -> None:
     from selenium.webdriver.common.keys import Keys
 
     opened(page, f"{address}#lesson=paused-holder")
     drawing = page.find_element("id", "play-picture")
     drawing.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
     assert page.find_element("id", "play-where").text.startswith("Step 2 of ")
-    fields = "#play select, #play input, #play textarea, #play button"
-    for field in page.find_elements("css selector", fields):
-        assert field.accessible_name or not field.is_displayed(), field.get_attribute("outerHTML")
 
 
 def test_on_a_phone_only_the_drawing_scrolls_sideways(address: str) -> None:

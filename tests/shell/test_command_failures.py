@@ -1,30 +1,40 @@
-"""What a failing command says: nothing on standard output, one line on the other, its status."""
+"""A failing command: nothing on standard output, one line on the other, its status.
+
+And what cannot be said, since standard error has ended, is full, or is not read, changes nothing.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.command import ZKWIRE, ended, process, run
+from tests.support.command import ZKWIRE, ended, plays, process, run
+from tests.support.server_control import poll
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after, cut_before
 
-CHANGES = {
+SECONDS = 60.0
+UNBUFFERED = {"PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of a full disk
+CALLS = {
     "create": "create /new",
     "create2": "set --create /missing x",
     "set_data": "set /there x",
     "delete": "rm /there",
     "set_acl": "acl set /there world:anyone:r",
     "multi": "txn check\\ /there rm\\ /there",
-}
-READS = {
     "get_children2": "ls /",
     "get_data": "get /there",
     "exists": "stat /there",
@@ -32,6 +42,7 @@ READS = {
     "get_all_children_number": "count /",
     "who_am_i": "whoami",
 }
+NOWHERE = "127.0.0.1:1", "--connect-timeout", "10ms"
 
 
 def words_of(command: str) -> list[str]:
@@ -39,7 +50,7 @@ def words_of(command: str) -> list[str]:
     return [word.replace("\0", " ") for word in command.replace("\\ ", "\0").split()]
 
 
-@pytest.mark.parametrize(("op", "command"), [*CHANGES.items(), *READS.items()])
+@pytest.mark.parametrize(("op", "command"), CALLS.items())
 def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
     server: Server, op: str, command: str
 ) -> None:
@@ -54,31 +65,25 @@ def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
     assert (error["v"], error["outcome"], error["exit"]) == (1, "unknown", 4)
 
 
-def test_a_connection_that_ends_before_the_request_arrives_looks_the_same(server: Server) -> None:
-    """The client cannot tell it from one that ends behind the request: the bytes have left."""
+def test_a_request_that_has_left_may_be_done_and_an_end_is_status_5(server: Server) -> None:
+    """The client cannot tell a request that is lost from an answer that is."""
     with FaultProxy(server.hosts) as proxy:
         proxy.on("create", action=cut_before)
         ran = run(proxy.hosts, "create", "/new")
     assert (ran.status, ran.out, ran.err.count("\n")) == (4, b"", 1)
+    server.refuse_next("create", SESSION_EXPIRED)
+    plays(server, "exists /zookeeper ->\n create /new => 5 SessionExpired:")
     assert run(server.hosts, "exists", "/new").status == 1
 
 
-def test_a_session_that_expires_is_status_5(server: Server) -> None:
-    server.refuse_next("create", SESSION_EXPIRED)
-    ran = run(server.hosts, "create", "/new")
-    assert ran.out == b""
-    assert (ran.status, ran.err.partition(": ")[2].partition(":")[0]) == (5, "SessionExpired")
-
-
 @pytest.mark.parametrize(
-    "command", [*CHANGES.values(), *READS.values(), "tree", "exists /", "sync", "rm -r /a",
-                "quota get /a", "ephemerals", "config", "reconfig --remove 3"],
+    "command", [*CALLS.values(), "tree", "exists /", "sync", "rm -r /a", "quota get /a",
+                "ephemerals", "config", "reconfig --remove 3"],
 )  # fmt: skip
 def test_without_a_server_nothing_is_sent(command: str) -> None:
-    ran = run("127.0.0.1:1", "--connect-timeout", "10ms", *words_of(command))
-    assert (ran.status, ran.out) == (3, b"")
+    ran = run(*NOWHERE, *words_of(command))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (3, b"", 1)
     assert ran.err.startswith("zkwire: Unreachable: ")
-    assert ran.err.count("\n") == 1
 
 
 def test_a_server_that_never_answers_is_no_server() -> None:
@@ -91,22 +96,9 @@ def test_a_server_that_never_answers_is_no_server() -> None:
 
 @pytest.mark.parametrize("option", ["--debug", "--json"])
 def test_options_of_a_program_are_the_programs(option: str) -> None:
-    ran = run("127.0.0.1:1", "--connect-timeout", "10ms", "lock", "/a", "--", "true", option)
+    ran = run(*NOWHERE, "lock", "/a", "--", "true", option)
     assert (ran.status, ran.out) == (125, b"")
     assert ran.err.startswith("zkwire: Unreachable: ")
-
-
-@pytest.mark.parametrize(
-    ("server", "words", "status"),
-    [
-        ("", "ls /", 2),  # an empty variable of a script, which means no other server
-        ("127.0.0.1:1", "ls / --auth digest:typed-in-haste", 1),  # shown to no log
-    ],
-)
-def test_what_is_typed_by_mistake_is_refused(server: str, words: str, status: int) -> None:
-    ran = run(server, *words.split())
-    assert (ran.status, ran.out, ran.err.count("\n")) == (status, b"", 1)
-    assert "haste" not in ran.err
 
 
 def test_a_traceback_is_for_debug_alone(server: Server) -> None:
@@ -114,6 +106,54 @@ def test_a_traceback_is_for_debug_alone(server: Server) -> None:
     assert ran.stdout == ""
     assert ran.stderr.startswith("Traceback")
     assert "NoNodeError" in ran.stderr
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    ("-s  ls /", ""),  # an empty variable of a script, which means no other server
+    ("acl get", "the following arguments are required: PATH (see zkwire acl --help)"),
+    ("lsd /", "there is no command 'lsd'; did you mean `ls`?"),
+    ("getAcl /", "there is no command 'getAcl'; did you mean `acl get`?"),
+    ("nothing-like-it", "there is no command 'nothing-like-it'; `zkwire help` lists them"),
+    ("help delete", "there is no command 'delete'; did you mean `rm`?"),
+    ("ls --cuont=1 /", "there is no flag --cuont=1; did you mean --count? ("),
+    ("ls -Z /", "there is no flag -Z (see zkwire ls --help)"),
+    ("--sever x ls", "is no flag --sever; did you mean --server? (see zkwire --help)"),
+    ("ls --session-timeot 5", "; did you mean --session-timeout?"),
+    ("watch -r --children /", "argument --children: not allowed with argument -r/--rec"),
+    ("tree -L x /", "-L: 'x' is no number from 1 on ("),
+    ("ls --color red", "argument --color: invalid choice: 'red' ("),
+    ("set -v x /a", "argument -v: 'x' is no version, a number from 0 on ("),
+    ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
+    ("ls / x\ny", "'x\\ny' is one word too many ("),
+    ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+    ("ls --json --key x.pem", '"--key is the key of a --cert", "outcome": "failed", "exit": 2'),
+])  # fmt: skip
+def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
+    ran = run("127.0.0.1:1", *words.split(" "))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
+    ("-s {}/no create /a", "the chroot does not exist; `create -p` creates it"),
+    ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
+    ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
+    ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
+    ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
+    ("create --ttl 0 /a", "--ttl must be 0.001 to "),
+    ("ls / --auth digest:typed-in-haste", ""),
+])  # fmt: skip
+def test_advice_is_in_the_words_of_the_command(server: Server, words: str, says: str) -> None:
+    with Client(server.hosts, auth=[digest_auth("me", "secret")]) as client:
+        client.create("/mine", acl=CREATOR_ALL_ACL)
+    ran = run(server.hosts, *words.format(server.hosts).split())
+    assert ran.status != 0
+    assert says in ran.err
+    assert "haste" not in ran.err  # shown to no log
+
+
+# --- outputs and files that fail ------------------------------------------------------------------
 
 
 def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> None:
@@ -125,27 +165,19 @@ def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> 
         assert (ran.stderr.read(), ran.wait(100)) == ("", 141)
 
 
-def test_a_help_that_cannot_be_written_is_status_1() -> None:
-    buffered = {"PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of it
-    with open("/dev/full", "w") as full:
-        assert ended("ls", "--help", env=buffered, stdout=full).returncode == 1
-
-
-def test_a_character_that_the_output_cannot_show_is_written_as_its_number(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Client(server.hosts) as client:
-        client.create("/\u00e9")
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    ran = ended("-s", server.hosts, "ls")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "zookeeper\n\\xe9\n", "")
-
-
-def test_an_output_that_is_full_is_said(server: Server) -> None:
+def test_an_output_that_is_full_is_said_and_is_status_1(server: Server) -> None:
     with open("/dev/full", "w") as full:
         ran = ended("-s", server.hosts, "ls", stdout=full)
+        assert ended("ls", "--help", env=UNBUFFERED, stdout=full).returncode == 1
     said = "zkwire: [Errno 28] No space left on device\n"
     assert (ran.returncode, ran.stderr) == (1, said)
+
+
+def test_a_character_that_the_output_cannot_show_is_written_as_its_number(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/\u00e9")
+    ran = ended("-s", server.hosts, "ls", env={"PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "zookeeper\n\\xe9\n", "")
 
 
 @pytest.mark.parametrize("words", ["create /new --data-file -", "txn", "load -"])
@@ -155,16 +187,6 @@ def test_a_standard_input_that_is_closed_is_said(
     monkeypatch.setattr("sys.stdin", None)
     assert main(words.split()) == 1
     assert capsys.readouterr() == ("", "zkwire: standard input is closed\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "status"), [("create -e /new", 0), ("get", 2), ("--trace ls", 0)]
-)
-def test_what_cannot_be_said_changes_no_status(server: Server, words: str, status: int) -> None:
-    buffered = {"PYTHONUNBUFFERED": ""}
-    with open("/dev/full", "w") as full:
-        ran = ended("-s", server.hosts, *words.split(), env=buffered, stderr=full)
-    assert ran.returncode == status
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "txt"])
@@ -194,57 +216,154 @@ def test_a_file_that_cannot_be_opened_is_status_1_before_anything_is_done(
     with Client(server.hosts) as client:
         client.create("/there", b"x")
     ran = run(server.hosts, *words.format(tmp_path / "missing").split())
-    assert (ran.status, ran.out) == (1, b"")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (1, b"", 1)
     assert "No such file or directory" in ran.err
-    assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ("acl get", "the following arguments are required: PATH (see zkwire acl --help)"),
-    ("lsd /", "there is no command 'lsd'; did you mean `ls`?"),
-    ("getAcl /", "there is no command 'getAcl'; did you mean `acl get`?"),
-    ("nothing-like-it", "there is no command 'nothing-like-it'; `zkwire help` lists them"),
-    ("help delete", "there is no command 'delete'; did you mean `rm`?"),
-    ("ls --cuont=1 /", "there is no flag --cuont=1; did you mean --count? ("),
-    ("ls -Z /", "there is no flag -Z (see zkwire ls --help)"),
-    ("--sever x ls", "there is no flag --sever; did you mean --server? (see zkwire --help)"),
-    ("ls --session-timeot 5", "; did you mean --session-timeout?"),
-    ("watch -r --children /", "argument --children: not allowed with argument -r/--recursive ("),
-    ("tree -L x /", "-L: 'x' is no number from 1 on ("),
-    ("ls --color red", "argument --color: invalid choice: 'red' ("),
-    ("set -v x /a", "argument -v: 'x' is no version, a number from 0 on ("),
-    ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
-    ("ls / x\ny", "'x\\ny' is one word too many ("),
-    ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+# --- messages that cannot be written --------------------------------------------------------------
+
+KINDS = ("ended", "disk", "pipe", "terminal")
+
+
+@contextmanager
+def output(kind: str) -> Iterator[int]:
+    """An output whose reader has ended, a full disk, a full pipe, a terminal that is not read."""
+    if kind == "disk":
+        reader, writer = os.open(os.devnull, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, writer = os.openpty() if kind == "terminal" else os.pipe()
+    if kind == "ended":
+        os.close(reader)
+    elif kind in ("pipe", "terminal"):
+        os.set_blocking(writer, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writer, bytes(4096))
+        os.set_blocking(writer, True)
+    try:
+        yield writer
+    finally:
+        os.close(writer)
+        if kind != "ended":
+            os.close(reader)
+
+
+@contextmanager
+def running(*words: str, **streams: Any) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process, which is gone at the end."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": None, "stderr": None, **streams}
+    with process(*words, env=UNBUFFERED, **streams) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+MADE = {"load": {"loaded"}, "copy": {"copied"}, "shell": {"last"}}
+SCRIPT = "create -e /K/new; set /K/missing x; create /K/last"
+
+
+@pytest.mark.parametrize(("words", "status"), [
+    ("create -e /K/new", 0),
+    ("set /K/missing x", 1),
+    ("ls", 0),
+    ("rm -r /K/a", 0),
+    ("dump /K {}/K.jsonl", 0),
+    ("load {}/source.jsonl /K/loaded", 0),
+    ("copy /K/a /K/copied", 0),
+    ("wait /K", 0),
+    ("watch --initial --timeout 10ms /K", 0),
+    ("shell -k -c", 1),
+    ("spy SERVER -- true", 0),
+    ("lesson none", 2),
+    ("server --listen nowhere", 2),
+    ("who /K/e", 0),
+    ("nonsense", 2),
 ])  # fmt: skip
-def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
-    ran = run("127.0.0.1:1", *words.split(" "))
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
-    assert says in ran.err
+def test_a_message_that_cannot_be_written_changes_nothing(
+    words: str, status: int, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "source.jsonl").write_text(
+        '{"v": 1, "kind": "zkwire dump", "root": "/x"}\n'
+        '{"path": "/", "data": {"text": "x"}, "acl": ["world:anyone:cdrwa"]}\n{"end": true}\n'
+    )
+    traced = [] if words.startswith(("lesson", "server")) else ["--trace"]
+    with Client(server.hosts) as client, ExitStack() as stack:
+        ran = []
+        for kind in KINDS:
+            client.ensure_path(f"/{kind}/a")
+            client.create(f"/{kind}/e", ephemeral=True)  # `dump` has a note about it
+            line = words.replace("K", kind).format(tmp_path).replace("SERVER", server.hosts)
+            typed = [*line.split(), *([SCRIPT.replace("K", kind)] if "-c" in line else [])]
+            streams = {"stdout": subprocess.DEVNULL, "stderr": stack.enter_context(output(kind))}
+            ran.append(stack.enter_context(running("-s", server.hosts, *traced, *typed, **streams)))
+        assert [process.wait(SECONDS) for process in ran] == [status] * len(KINDS)
+        for kind in KINDS:
+            left = {"e", *(() if words.startswith("rm") else "a")}
+            left |= MADE.get(words.split(maxsplit=1)[0], set())
+            assert set(client.get_children(f"/{kind}")) == left
+            if words.startswith("dump"):
+                assert (tmp_path / f"{kind}.jsonl").read_text().endswith("true}\n")
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
-    ("-s {}/no create /a", "the chroot does not exist; `create -p` creates it"),
-    ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
-    ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
-    ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
-    ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
-    ("create --ttl 0 /a", "--ttl must be 0.001 to "),
-])  # fmt: skip
-def test_advice_is_in_the_words_of_the_command(server: Server, words: str, says: str) -> None:
-    with Client(server.hosts, auth=[digest_auth("me", "secret")]) as client:
-        client.create("/mine", acl=CREATOR_ALL_ACL)
-    assert says in run(server.hosts, *words.format(server.hosts).split()).err
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("option", ["--on-lost=term", "--on-lost=kill", "--foreground"])
+def test_a_loss_that_cannot_be_told_ends_the_command(
+    kind: str, option: str, server: Server
+) -> None:
+    """The command tells of its end by the end of its output, which nothing else has."""
+    words = ["-s", server.hosts, "lock", option, "/p", "sh", "-c", "echo; exec sleep 99"]
+    with (
+        output(kind) as errors,
+        Client(server.hosts) as client,
+        running(*words, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "\n"
+        (name,) = client.get_children("/p")
+        client.delete(f"/p/{name}")
+        assert process.wait(SECONDS) == 122
+        assert process.stdout.read() == ""
 
 
-def test_a_mistake_changes_nothing_and_says_so_to_a_script() -> None:
-    error = json.loads(run("127.0.0.1:1", "ls", "--json", "--key", "x.pem").err)
-    assert error["message"] == "--key is the key of a --cert"
-    assert (error["outcome"], error["exit"]) == ("failed", 2)
+PROGRAM = """
+import pathlib, signal, sys
+from zkwire import Client
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path(sys.argv[2]).touch()))
+with Client(sys.argv[1]):
+    signal.pause()
+"""
 
 
-def test_the_help_has_the_words_of_each_action(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["acl", "--help"]) == 0
-    usage = capsys.readouterr().out.partition("usage: ")[2]
-    assert usage.startswith("zkwire acl get [-s] PATH\n       zkwire acl set [-s] [-v N | -R] PATH")
+@pytest.mark.parametrize(
+    ("command", "number", "status"),
+    [
+        ("lock /p", signal.SIGTERM, 143),  # a lock that cannot be shown is released
+        ("ls", signal.SIGINT, 130),
+        ("shell -c", signal.SIGINT, 130),
+        ("spy", signal.SIGTERM, None),  # sends it on
+    ],
+)
+def test_a_signal_waits_for_no_reader(
+    command: str, number: int, status: int | None, server: Server, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    more = {"shell -c": ["ls; create /next"]}
+    more["spy"] = [server.hosts, "--", sys.executable, "-c", PROGRAM, "{}", str(told)]
+    words = ["-s", server.hosts, *command.split(), *more.get(command, [])]
+    with (
+        Client(server.hosts) as client,
+        output("pipe") as full,
+        running(*words, stdout=full) as process,
+    ):
+        channel = Path(f"/proc/{process.pid}/wchan")
+        poll("a write to a full pipe", lambda: "pipe_w" in channel.read_text() or None, SECONDS)
+        held = client.get_children("/p") if command == "lock /p" else ["one"]
+        process.send_signal(number)
+        if status is None:
+            poll("the signal", lambda: told.exists() or None, SECONDS)
+        else:
+            assert process.wait(SECONDS) == status
+        assert len(held) == 1
+        assert client.exists("/next") is None
+        assert command != "lock /p" or client.get_children("/p") == []

@@ -1,5 +1,7 @@
 """`zkwire lock`: exit statuses, the kinds, what the command finds, and what is printed."""
 
+from __future__ import annotations
+
 import json
 import os
 import shlex
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.command import Ran, run
 from tests.support.command_lines import TEXT
 from tests.support.lock_command import ROOT, SECONDS, Teller, command
 from tests.support.server_control import poll
@@ -19,10 +22,8 @@ from zkwire import Client, ReadWriteLock, Semaphore, SequentialLock
 from zkwire.cli.main import main
 from zkwire.testing import Server
 
-pytestmark = pytest.mark.usefixtures("no_terminal")
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_terminal() -> Iterator[None]:
     """Standard input is nothing, as under cron."""
     saved, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
@@ -44,17 +45,21 @@ def teller(tmp_path: Path) -> Teller:
     return Teller(tmp_path / "tell")
 
 
+def locks(server: Server, words: str) -> Ran:
+    return run(server.hosts, *shlex.split(words))
+
+
 @pytest.mark.parametrize(("words", "status"), [
-    (["sh", "-c", "exit 7"], 7),
-    (["--", "sh", "-c", "kill -9 $$"], 137),
-    (["sh", "-c", "exit 3"], 3),
-    (["no-such-command"], 127),
-    (["/"], 126),
+    ("sh -c 'exit 7'", 7),
+    ("-- sh -c 'kill -9 $$'", 137),
+    ("sh -c 'exit 3'", 3),
+    ("no-such-command", 127),
+    ("/", 126),
 ])  # fmt: skip
 def test_hazard_E6_the_commands_status_is_the_status(
-    words: list[str], status: int, server: Server, client: Client
+    words: str, status: int, server: Server, client: Client
 ) -> None:
-    assert main(["--server", server.hosts, "lock", "/p", *words]) == status
+    assert locks(server, f"lock /p {words}").status == status
     assert client.get_children("/p") == []
 
 
@@ -67,18 +72,13 @@ def test_words_reach_the_command_as_they_are(
     assert capfd.readouterr() == ("[a  b][$HOME][-n][--][--json]", "")
 
 
-def test_what_is_held_is_not_free(
-    server: Server, client: Client, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_held_is_not_free(server: Server, client: Client) -> None:
     with SequentialLock(client, "/p") as holder:
-        start = ["--server", server.hosts]
-        assert main([*start, "lock", "-n", "/p", "true"]) == 124
-        assert capsys.readouterr() == (
-            "", "zkwire: LockTaken: /p is held by another contender\n",
-        )  # fmt: skip
-        assert main([*start, "-q", "lock", "-n", "-E", "0", "/p", "true"]) == 0
-        assert main([*start, "lock", "--wait", "50ms", "-E", "75", "/p", "true"]) == 75
-        assert capsys.readouterr().err == "zkwire: LockTimeout: /p was not free within 0.05 s\n"
+        taken = "zkwire: LockTaken: /p is held by another contender\n"
+        late = "zkwire: LockTimeout: /p was not free within 0.05 s\n"
+        assert locks(server, "lock -n /p true") == (124, b"", taken)
+        assert locks(server, "-q lock -n -E 0 /p true").status == 0
+        assert locks(server, "lock --wait 50ms -E 75 /p true") == (75, b"", late)
         assert [c.path for c in holder.contenders()] == [f"/p/{client.get_children('/p')[0]}"]
 
 
@@ -94,34 +94,22 @@ def test_what_is_held_is_not_free(
 ])  # fmt: skip
 def test_kinds(held: str, words: str, status: int, server: Server, client: Client) -> None:
     table = ReadWriteLock(client, "/p")
-    locks = {"read": table.read, "write": table.write, "lock": SequentialLock(client, "/p")}
-    with locks.get(held) or Semaphore(client, "/p", 2).lease():
-        words_ = [word for word in [words] if word]
-        assert main(["--server", server.hosts, "lock", "-n", *words_, "/p", "true"]) == status
+    kinds = {"read": table.read, "write": table.write, "lock": SequentialLock(client, "/p")}
+    with kinds.get(held) or Semaphore(client, "/p", 2).lease():
+        assert locks(server, f"lock -n {words} /p true").status == status
 
 
 @pytest.mark.parametrize(
     ("words", "name"), [("", "__lock__"), ("-s", "__rlock__"), ("-x", "__lock__")]
 )
 def test_the_nodes_names_are_kazoos(server: Server, words: str, name: str) -> None:
-    looks = ["sh", "-c", f'case "$ZKWIRE_LOCK_PATH" in */*{name}*) ;; *) exit 9;; esac']
-    given = ["--server", server.hosts, "lock", "--names", "kazoo", *words.split()]
-    assert main([*given, "/l", "--", *looks]) == 0
+    looks = f'case "$ZKWIRE_LOCK_PATH" in */*{name}*) ;; *) exit 9;; esac'
+    assert locks(server, f"lock --names kazoo {words} /l -- sh -c '{looks}'").status == 0
 
 
-def test_no_server_is_a_failure_of_zkwire_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    start = ["--server", "127.0.0.1:1", "--connect-timeout", "1"]
-    assert main([*start, "lock", "/p", "true"]) == 125
-    assert capsys.readouterr().err.startswith("zkwire: Unreachable: ")
-
-
-@pytest.mark.parametrize(
-    ("words", "margin"),
-    [([], 0.0), (["--lease-margin", "2s"], 2.0)],
-    ids=["default", "most"],
-)
+@pytest.mark.parametrize(("words", "margin"), [("", 0.0), ("--lease-margin 2s", 2.0)])
 def test_an_answer_counts_when_the_leader_must_know(
-    words: list[str], margin: float, server: Server, monkeypatch: pytest.MonkeyPatch
+    words: str, margin: float, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     margins: list[float] = []
 
@@ -131,42 +119,41 @@ def test_an_answer_counts_when_the_leader_must_know(
             super().__init__(*hosts, **options)
 
     monkeypatch.setattr("zkwire.Client", Watched)
-    assert main(["--server", server.hosts, "lock", *words, "/p", "true"]) == 0
+    assert locks(server, f"lock {words} /p true").status == 0
     assert margins == [margin]
 
 
 def test_a_lease_margin_that_was_not_granted_is_reduced() -> None:
     with Server(tick=0.2) as server:
-        words = ["--session-timeout", "20", "lock", "--lease-margin", "4", "/p", "true"]
-        assert main(["--server", server.hosts, *words]) == 0
+        words = "--session-timeout 20 lock --lease-margin 4 /p true"
+        assert locks(server, words).status == 0
 
 
-@pytest.mark.parametrize("words", [
-    ["/p", "-n", "true"],
-    ["-c", "true", "/p", "true"],
-    ["-k", "5", "/p", "true"],
-    ["-k", "4s", "--margin", "3", "/p", "true"],
-    ["-k", "4s", "--lease-margin", "2", "/p", "true"],
-    ["--lease-margin", "2.1", "/p", "true"],
-    ["-s", "--holders", "2", "/p", "true"],
-    ["--list", "/p", "true"],
-    ["/", "true"],
-    ["-E", "256", "/p", "true"],
-], ids=" ".join)  # fmt: skip
-def test_wrong_words_are_refused_before_anything_is_asked(words: list[str]) -> None:
-    assert main(["--server", "127.0.0.1:1", "lock", *words]) == 2
+@pytest.mark.parametrize(("words", "status"), [
+    ("/p -n true", 2),
+    ("-c true /p true", 2),
+    ("-k 5 /p true", 2),
+    ("-k 4s --margin 3 /p true", 2),
+    ("-k 4s --lease-margin 2 /p true", 2),
+    ("--lease-margin 2.1 /p true", 2),
+    ("-s --holders 2 /p true", 2),
+    ("--list /p true", 2),
+    ("/ true", 2),
+    ("-E 256 /p true", 2),
+    ("/p true --connect-timeout", 125),  # with the right words: a failure of zkwire itself
+])  # fmt: skip
+def test_wrong_words_are_refused_before_anything_is_asked(words: str, status: int) -> None:
+    ran = run("127.0.0.1:1", "--connect-timeout", "10ms", "lock", *words.split())
+    assert ran.status == status
+    assert ("Unreachable" in ran.err) is (status == 125)
 
 
 def test_the_inner_lock_is_the_one_that_the_command_sees(server: Server, client: Client) -> None:
     """With etcdctl lock it sees the outer one."""
     inner = command(server.hosts, "lock", "/inner", "sh", "-c", "env; cat; exit 5")
+    outer = command(server.hosts, "lock", "/outer", *inner)
     done = subprocess.run(
-        command(server.hosts, "lock", "/outer", *inner),
-        input="typed",
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        outer, input="typed", capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert (done.returncode, done.stderr) == (5, "")
     assert done.stdout.endswith("typed")
@@ -182,42 +169,34 @@ def test_the_inner_lock_is_the_one_that_the_command_sees(server: Server, client:
 
 
 def test_the_holder_and_the_queue_are_listed(
-    server: Server, client: Client, capsys: pytest.CaptureFixture[str], teller: Teller
+    server: Server, client: Client, teller: Teller
 ) -> None:
     words = ["lock", "-s", "--id", "nightly report", "/p", "sh", "-c", "echo 1 >$TELL; cat"]
     with teller.run(server.hosts, *words) as process:
         assert next(teller.events()) == "1"
-        contender = ReadWriteLock(client, "/p", "a foreign text").write
-        assert not contender.try_acquire()
         node = client.create("/p/x-__WRIT__", b"a foreign\n\ntext", ephemeral=True, sequential=True)
-        capsys.readouterr()
-        assert main(["--server", server.hosts, "--json", "lock", "--list", "/p"]) == 0
-        first, second = json.loads(capsys.readouterr().out)["contenders"]
+        first, second = locks(server, "--json lock --list /p").record["contenders"]
         assert (first["position"], first["held"], first["shared"]) == (0, True, True)
         assert (first["id"], first["pid"]) == ("nightly report", process.pid)
         assert first["host"] == os.uname().nodename
         assert (second["held"], second["pid"], second["id"]) == (False, None, "a foreign\n\ntext")
         assert second["path"] == node
-        assert main(["--server", server.hosts, "lock", "--list", "/p"]) == 0
-        head, holder, waiter = capsys.readouterr().out.splitlines()
+        head, holder, waiter = locks(server, "lock --list /p").lines
         assert head.split() == ["#", "state", "session", "age", "process", "id"]
         assert holder.startswith("  0 reads 0x")
-        assert holder.endswith(f":{process.pid} nightly report") or " nightly report" in holder
+        assert holder.endswith(" nightly report")
         assert waiter.startswith("  1 waits 0x")
         assert waiter.endswith(r"a foreign\n\ntext")
 
 
-def test_a_semaphores_leases_and_queue_are_listed(
-    server: Server, client: Client, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_semaphores_leases_and_queue_are_listed(server: Server, client: Client) -> None:
     with Semaphore(client, "/p", 2, "one").lease(), Semaphore(client, "/p", 2, "two").lease():
         client.create("/p/locks/x-lock-", b"next", ephemeral=True, sequential=True)
-        assert main(["--server", server.hosts, "--json", "lock", "--list", "/p"]) == 0
-    found = json.loads(capsys.readouterr().out)["contenders"]
+        found = locks(server, "--json lock --list /p").record["contenders"]
     assert [(c["id"], c["held"]) for c in found] == [("one", True), ("two", True), ("next", False)]
 
 
-@pytest.mark.parametrize("end", ["eof", "signal"])
+@pytest.mark.parametrize("end", ["eof", "signal", "loss"])
 def test_hazard_C7_without_a_command_it_holds_until_it_is_told_to_end(
     end: str, server: Server, client: Client, teller: Teller
 ) -> None:
@@ -227,21 +206,21 @@ def test_hazard_C7_without_a_command_it_holds_until_it_is_told_to_end(
         stat = client.exists(shown["path"])
         assert stat is not None
         assert shown["token"] == stat.czxid
-        assert main(["--server", server.hosts, "-q", "lock", "-n", "/p", "true"]) == 124
+        assert locks(server, "-q lock -n /p true").status == 124
         if end == "signal":
             process.send_signal(signal.SIGTERM)
-    assert process.returncode == 0
+        if end == "loss":
+            client.delete(shown["path"])
+            process.wait(SECONDS)
+    assert process.returncode == (122 if end == "loss" else 0)
     assert client.get_children("/p") == []
 
 
-def test_without_a_command_a_loss_ends_it(server: Server, client: Client, teller: Teller) -> None:
+def test_without_a_command_it_shows_its_node_and_its_token(server: Server, teller: Teller) -> None:
     with teller.run(server.hosts, "lock", "/p") as process:
         assert process.stdout is not None
-        node, token = process.stdout.readline().strip(), process.stdout.readline()
-        assert int(token) > 0
-        client.delete(node)
-        process.wait(SECONDS)
-        assert process.returncode == 122
+        assert process.stdout.readline().startswith("/p/")
+        assert int(process.stdout.readline()) > 0
 
 
 def test_closed_streams_do_no_harm(server: Server, client: Client) -> None:
@@ -251,28 +230,22 @@ def test_closed_streams_do_no_harm(server: Server, client: Client) -> None:
     assert client.get_children("/p") == []
 
 
-def test_a_waiter_that_is_ended_leaves_the_queue(
-    server: Server, client: Client, teller: Teller
-) -> None:
-    with SequentialLock(client, "/p"):
-        with teller.run(server.hosts, "lock", "/p", "true") as process:
-            poll("queued", lambda: len(client.get_children("/p")) == 2 or None, SECONDS)
-            process.send_signal(signal.SIGTERM)
-        assert process.returncode == 128 + signal.SIGTERM
-        assert len(client.get_children("/p")) == 1
-
-
-def test_a_waiter_whose_session_expires_queues_again(
+def test_a_waiter_that_ends_leaves_and_one_that_expires_queues_again(
     server: Server, client: Client, teller: Teller
 ) -> None:
     holder = SequentialLock(client, "/p")
     holder.acquire()
+
+    def waiter() -> int | None:
+        found = [c.session_id for c in holder.contenders()]
+        return found[1] if len(found) == 2 else None
+
     with teller.run(server.hosts, "lock", "/p", "true") as process:
-
-        def waiter() -> int | None:
-            found = [c.session_id for c in holder.contenders()]
-            return found[1] if len(found) == 2 else None
-
+        poll("queued", waiter, SECONDS)
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert len(client.get_children("/p")) == 1
+    with teller.run(server.hosts, "lock", "/p", "true") as process:
         first = poll("queued", waiter, SECONDS)
         server.expire(first)
         poll("queued again", lambda: (waiter() or first) != first or None, SECONDS)
@@ -285,9 +258,8 @@ def test_hazard_E2_signals_are_the_commands(
     number: signal.Signals, server: Server, client: Client, teller: Teller
 ) -> None:
     """SIGQUIT ended consul lock and left the command (consul#1210)."""
-    script = (
-        f"trap 'exit 5' {number.name[3:]}; echo ready >$TELL; while :; do sleep 0.2 & wait; done"
-    )
+    trap = f"trap 'exit 5' {number.name[3:]}"
+    script = f"{trap}; echo ready >$TELL; while :; do sleep 0.2 & wait; done"
     with teller.run(server.hosts, "lock", "/p", "sh", "-c", script) as process:
         assert next(teller.events()) == "ready"
         process.send_signal(number)
@@ -305,20 +277,12 @@ def test_the_examples_of_the_page(server: Server, client: Client, tmp_path: Path
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     shown = TEXT.split("<!-- examples: lock -->\n```sh\n")[1].split("\n```")[0]
+    given = {"PYTHONPATH": str(ROOT), "ZKWIRE_SERVER": server.hosts}
+    given["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     with SequentialLock(client, "/locks/index"):
         done = subprocess.run(
-            ["sh", "-c", shown],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PATH": f"{tmp_path}:{os.environ['PATH']}",
-                "PYTHONPATH": str(ROOT),
-                "ZKWIRE_SERVER": server.hosts,
-            },
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+            ["sh", "-c", shown], cwd=tmp_path, env=os.environ | given,
+            capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
     assert done.stdout == "report 1\ndeployed\nstatus 124\n"
     assert done.stderr == "zkwire: LockTaken: /locks/index is held by another contender\n"

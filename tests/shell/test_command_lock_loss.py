@@ -4,9 +4,13 @@ The server's time stands still where a test says so: what happens there can foll
 the client's own lease.
 """
 
+from __future__ import annotations
+
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +26,9 @@ from zkwire.testing.proxy import black_hole
 STUBBORN = (
     "exec 3>$TELL; trap 'echo TERM >&3' TERM; echo ready >&3; while :; do sleep 99 & wait; done"
 )
-SHORT = ("--session-timeout", "4")
+READS = "echo ready >$TELL; read go; exit 6"
+SHORT, LONG = "--session-timeout 4 lock /p", "--session-timeout 40 lock -k 1 /p"
+Held = tuple["subprocess.Popen[str]", Iterator[str]]
 
 
 @pytest.fixture
@@ -37,17 +43,31 @@ def still() -> Iterator[Server]:
         yield server
 
 
+@contextmanager
+def held(teller: Teller, hosts: str, options: str, *program: str) -> Iterator[Held]:
+    """The process, and what its command tells from now on."""
+    with teller.run(hosts, *options.split(), *(program or ("sh", "-c", STUBBORN))) as process:
+        events = teller.events()
+        assert next(events) == "ready"
+        yield process, events
+
+
 def nodes(server: Server) -> list[str]:
     with Client(server.hosts) as client:
         return client.get_children("/p")
 
 
+def lose(server: Server) -> None:
+    """Delete the node of the lock."""
+    with Client(server.hosts) as client:
+        (name,) = client.get_children("/p")
+        client.delete(f"/p/{name}")
+
+
 def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Teller) -> None:
     """consul lock ended it 90 s after another node had been given the lock (consul#9788)."""
     with FaultProxy(still.hosts) as proxy:
-        with teller.run(proxy.hosts, *SHORT, "lock", "/p", "sh", "-c", STUBBORN) as process:
-            events = teller.events()
-            assert next(events) == "ready"
+        with held(teller, proxy.hosts, SHORT) as (process, events):
             proxy.rule(lambda _: black_hole)
             assert list(events) == ["TERM"]  # and then its end: KILL, for all of the group
             (node,) = nodes(still)  # still there, so no other contender holds the lock
@@ -58,10 +78,8 @@ def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Te
 
 
 def test_a_reconnection_in_time_changes_nothing(still: Server, teller: Teller) -> None:
-    script = "echo ready >$TELL; read go; exit 6"
     with FaultProxy(still.hosts) as proxy:
-        with teller.run(proxy.hosts, "lock", "/p", "sh", "-c", script) as process:
-            assert next(teller.events()) == "ready"
+        with held(teller, proxy.hosts, "lock /p", "sh", "-c", READS) as (process, _):
             still.cut_all()
             proxy.wait_for(lambda frames: sum(f.op == "connect" for f in frames) == 4, SECONDS)
             process.communicate("go\n", SECONDS)
@@ -73,18 +91,13 @@ def test_a_reconnection_in_time_changes_nothing(still: Server, teller: Teller) -
 def test_what_the_server_tells_counts_at_once(
     policy: str, cause: str, server: Server, teller: Teller
 ) -> None:
-    words = ["--session-timeout", "40", "lock", "--on-lost", policy, "-k", "1", "/p"]
-    with teller.run(server.hosts, *words, "sh", "-c", STUBBORN) as process:
-        events = teller.events()
-        assert next(events) == "ready"
-        with Client(server.hosts) as client:
-            (name,) = client.get_children("/p")
-            if cause == "deleted":
-                client.delete(f"/p/{name}")
-            else:
-                stat = client.exists(f"/p/{name}")
-                assert stat is not None
-                server.expire(stat.ephemeral_owner)
+    options = f"--session-timeout 40 lock --on-lost {policy} -k 1 /p"
+    with held(teller, server.hosts, options) as (process, events):
+        if cause == "deleted":
+            lose(server)
+        else:
+            (session,) = server.sessions
+            server.expire(session.session_id)
         assert list(events) == (["TERM"] if policy == "term" else [])
     assert process.returncode == 122
 
@@ -95,28 +108,21 @@ def test_a_group_that_the_command_makes_ends_as_well(
 ) -> None:
     """As timeout(1) and setsid(1) make one."""
     own = "import os, sys; os.setpgid(0, 0); os.execvp('sh', ['sh', '-c', sys.argv[1]])"
-    words = [sys.executable, "-c", own, f"trap 'echo WINCH >&3' WINCH; {STUBBORN}"]
-    with teller.run(server.hosts, "lock", "-k", "1", "/p", *words) as process:
-        events = teller.events()
-        assert next(events) == "ready"
+    program = [sys.executable, "-c", own, f"trap 'echo WINCH >&3' WINCH; {STUBBORN}"]
+    with held(teller, server.hosts, "lock -k 1 /p", *program) as (process, events):
         process.send_signal(signal.SIGWINCH)
         assert next(events) == "WINCH"  # by now the watchdog knows of the group
         if end == "killed":
             process.kill()
         else:
-            (name,) = nodes(server)
-            with Client(server.hosts) as client:
-                client.delete(f"/p/{name}")
+            lose(server)
         assert list(events) == ["TERM"]
 
 
 def test_a_warning_leaves_the_command_alone(server: Server, teller: Teller) -> None:
-    words = ["lock", "--on-lost", "warn", "/p", "sh", "-c", "echo ready >$TELL; read go; exit 6"]
-    with teller.run(server.hosts, *words) as process:
-        assert next(teller.events()) == "ready"
-        (name,) = nodes(server)
-        with Client(server.hosts) as client:
-            client.delete(f"/p/{name}")
+    options = "lock --on-lost warn /p"
+    with held(teller, server.hosts, options, "sh", "-c", READS) as (process, _):
+        lose(server)
         assert process.stderr is not None
         assert "was deleted; the command goes on" in process.stderr.readline()
         process.communicate("go\n", SECONDS)
@@ -124,9 +130,7 @@ def test_a_warning_leaves_the_command_alone(server: Server, teller: Teller) -> N
 
 
 def test_a_stopped_wrapper_cannot_keep_the_command(still: Server, teller: Teller) -> None:
-    with teller.run(still.hosts, *SHORT, "lock", "/p", "sh", "-c", STUBBORN) as process:
-        events = teller.events()
-        assert next(events) == "ready"
+    with held(teller, still.hosts, SHORT) as (process, events):
         process.send_signal(signal.SIGSTOP)
         assert list(events) == ["TERM"]
         assert len(nodes(still)) == 1
@@ -136,9 +140,7 @@ def test_a_stopped_wrapper_cannot_keep_the_command(still: Server, teller: Teller
 
 
 def test_a_killed_wrapper_leaves_no_command(still: Server, teller: Teller) -> None:
-    with teller.run(still.hosts, *SHORT, "lock", "/p", "sh", "-c", STUBBORN) as process:
-        events = teller.events()
-        assert next(events) == "ready"
+    with held(teller, still.hosts, SHORT) as (process, events):
         process.kill()
         assert list(events) == ["TERM"]
     assert len(nodes(still)) == 1
@@ -156,29 +158,17 @@ def test_a_failure_of_its_own_ends_the_command(
     assert nodes(server) == []
 
 
-def test_hazard_E1_the_rest_of_a_group_gets_its_time(server: Server, teller: Teller) -> None:
-    """The leader ends at TERM, what it has started somewhat later."""
-    slow = "exec 3>$TELL; trap 'echo TERM >&3; read x; exit' TERM; echo ready >&3; sleep 99 & wait"
-    words = ["--session-timeout", "40", "lock", "-k", "1", "/p", "sh", "-c", 'sh -c "$S" & wait']
-    teller.environment["S"] = slow
-    with teller.run(server.hosts, *words) as process:
-        events = teller.events()
-        assert next(events) == "ready"
-        (name,) = nodes(server)
-        with Client(server.hosts) as client:
-            client.delete(f"/p/{name}")
-        assert list(events) == ["TERM"]
-    assert process.returncode == 122
+SLOW = "exec 3>$TELL; trap 'echo TERM >&3; read x; exit' TERM; echo ready >&3; sleep 99 & wait"
 
 
-def test_the_rest_of_a_group_that_ignores_term_is_killed(server: Server, teller: Teller) -> None:
-    words = ["--session-timeout", "40", "lock", "-k", "1", "/p", "sh", "-c", 'sh -c "$S" & wait']
-    teller.environment["S"] = STUBBORN
-    with teller.run(server.hosts, *words) as process:
-        events = teller.events()
-        assert next(events) == "ready"
-        (name,) = nodes(server)
-        with Client(server.hosts) as client:
-            client.delete(f"/p/{name}")
+@pytest.mark.parametrize("rest", [SLOW, STUBBORN], ids=["slow", "stubborn"])
+def test_hazard_E1_the_rest_of_a_group_gets_its_time(
+    rest: str, server: Server, teller: Teller
+) -> None:
+    """The leader ends at TERM; what it has started ends somewhat later, or is killed."""
+    teller.environment["S"] = rest
+    with held(teller, server.hosts, LONG, "sh", "-c", 'sh -c "$S" & wait') as (process, events):
+        lose(server)
         assert next(events) == "TERM"
+        assert rest == STUBBORN or list(events) == []
     assert process.returncode == 122

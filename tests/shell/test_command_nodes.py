@@ -1,4 +1,4 @@
-"""The commands that list, read and change nodes: what each prints, and what it does."""
+"""The commands that read and change nodes and the ensemble: what each prints, and what it does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import run
+from tests.support.command import plays, prints, refuses, run
 from tests.support.command_lines import recording
 from zkwire import Client
 from zkwire.testing import Ensemble, Server
@@ -22,53 +22,97 @@ def client(server: Server) -> Iterator[Client]:
         yield client
 
 
-def prints(server: Server | Ensemble, *words: str, stdin: bytes = b"") -> list[str]:
-    """What a command prints that succeeds without a note."""
-    ran = run(server.hosts, *words, stdin=stdin)
-    assert (ran.status, ran.err) == (0, "")
-    return ran.lines
-
-
-def refuses(server: Server | Ensemble, *words: str) -> tuple[int, str]:
-    """The exit status and the line of a command that fails."""
-    ran = run(server.hosts, *words)
-    assert ran.out == b""
-    assert ran.err.startswith("zkwire: ")
-    assert ran.err.count("\n") == 1
-    return ran.status, ran.err.removeprefix("zkwire: ").rstrip()
+LIFE = """
+    create /a one                                -> /a
+    create -s /a/n- x                            -> /a/n-0000000000
+    create /a/ -s 'between options'              -> /a/0000000001
+    create -p -c /b/c/d                          -> /b/c/d
+    -s HOSTS/chroot create -p /a                 -> /a
+    ls /a                                        -> 0000000001 | n-0000000000
+    ls --count /a                                -> 2
+    count /b                                     -> 2
+    get /a/0000000001                            -> between options
+    set /a two                                   -> 1
+    set -v 1 /a three                            -> 2
+    set --create /new x                          -> 0
+    set --create /new y                          -> 1
+    rm -r --dry-run /b                           -> /b/c/d | /b/c | /b
+    rm --dry-run /new                            -> /new
+    rm -v 1 /new                                 ->
+    rm -r /a /b /chroot                          ->
+    rm -f /new                                   ->
+    sync                                         ->
+    ls                                           -> zookeeper
+    exists /zookeeper                            ->
+"""
+TREE = """
+    tree /t                                      -> /t | ├── a | │   └── deep | └── b
+    tree -L 1 /t                                 -> /t | ├── a | └── b
+    ls -R /t                                     -> /t/a | /t/a/deep | /t/b
+"""
+ACL = """
+    create -p /a/b/c                             -> /a/b/c
+    acl get /a                                   -> world:anyone:cdrwa
+    acl set /a ip:127.0.0.1:cdrwa,world:anyone:cdrwa         -> 1
+    acl set -v 1 /a ip:10.0.0.0/8:r world:anyone:cdrwa       -> 2
+    acl get /a                                   -> ip:10.0.0.0/8:r | world:anyone:cdrwa
+    acl set -v 1 /a world:anyone:cdrwa           => 1 BadVersion
+    acl set -R /a ip:10.0.0.1:cdrwa              -> 3
+    ls /a                                        => 1 NoAuth
+    get /a/b/c                                   => 1 NoAuth
+"""
+LIMITS = "/zookeeper/quota/q/jobs/zookeeper_limits"
+QUOTA = """
+    create -p /q/jobs/a 12345                    -> /q/jobs/a
+    quota set /q/jobs -n 10 -B 5000              ->
+    get LIMITS                   -> count=10,bytes=-1=;byteHardLimit=5000;countHardLimit=-1
+    quota get /q/jobs -> \
+nodes = 2, limit 10, hard limit none | bytes = 5, limit none, hard limit 5000
+    quota set /q/jobs -n none -b 7 -B none       ->
+    get LIMITS                   -> count=-1,bytes=7=;byteHardLimit=-1;countHardLimit=-1
+    quota set /q -n 1                            => 1 /q/jobs below it has a quota
+    quota set /q/jobs/a -n 1                     => 1 /q/jobs above it
+    set LIMITS count=1_0                         -> 2
+    quota get /q/jobs                            => 2 no quota can be read in b'count=1_0'
+    quota del /q/jobs                            ->
+    ls -R /zookeeper/quota                       ->
+    quota del /q/jobs                            => 1 NoNode: /q/jobs has no quota
+    quota set /none -n 1                         => 1 NoNode
+"""
+TRANSACTION = """
+    create /config old                           -> /config
+    create /old                                  -> /old
+    txn 'check /config 0' "set /config 'new value'" 'create -s /n- x' 'rm -v 0 /old' -> \
+check /config | set /config 1 | create /n-0000000002 | rm /old
+    get /config                                  -> new value
+    txn 'create /new' 'rm /missing'              => 1 delete /missing
+    exists /config                               ->
+"""
+SESSION = """
+    whoami                                       -> ip:127.0.0.1
+    ephemerals                                   ->
+    config                                       ->
+    reconfig --remove 3                          => 1
+    create -e /short -> /short | /short is ephemeral: it goes now, with the session of this command
+    -q create -e /short                          -> /short
+    ls                                           -> zookeeper
+"""
 
 
 def test_a_life_of_nodes(server: Server) -> None:
-    assert prints(server, "create", "/a", "one") == ["/a"]
-    assert prints(server, "create", "-s", "/a/n-", "x") == ["/a/n-0000000000"]
-    assert prints(server, "create", "/a/", "-s", "between options") == ["/a/0000000001"]
-    assert prints(server, "create", "-p", "-c", "/b/c/d") == ["/b/c/d"]
-    assert prints(server, "-s", f"{server.hosts}/chroot", "create", "-p", "/a") == ["/a"]
-    assert prints(server, "ls", "/a") == ["0000000001", "n-0000000000"]
-    assert prints(server, "ls", "--count", "/a") == ["2"]
-    assert prints(server, "count", "/b") == ["2"]
-    assert prints(server, "get", "/a/0000000001") == ["between options"]
-    assert prints(server, "set", "/a", "two") == ["1"]
-    assert prints(server, "set", "-v", "1", "/a", "three") == ["2"]
-    assert prints(server, "set", "--create", "/new", "x") == ["0"]
-    assert prints(server, "set", "--create", "/new", "y") == ["1"]
-    assert prints(server, "rm", "-r", "--dry-run", "/b") == ["/b/c/d", "/b/c", "/b"]
-    assert prints(server, "rm", "--dry-run", "/new") == ["/new"]
-    assert prints(server, "rm", "-v", "1", "/new") == []
-    assert prints(server, "rm", "-r", "/a", "/b", "/chroot") == []
-    assert prints(server, "rm", "-f", "/new") == []
-    assert prints(server, "sync") == []
-    assert prints(server, "ls") == ["zookeeper"]
+    plays(server, LIFE, HOSTS=server.hosts)
 
 
-def test_a_tree(server: Server, client: Client) -> None:
+@pytest.mark.parametrize("text", [ACL, QUOTA, TRANSACTION, SESSION])
+def test_each_command_prints_what_it_has_done(server: Server, text: str) -> None:
+    plays(server, text, LIMITS=LIMITS)
+
+
+def test_a_tree_is_drawn_and_is_no_deep_recursion(server: Server, client: Client) -> None:
     client.ensure_path("/t/a/deep")
     client.create("/t/b", b"12345", ephemeral=True)
-    drawn = ["/t", "├── a", "│   └── deep", "└── b"]
-    assert prints(server, "tree", "/t") == drawn
-    assert prints(server, "tree", "-L", "1", "/t") == ["/t", "├── a", "└── b"]
-    assert prints(server, "tree", "-l", "/t")[-1] == "└── b  (5 bytes, ephemeral)"
-    assert prints(server, "ls", "-R", "/t") == ["/t/a", "/t/a/deep", "/t/b"]
+    plays(server, TREE)
+    assert prints(server, "tree -l /t")[-1] == "└── b  (5 bytes, ephemeral)"
     assert run(server.hosts, "tree", "--json", "/t").record == {
         "v": 1,
         "path": "/t",
@@ -77,6 +121,32 @@ def test_a_tree(server: Server, client: Client) -> None:
             {"name": "b", "children": []},
         ],
     }
+    client.ensure_path("/d" * 600)
+    assert len(prints(server, "tree /")) > 600
+    plays(server, "rm -r /d ->")
+
+
+def test_a_script_is_told_what_a_command_has_done(server: Server) -> None:
+    def record(line: str, hosts: str = server.hosts, stdin: bytes = b"") -> dict[str, object]:
+        found: dict[str, object] = run(hosts, *line.split(), "--json", stdin=stdin).record
+        return found
+
+    prints(server, "create -p /q/jobs 12345")
+    found = record("acl get /q")
+    assert (found["acl"], found["acl_version"]) == (["world:anyone:cdrwa"], 0)
+    found = record("acl set -s /q world:anyone:cdrwa")
+    assert (found["acl_version"], found["stat"]["aversion"]) == (1, 1)  # type: ignore[index]
+    assert prints(server, "acl set -s /q world:anyone:cdrwa")[::7] == ["2", "aversion = 2"]
+    lines = b"# from a file\n\nset -v 0 /q x\n"
+    assert record("txn", stdin=lines)["results"] == [{"op": "set", "path": "/q", "version": 1}]
+    prints(server, "quota set /q/jobs -b 7")
+    inside = record("quota get /jobs", f"{server.hosts}/q")
+    assert inside["path"] == "/jobs"
+    assert inside["bytes"] == {"used": 5, "limit": 7, "hard_limit": None}
+    assert record("config")["members"] == []
+    ran = run(server.hosts, "exists", "/missing", "--json")
+    assert (ran.status, ran.record["exists"]) == (1, False)
+    assert run(server.hosts, "exists", "/missing") == (1, b"", "")
 
 
 @pytest.mark.parametrize(
@@ -98,16 +168,10 @@ def test_a_name_with_line_ends_is_printed_on_one_line(
     assert all(line.strip() != "b" for line in ran.lines)
 
 
-def test_a_deep_tree_is_no_deep_recursion(server: Server, client: Client) -> None:
-    client.ensure_path("/d" * 600)
-    assert len(prints(server, "tree", "/")) > 600
-    assert run(server.hosts, "rm", "-r", "/d").status == 0
-
-
-def test_a_long_list(server: Server, client: Client) -> None:
+def test_a_long_list_and_a_stat_have_the_same_numbers(server: Server, client: Client) -> None:
     client.create("/l")
     client.create("/l/owned", b"123", ephemeral=True)
-    header, row = prints(server, "ls", "-l", "/l")
+    header, row = prints(server, "ls -l /l")
     assert header.split() == ["children", "bytes", "version", "modified", "name"]
     assert re.fullmatch(r"e +0 +3 +0  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  owned", row)
     assert len(row) <= 80
@@ -117,68 +181,54 @@ def test_a_long_list(server: Server, client: Client) -> None:
     ids = ("czxid", "mzxid", "pzxid", "ephemeral_owner")
     assert all(re.fullmatch("0x[0-9a-f]+", listed["stat"][name]) for name in ids)
     assert run(server.hosts, "stat", "--json", "/l").record["stat"] == listed["stat"]
-    assert prints(server, "stat", "/l") == prints(server, "get", "-s", "/l")[1:]
+    assert prints(server, "stat /l") == prints(server, "get -s /l")[1:]
 
 
 def test_the_forms_of_data(server: Server, client: Client, tmp_path: Path) -> None:
     client.create("/x", b"\x00ABC\xff")
-    table = "00000000  00 41 42 43 ff                                    |.ABC.|"
-    assert prints(server, "get", "--hex", "/x") == [table]
     client.create("/y", bytes(range(0x1F, 0x22)) + b"}~\x7f")
-    table = "00000000  1f 20 21 7d 7e 7f                                 |. !}~.|"
-    assert prints(server, "get", "--hex", "/y") == [table]
-    assert prints(server, "get", "--base64", "/x") == ["AEFCQ/8="]
+    for path, row in (("/x", "00 41 42 43 ff   .ABC."), ("/y", "1f 20 21 7d 7e 7f   . !}~.")):
+        (line,) = prints(server, f"get --hex {path}")
+        digits, _, text = row.partition("   ")
+        assert line == f"00000000  {digits:49} |{text}|"
+    assert prints(server, "get --base64 /x") == ["AEFCQ/8="]
     assert run(server.hosts, "get", "/x").out == b"\x00ABC\xff"
     assert run(server.hosts, "get", "--json", "/x").record["data"] == {"base64": "AEFCQ/8="}
-    assert prints(server, "get", "-s", "/x")[0] == r"\x00ABC\xff"
-    assert prints(server, "get", "-o", str(tmp_path / "file"), "/x") == []
+    assert prints(server, "get -s /x")[0] == r"\x00ABC\xff"
+    assert prints(server, f"get -o {tmp_path}/file /x") == []
     assert (tmp_path / "file").read_bytes() == b"\x00ABC\xff"
-    prints(server, "set", "/x", "--data-file", str(tmp_path / "file"))
-    assert client.get_data("/x").stat.version == 1
+    assert prints(server, f"set /x --data-file {tmp_path}/file") == ["1"]
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"null", b"\xff\x00" * 500_000], ids=len)
 def test_what_goes_in_by_a_pipe_comes_out_by_a_pipe(server: Server, data: bytes) -> None:
-    prints(server, "create", "/x", "--data-file", "-", stdin=data)
+    prints(server, "create /x --data-file -", stdin=data)
     assert run(server.hosts, "get", "--raw", "/x").out == data
     assert run(server.hosts, "get", "/x").out == data
 
 
-def test_exists_is_an_exit_status(server: Server) -> None:
-    assert run(server.hosts, "exists", "/zookeeper") == (0, b"", "")
-    assert run(server.hosts, "exists", "/missing") == (1, b"", "")
-    assert run(server.hosts, "exists", "--json", "/missing").record["exists"] is False
-
-
-def test_an_ephemeral_node_of_a_single_command_goes_and_that_is_said(server: Server) -> None:
-    ran = run(server.hosts, "create", "-e", "/short")
-    assert (ran.status, ran.out) == (0, b"/short\n")
-    assert ran.err == "/short is ephemeral: it goes now, with the session of this command\n"
-    assert run(server.hosts, "-q", "create", "-e", "/short").err == ""
-    assert run(server.hosts, "exists", "/short").status == 1
+REFUSED = """
+    get /no                                => 1 NoNode: get_data /no: There is no such node.
+    stat /no                               => 1 NoNode: stat /no: There is no such node.
+    ls /no                                 => 1 NoNode:
+    tree /no                               => 1 NoNode:
+    create /no/child                       => 1 NoNode:
+    create /full                           => 1 NodeExists:
+    set /no x                              => 1 NoNode:
+    set -v 7 /full x                       => 1 BadVersion:
+    rm /no                                 => 1 NoNode:
+    rm -r /no                              => 1 NoNode:
+    rm /full                               => 1 NotEmpty:
+    rm -v 7 /full                          => 1 BadVersion:
+    rm --dry-run /no                       => 1 NoNode:
+    rm --dry-run /full                     => 1 NotEmpty:
+    rm --dry-run -v 7 /full/child          => 1 BadVersion:
+"""
 
 
 def test_what_the_server_refuses_is_status_1(server: Server) -> None:
-    prints(server, "create", "/full/child", "-p")
-    assert refuses(server, "get", "/no") == (1, "NoNode: get_data /no: There is no such node.")
-    assert refuses(server, "stat", "/no") == (1, "NoNode: stat /no: There is no such node.")
-    for words, name in [
-        ("ls /no", "NoNode"),
-        ("tree /no", "NoNode"),
-        ("create /no/child", "NoNode"),
-        ("create /full", "NodeExists"),
-        ("set /no x", "NoNode"),
-        ("set -v 7 /full x", "BadVersion"),
-        ("rm /no", "NoNode"),
-        ("rm -r /no", "NoNode"),
-        ("rm /full", "NotEmpty"),
-        ("rm -v 7 /full", "BadVersion"),
-        ("rm --dry-run /no", "NoNode"),
-        ("rm --dry-run /full", "NotEmpty"),
-        ("rm --dry-run -v 7 /full/child", "BadVersion"),
-    ]:
-        status, line = refuses(server, *words.split())
-        assert (status, line.partition(":")[0]) == (1, name), words
+    prints(server, "create /full/child -p")
+    plays(server, REFUSED)
 
 
 @pytest.mark.parametrize("words", [
@@ -187,6 +237,11 @@ def test_what_the_server_refuses_is_status_1(server: Server) -> None:
     "create /p/a\x01 -p", "create /a --acl nonsense", "create /a --acl world:anyone:xyz",
     "create /a x --data-file -", "set /a", "set /a x --create -v 1", "set -v -1 /a x", "rm",
     "rm /", "rm -r -v 1 /a", "rm -v 1 /a /b", "rm /a /b\x01", "tree -L 0", "fly /a",
+    "acl get /a world:anyone:r", "acl set /a", "acl set -R -v 1 /a world:anyone:r",
+    "acl set -R -s /a world:anyone:r", "acl drop /a", "txn", "txn fly", "txn set",
+    "txn create'/a", "quota set /a", "quota get /a -n 3", "quota set / -n 3",
+    "quota set /zookeeper/config -n 3", "quota set /a -n -3", "quota set /a -n many", "reconfig",
+    "reconfig --add a --file b", "reconfig --remove 3 -v later",
 ])  # fmt: skip
 def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
     """There is no server: what would be sent would be status 3."""
@@ -204,7 +259,7 @@ def test_a_node_that_cannot_be_made_leaves_no_parents(
     command = ["create", "-p", "/a/b", "--data-file", "-", *words.split()]
     ran = run(server.hosts, *command, stdin=bytes(data))
     assert (ran.status, ran.out) == (status, b"")
-    assert prints(server, "ls", "/") == ["zookeeper"]
+    assert prints(server, "ls /") == ["zookeeper"]
 
 
 @pytest.mark.parametrize("name", ["nodes", "error"])
@@ -216,3 +271,27 @@ def test_the_page_shows_what_happens(server: Server, name: str) -> None:
             ran = run(server.hosts, *shlex.split(line)[2:])
             shown += [line, *ran.lines, *ran.err.splitlines()]
     assert shown == page
+
+
+def test_the_configuration_of_an_ensemble(tmp_path: Path) -> None:
+    (tmp_path / "super").write_text("super:secret\n")
+    with Ensemble(3, reconfig=True, super_password="secret") as ensemble:
+        may = f"--auth digest:{tmp_path / 'super'}"
+        # The server's answer is a set.
+        assert sorted(prints(ensemble, f"{may} whoami")) == [
+            "digest:super",
+            "ip:127.0.0.1",
+            "super:",
+        ]
+        *members, version = prints(ensemble, "config")
+        assert len(members) == 3
+        assert prints(ensemble, "config -c") == [ensemble.hosts]
+        assert refuses(ensemble, "reconfig --remove 3").startswith("NoAuth")
+        old = version.removeprefix("version=")
+        assert prints(ensemble, f"{may} reconfig --remove 3 -v {old}")[:-1] == members[:2]
+        refuses(ensemble, f"{may} reconfig --remove 3 -v {old}")
+        (tmp_path / "all").write_text("\n".join(["# all", *members, version]))
+        assert prints(ensemble, f"{may} reconfig --file {tmp_path / 'all'}")[:-1] == members
+        shown = run(ensemble.hosts, "config", "--json").record
+        assert (shown["members"], len(shown["clients"])) == (members, 3)
+        assert int(shown["version"], 16) > int(old, 16)

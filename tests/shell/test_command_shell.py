@@ -1,24 +1,31 @@
-"""`zkwire shell`: scripts stop at the first failure; a terminal goes on, and tells what happens."""
+"""`zkwire shell`: scripts stop at the first failure; a terminal goes on, and tells what happens.
+
+And completion: of the Tab key there, and of the shells that run the command.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+from argparse import SUPPRESS
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from tests.support.command import Ran, run
 from tests.support.command_lines import interpreter_of, recording
 from tests.support.lock_helpers import PATIENCE
 from tests.support.terminal import ROOT, ZKWIRE, Terminal
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
-from zkwire.cli.main import main
+from zkwire.cli import completion
+from zkwire.cli.command import TABLE, find, parser_of
+from zkwire.cli.completion import SHELLS, candidates
 from zkwire.cli.shell import terminal as completing
 from zkwire.cli.shell.terminal import Readline, completions
 from zkwire.testing import Server
@@ -28,37 +35,30 @@ PROMPT = re.compile(r"127\.0\.0\.1:2181 CONNECTED (\S+)> (.*)")
 SECRET = "me:hidden"
 
 
+def shell(server: Server, *words: str, stdin: str = "") -> Ran:
+    return run(server.hosts, "shell", *words, stdin=stdin.encode())
+
+
 @pytest.mark.parametrize(
     ("words", "status"), [([], 1), (["-k"], 1), (["-c", "fly; ls /"], 2), (["-c", "get 'a"], 2)]
 )
-def test_a_script_stops_at_the_first_failure(
-    server: Server,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    status: int,
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("get /missing\nls /\nfly\n"))
-    assert main(["-s", server.hosts, "shell", *words]) == status
-    out, err = capsys.readouterr()
+def test_a_script_stops_at_the_first_failure(server: Server, words: list[str], status: int) -> None:
+    ran = shell(server, *words, stdin="get /missing\nls /\nfly\n")
     goes_on = words == ["-k"]
-    assert out == ("zookeeper\n" if goes_on else "")
-    assert err.count("\n") == (2 if goes_on else 1)
+    assert (ran.status, ran.lines) == (status, ["zookeeper"] if goes_on else [])
+    assert ran.err.count("\n") == (2 if goes_on else 1)
 
 
-def test_a_script_that_fails_tells_the_line(
-    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_that_fails_tells_the_line(server: Server) -> None:
     script = "# data of two lines\ncreate /a 'b\nc'\nset /a 'd\ne'; delete /a 0; get /missing\n"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(script))
-    assert main(["-s", server.hosts, "shell", "-k"]) == 1
-    assert main(["-s", server.hosts, "shell", "-c", "get /a; delete /a 1\nget --json /a\n'"]) == 1
-    out, err = capsys.readouterr()
-    assert out == "/a\n1\nd\ne\n"
-    version, missing, json_error = err.splitlines()
+    ran = shell(server, "-k", stdin=script)
+    assert (ran.status, ran.lines) == (1, ["/a", "1"])
+    version, missing = ran.err.splitlines()
     assert version.startswith("zkwire: line 4: BadVersion: delete /a: ")
     assert missing.startswith("zkwire: line 4: NoNode: get_data /missing: ")
-    assert json.loads(json_error)["line"] == 2
+    ran = shell(server, "-c", "get /a; delete /a 1\nget --json /a\n'")
+    assert (ran.status, ran.text) == (1, "d\ne\n")
+    assert json.loads(ran.err)["line"] == 2
 
 
 @pytest.mark.parametrize("words", [["txn"], ["shell"]])
@@ -66,7 +66,7 @@ def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) 
     with Client(server.hosts) as client:
         client.create("/a")
         subprocess.run(
-            [sys.executable, "-m", "zkwire", "-s", server.hosts, *words],
+            [*ZKWIRE, "-s", server.hosts, *words],
             env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},  # as most locales have it
             cwd=ROOT, input=b"set /a \xff\n", check=True,
         )  # fmt: skip
@@ -76,9 +76,8 @@ def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) 
 def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
     above, below = pty.openpty()
     os.write(above, b"get /missing\n")
-    shell = [sys.executable, "-m", "zkwire", "-s", server.hosts, "shell"]
     ran = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *shell],
+        ["sh", "-c", 'exec "$@" >&-', "sh", *ZKWIRE, "-s", server.hosts, "shell"],
         cwd=ROOT, stdin=below, stderr=subprocess.PIPE, check=False, timeout=PATIENCE,
     )  # fmt: skip
     os.close(above)
@@ -86,137 +85,71 @@ def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
     assert (ran.returncode, ran.stderr[:24]) == (1, b"zkwire: line 1: NoNode: ")
 
 
-def test_the_help_of_a_command_of_zkcli(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["-s", server.hosts, "shell", "-c", "help deleteall"]) == 0
-    first, _, *rest = capsys.readouterr().out.splitlines()
+@pytest.mark.parametrize(("script", "status", "out", "err"), [
+    (
+        "ls --json /zookeeper; ls --count /zookeeper; -x; quit; get /missing", 2,
+        '{"v": 1, "path": "/zookeeper", "children": ["config", "quota"]}\n2\n', "zkwire: ",
+    ),
+    ("cd /zookeeper; cd none; pwd", 1, "/zookeeper\n", "zkwire: NoNode: cd /zookeeper/none: "),
+    ("create /a x; get /a; cd '/\x1b[2J'", 2, "/a\nx\n", "zkwire: "),  # controls no terminal
+    ("create /o; stat -w /o; ls -w /o; set /o x; create /o/p; set /o y", 0, None,
+     "watch: changed /o\nwatch: children /o\n"),
+    ("create /a; printwatches off; printwatches; addWatch /a; set /a x", 0, "/a\noff\n1\n", ""),
+])  # fmt: skip
+def test_a_script_shows_what_its_commands_do(
+    server: Server, script: str, status: int, out: str | None, err: str
+) -> None:
+    ran = shell(server, "-k", "-c", script)
+    assert (ran.status, out or ran.text) == (status, ran.text)
+    assert ran.err.startswith(err)
+    assert ran.err.count("\n") == max(err.count("\n"), err.startswith("zkwire"))
+    assert "\x1b" not in ran.err
+
+
+def test_what_comes_from_others_does_not_control_the_terminal(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a", b"\x1b[2J\xff\x07ok")
+    assert shell(server, "-c", "get /a").lines == ["\\x1b[2J\\xff\\x07ok"]
+
+
+def test_the_help_of_a_command_of_zkcli(server: Server) -> None:
+    first, _, *rest = shell(server, "-c", "help deleteall").lines
     assert first == "deleteall is zkCli's name for: rm -r"
     assert any(line.startswith("  --dry-run ") for line in rest)
 
 
-def test_the_tab_key_completes_the_line_up_to_the_cursor(server: Server) -> None:
-    line = Mock(__doc__="", get_line_buffer=lambda: "removew /x", get_endidx=lambda: 5)
-    aids = Readline(line, interpreter_of(server))
-    assert [aids._complete("remov", number) for number in range(2)] == ["removewatches ", None]
-
-
-def test_a_user_without_a_home_has_no_history(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unknown(_: int) -> None:
-        raise KeyError
-
-    monkeypatch.delenv("HOME")
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setattr("pwd.getpwuid", unknown)
-    aids = Readline(Mock(__doc__=""), interpreter_of(server))
-    with aids:
-        pass
-
-
-def test_a_place_that_is_not_there_is_not_gone_to(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["-s", server.hosts, "shell", "-k", "-c", "cd /zookeeper; cd none; pwd"]) == 1
-    out, err = capsys.readouterr()
-    assert out == "/zookeeper\n"
-    assert err.startswith("zkwire: NoNode: cd /zookeeper/none: ")
-
-
-def test_the_recording_of_a_script(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_recording_of_a_script(server: Server) -> None:
     command, *lines = recording("script")
     script = re.fullmatch(r"\$ zkwire shell -c '(.*)'", command)
     assert script is not None
-    assert main(["-s", server.hosts, "shell", "-c", script[1]]) == 0
-    assert capsys.readouterr().out.splitlines() == lines
+    assert shell(server, "-c", script[1]).lines == lines
 
 
-def test_a_command_may_have_options_of_its_own(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = "ls --json /zookeeper; ls --count /zookeeper; -x; quit; get /missing"
-    assert main(["-s", server.hosts, "shell", "-k", "-c", script]) == 2
-    out, err = capsys.readouterr()
-    assert out.splitlines() == [
-        '{"v": 1, "path": "/zookeeper", "children": ["config", "quota"]}',
-        "2",
-    ]
-    assert err.count("\n") == 1
-
-
-def test_credentials_from_a_file_hold_in_the_next_session(
-    server: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_credentials_from_a_file_hold_in_the_next_session(server: Server, tmp_path: Path) -> None:
     with Client(server.hosts, auth=[digest_auth(*SECRET.split(":"))]) as client:
         client.create("/mine", b"x", acl=CREATOR_ALL_ACL)
     file = tmp_path / "secret"
     file.write_text(SECRET + "\n")
     script = f"addauth digest -f {file}; get /mine; reconnect; get /mine; close; get /mine"
-    assert main(["-s", server.hosts, "shell", "-c", script]) == 1
-    out, err = capsys.readouterr()
-    assert out == "x\nx\n"
-    assert err.startswith("zkwire: ClientClosed: ")
+    ran = shell(server, "-c", script)
+    assert (ran.status, ran.lines) == (1, ["x", "x"])
+    assert ran.err.startswith("zkwire: ClientClosed: ")
 
 
-def test_watches_are_told_until_they_are_not(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watches_are_told_until_they_are_not(server: Server) -> None:
     script = """addWatch -m PERSISTENT /a; create /a; create /a/b
         removewatches /a; set /a x
         addWatch /a; set /a x; set /a/b x; get -w /none"""
-    assert main(["-s", server.hosts, "shell", "-c", script]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert [line for line in said if line.startswith("watch: ")] == [
-        "watch: created /a",
-        "watch: children /a",
-        "watch: removed: persistent watch /a",
-        "watch: changed /a",
-        "watch: changed /a/b",
-    ]
+    ran = shell(server, "-c", script)
+    said = ran.err.splitlines()
+    assert ran.status == 1
+    assert [line.removeprefix("watch: ") for line in said if line.startswith("watch: ")] == [
+        "created /a", "children /a", "removed: persistent watch /a", "changed /a", "changed /a/b"
+    ]  # fmt: skip
     assert len([line for line in said if line.startswith("zkwire: line 3: NoNode: ")]) == 1
-    once = "create /o; stat -w /o; ls -w /o; set /o x; create /o/p; set /o y"
-    assert main(["-s", server.hosts, "shell", "-c", once]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said == ["watch: changed /o", "watch: children /o"]
-    silent = "printwatches off; printwatches; addWatch /a; set /a x"
-    assert main(["-s", server.hosts, "shell", "-c", silent]) == 0
-    out, err = capsys.readouterr()
-    assert (out.splitlines()[0], err) == ("off", "")
 
 
-def test_what_comes_from_others_does_not_control_the_terminal(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Client(server.hosts) as client:
-        client.create("/a", b"\x1b[2J\xff\x07ok")
-    assert main(["-s", server.hosts, "shell", "-c", "get /a; cd '/\x1b[2J'"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "\\x1b[2J\\xff\\x07ok\n"
-    assert "\x1b" not in err
-
-
-def test_completion_of_paths_ends_soon_and_never_raises(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(completing, "SECONDS", 0.1)
-    monkeypatch.setattr(completing, "MOST", 3)
-    shell = interpreter_of(server)
-    shell.connect()
-    try:
-        for name in ("b c", "b;d", "e", "f", "g"):
-            shell.context.client.ensure_path(f"/a/{name}")
-        shell.context.client.set_data("/a", b"")  # behind all of it, a slow machine has answered
-        shell.run_line("cd /a")
-        assert completions(shell, "get ../zoo") == ["../zookeeper"]
-        assert completions(shell, "get b") == ["b\\ c", "b\\;d"]
-        assert completions(shell, "get '/a/b ") == ["/a/b\\ c"]
-        assert len(completions(shell, "get ")) == 3
-        assert completions(shell, "get none/") == []
-        server.on("get_children", action=faults.drop)
-        assert completions(shell, "get ") == []
-        assert server.unfired == []
-    finally:
-        shell.close()
-    assert completions(shell, "get ") == []
+# --- at a terminal --------------------------------------------------------------------------------
 
 
 def shell_at_a_terminal(server: Server, home: Path, columns: int = 80) -> Terminal:
@@ -282,45 +215,36 @@ def test_at_a_terminal(server: Server, tmp_path: Path) -> None:
     """Ctrl-C ends a command, an expired session is told, and no secret is kept or shown."""
     prompt = f"{server.hosts} CONNECTED /> "
     with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path) as terminal:
+
+        def do(keys: str, *shown: str) -> str:
+            terminal.type(keys)
+            return [terminal.until(text) for text in shown][-1]
+
         terminal.until(prompt)
-        terminal.type("create /x; addWatch /x\r")
-        terminal.until(prompt)
-        terminal.type("get ")
-        terminal.until("get ")
+        do("create /x; addWatch /x\r", prompt)
+        do("get ", "get ")
         terminal.interrupt()
         terminal.until(prompt, terminal.interrupt)
-        terminal.type("watch --initial /x\r")
-        terminal.until("exists /x")
+        do("watch --initial /x\r", "exists /x")
         terminal.interrupt()
         terminal.until(prompt)
-        terminal.type("addauth digest\r")
-        terminal.until("secret (as in user:password): ")
-        terminal.type(SECRET + "\r")
-        terminal.until(prompt)
-        terminal.type("get /")
-        terminal.until("get /")
+        do("addauth digest\r", "secret (as in user:password): ")
+        do(SECRET + "\r", prompt)
+        do("get /", "get /")
         client.set_data("/x", b"new")
         terminal.sees("\x1b[Lwatch: changed /x\x1b8")  # above the line, which is typed to its end
-        terminal.type("x\r")
-        terminal.until("new\r\n")
-        terminal.until(prompt)
+        do("x\r", "new\r\n", prompt)
         for session in server.sessions:
             if session.session_id != client.session_id:
                 server.expire(session.session_id)
         terminal.sees("\x1b[Lsession: expired")
-        terminal.type("\r")
-        terminal.until("EXPIRED /> ")
-        terminal.type("ls /\r")
-        error = terminal.until("EXPIRED /> ")
-        command, said, _ = error.lstrip("\r\n").split("\r\n")
+        do("\r", "EXPIRED /> ")
+        command, said, _ = do("ls /\r", "EXPIRED /> ").lstrip("\r\n").split("\r\n")
         assert command == "ls /"
         assert said.startswith("zkwire: SessionExpired: ")
         assert said.endswith("; `reconnect` starts a new session")
-        terminal.type("reconnect\r")
-        terminal.until(prompt)
-        terminal.type("ls /\r")
-        terminal.until("x\r\nzookeeper\r\n")
-        terminal.until(prompt)
+        do("reconnect\r", prompt)
+        do("ls /\r", "x\r\nzookeeper\r\n", prompt)
         terminal.type("\x04")
         assert terminal.status() == 0
     assert "Traceback" not in terminal.seen
@@ -330,3 +254,132 @@ def test_at_a_terminal(server: Server, tmp_path: Path) -> None:
     assert history.read_text().splitlines() == [
         "create /x; addWatch /x", "watch --initial /x", "get /x", "ls /", "reconnect", "ls /"
     ]  # fmt: skip
+
+
+def test_a_user_without_a_home_has_no_history(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with Readline(Mock(__doc__=""), interpreter_of(server)):
+        pass
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+def test_the_tab_key_completes_the_line_up_to_the_cursor(server: Server) -> None:
+    line = Mock(__doc__="", get_line_buffer=lambda: "removew /x", get_endidx=lambda: 5)
+    aids = Readline(line, interpreter_of(server))
+    assert [aids._complete("remov", number) for number in range(2)] == ["removewatches ", None]
+
+
+def test_completion_of_paths_ends_soon_and_never_raises(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completing, "SECONDS", 0.1)
+    monkeypatch.setattr(completing, "MOST", 3)
+    shell = interpreter_of(server)
+    shell.connect()
+    try:
+        for name in ("b c", "b;d", "e", "f", "g"):
+            shell.context.client.ensure_path(f"/a/{name}")
+        shell.context.client.set_data("/a", b"")  # behind all of it, a slow machine has answered
+        shell.run_line("cd /a")
+        assert completions(shell, "get ../zoo") == ["../zookeeper"]
+        assert completions(shell, "get b") == ["b\\ c", "b\\;d"]
+        assert completions(shell, "get '/a/b ") == ["/a/b\\ c"]
+        assert len(completions(shell, "get ")) == 3
+        assert completions(shell, "get none/") == []
+        server.on("get_children", action=faults.drop)
+        assert completions(shell, "get ") == []
+        assert server.unfired == []
+    finally:
+        shell.close()
+    assert completions(shell, "get ") == []
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_file_can_be_read_by_its_shell(name: str, server: Server, tmp_path: Path) -> None:
+    text = run(server.hosts, "completion", name).text
+    assert " complete -- " in text
+    if shutil.which(name):
+        (tmp_path / "completion").write_text(text)
+        checked = [name, "-n", str(tmp_path / "completion")]
+        assert subprocess.run(checked, check=True, capture_output=True, timeout=100).stderr == b""
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_flag_of_a_command_is_a_candidate(name: str) -> None:
+    actions = [a for a in parser_of(name, find(name))._actions if a.help != SUPPRESS]
+    flags = {flag for action in actions for flag in action.option_strings}
+    assert {found for found, _ in candidates([name], "-") or ()} == flags
+
+
+@pytest.mark.parametrize(("typed", "word", "found"), [
+    ("", "wai", ["wait"]),
+    ("", "--sess", ["--session-timeout"]),
+    ("--json -s zk:1", "wai", ["wait"]),
+    ("lesson", "hea", ["heartbeat"]),
+    ("completion", "f", ["fish"]),
+    ("spy --data", "h", ["hex"]),
+    ("acl -s", "s", ["set"]),
+    ("server --certificate", "x", None),
+    ("server", "x", None),
+])  # fmt: skip
+def test_candidates_fit_the_place_of_the_word(
+    typed: str, word: str, found: list[str] | None
+) -> None:
+    given = candidates(typed.split(), word)
+    fitting = None if given is None else [name for name, _ in given if name.startswith(word)]
+    assert fitting == found
+
+
+TRIES = """
+complete -p zkwire
+zk() { "$PYTHON" -m zkwire "$@"; }
+while IFS= read -r COMP_LINE; do
+    COMP_POINT=${#COMP_LINE}
+    _zkwire zk
+    echo "${COMPREPLY[*]}"
+done
+"""
+
+
+def test_bash_completes(server: Server, tmp_path: Path) -> None:
+    with Client(server.hosts) as client:
+        client.ensure_path("/hosts/a:1")
+        client.ensure_path("/hosts/a:2 $(b)")
+    (tmp_path / "completion").write_text(run(server.hosts, "completion", "bash").text)
+    lines = {
+        "zkwire wa": "watch wait",
+        "zkwire --sess": "--session-timeout",
+        f"zkwire -s {server.hosts} create --p": "--parents",
+        f"zkwire -s {server.hosts} get /zoo": "/zookeeper",
+        f"zkwire get --server {server.hosts} /hosts/a:": "1 2\\ \\$\\(b\\)",
+        "zkwire server --certificate /zoo": "",
+        "zkwire lesson he": "heartbeat herd",
+        "zkwire help wa": "watch wait",
+        f"zkwire -s {server.hosts} acl s": "set",
+        f"zkwire -s {server.hosts} acl set /zoo": "/zookeeper",
+    }
+    done = subprocess.run(
+        ["bash", "-c", f"source '{tmp_path}/completion'\n{TRIES}"],
+        input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}, timeout=100,
+    )  # fmt: skip
+    said = ["complete -F _zkwire zkwire", *lines.values()]
+    assert (done.stderr, done.stdout.splitlines()) == ("", said)
+
+
+def test_paths_are_completed_soon_or_not_at_all(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("get_children", action=faults.drop)
+    for seconds, hosts in ((0.1, "127.0.0.1:1"), (30.0, server.hosts)):
+        monkeypatch.setattr(completion, "SECONDS", seconds)
+        monkeypatch.setattr("zkwire.cli.shell.terminal.SECONDS", 0.1)
+        ran = run("127.0.0.1:1", "complete", "--", "-s", hosts, "get", "/z")
+        assert (ran.status, ran.out) == (0, b"")
+    assert server.unfired == []

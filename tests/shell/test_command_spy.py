@@ -18,17 +18,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.support.command import ROOT, ZKWIRE, ended, process
+from tests.support.command import ROOT, ZKWIRE, ended, process, run
+from tests.support.command_lines import recording
 from tests.support.installed_servers import DEBIAN_JARS, find_installed
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.wiretap import Wiretap
-from zkwire import (
-    Client,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    SessionExpiredError,
-    State,
-)
+from zkwire import Client, OperationTimeoutError, OutcomeUnknownError, SessionExpiredError, State
 from zkwire.cli.main import main
 from zkwire.cli.spy.records import Privacy, Recorder
 from zkwire.cli.spy.tap import Faults, Tap
@@ -48,7 +43,6 @@ client.stop()
 client.close()
 sys.exit(7)
 """
-FORMATS = {"text": "txt", "jsonl": "jsonl", "svg": "svg"}
 # What a run says apart from its times, ids, ports, and which end is the first to close.
 MEANING = ("n", "conn", "dir", "op", "path", "created", "flags", "error", "fault", "lost")
 
@@ -92,22 +86,30 @@ def use_kazoo(hosts: str) -> None:
     client.close()
 
 
-def test_bytes_pass_as_they_are(server: Server) -> None:
-    """One byte at a time, both ways, between a client that is not ours and its server."""
+@contextmanager
+def between(hosts: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The address of a spy that passes bytes on one by one, and in the end what it has put down."""
+    found: list[dict[str, Any]] = []
     with (
-        Wiretap(server.hosts) as behind,
+        Wiretap(hosts) as behind,
         tapped(behind.hosts, "split:1") as tap,
         Wiretap(tap.hosts[0], segment=1) as before,
     ):
-        use_kazoo(before.hosts)
+        yield before.hosts, found
         poll("the connections end", lambda: not tap.connections or None, PATIENCE)
-        found = [record for record in records_of(tap) if "dir" in record]
+        found += [record for record in records_of(tap) if "dir" in record]
     assert (before.sent, before.received) == (behind.sent, behind.received)
-    assert len(before.sent) == 1
-    # What was put down is all that has passed, and all of it was understood.
-    for side, stream in (("c2s", before.sent[0]), ("s2c", before.received[0])):
-        assert sum(record["bytes"] for record in found if record["dir"] == side) == len(stream)
     assert [record for record in found if "problem" in record or record["op"] == "unknown"] == []
+    # What was put down is all that has passed.
+    for side, streams in (("c2s", before.sent), ("s2c", before.received)):
+        passed = sum(record["bytes"] for record in found if record["dir"] == side)
+        assert passed == sum(map(len, streams)) > 0
+
+
+def test_bytes_pass_as_they_are(server: Server) -> None:
+    """One byte at a time, both ways, between a client that is not ours and its server."""
+    with between(server.hosts) as (hosts, found):
+        use_kazoo(hosts)
     requests = {record["n"] for record in found if record["dir"] == "c2s"}
     replies = [record for record in found if record["dir"] == "s2c" and record["op"] != "watch"]
     assert {record["re"] for record in replies} == requests
@@ -119,60 +121,38 @@ def test_bytes_pass_as_they_are(server: Server) -> None:
 def test_bytes_of_the_java_client_pass_as_they_are(zookeeper: ZooKeeperServer) -> None:
     installed = find_installed()
     script = "create /spied some-data\nget -s /spied\nls /\naddauth digest user:x\ndelete /spied\n"
-    with (
-        Wiretap(zookeeper.hosts) as behind,
-        tapped(behind.hosts, "split:1") as tap,
-        Wiretap(tap.hosts[0], segment=1) as before,
-    ):
-        command = [
-            installed.java,
-            "-cp",
-            f"{installed.classpath}:{DEBIAN_JARS}/commons-cli.jar",  # not among a server's jars
-            "org.apache.zookeeper.ZooKeeperMain",
-        ]
+    jars = f"{installed.classpath}:{DEBIAN_JARS}/commons-cli.jar"  # not among a server's jars
+    command = [installed.java, "-cp", jars, "org.apache.zookeeper.ZooKeeperMain"]
+    with between(zookeeper.hosts) as (hosts, found):
         done = subprocess.run(
-            [*command, "-waitforconnection", "-server", before.hosts],
-            input=script,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+            [*command, "-waitforconnection", "-server", hosts],
+            input=script, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
         assert "some-data" in done.stdout, done.stdout + done.stderr
-        poll("the connections end", lambda: not tap.connections or None, PATIENCE)
-        found = [record for record in records_of(tap) if "dir" in record]
-    assert (before.sent, before.received) == (behind.sent, behind.received)
-    assert [record for record in found if "problem" in record or record["op"] == "unknown"] == []
-    assert {"connect", "create", "get_data", "get_children2", "auth", "delete"} <= {
-        record["op"] for record in found
-    }
+    ops = {record["op"] for record in found}
+    assert ops >= {"connect", "create", "get_data", "get_children2", "auth", "delete"}
 
 
 def test_a_program_is_spied_on_and_no_form_shows_its_secrets(
     server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    outputs = [
-        word for ending in FORMATS.values() for word in ("-o", str(tmp_path / f"run.{ending}"))
-    ]
+    files = {ending: tmp_path / f"run.{ending}" for ending in ("txt", "jsonl", "svg")}
+    outputs = [word for file in files.values() for word in ("-o", str(file))]
     program = [sys.executable, "-c", KAZOO, "{}", str(tmp_path / "password")]
     words = ["spy", server.hosts, *outputs, "--hex", "--data", "hex"]
     assert main([*words, "--", *program]) == 7
-    shown = capfd.readouterr()
+    out, err = capfd.readouterr()
     password = (tmp_path / "password").read_bytes()
     assert len(password) == 16
-    texts = {name: (tmp_path / f"run.{ending}").read_text() for name, ending in FORMATS.items()}
-    for text in [shown.out, shown.err, *texts.values()]:
-        for secret in (password, SECRET.encode()):
-            assert secret.decode("latin-1") not in text
-            assert secret.hex() not in text
-            assert repr(secret)[2:-1] not in text
-    for text in [shown.out, *texts.values()]:
-        assert "/secret" in text
-    records = [json.loads(line) for line in texts["jsonl"].splitlines()]
+    texts = [out, *(file.read_text() for file in files.values())]
+    for secret in (password, SECRET.encode()):
+        for spelled in (secret.decode("latin-1"), secret.hex(), repr(secret)[2:-1]):
+            assert not any(spelled in text for text in [err, *texts])
+    assert all("/secret" in text for text in texts)
+    records = [json.loads(line) for line in files["jsonl"].read_text().splitlines()]
     assert [r["op"] for r in records[:2]] == ["open", "connect"]
-    assert {r["n"] for r in records if "n" in r} == set(
-        range(1, 1 + max(r.get("n", 0) for r in records))
-    )
+    numbers = {r["n"] for r in records if "n" in r}
+    assert numbers == {*range(1, 1 + max(numbers))}
 
 
 def test_a_cut_reply_is_an_unknown_outcome(server: Server) -> None:
@@ -270,17 +250,20 @@ def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
+@pytest.mark.parametrize(("words", "status"), [
+    ("HOSTS -- FOLDER/missing", 127),
+    ("HOSTS -- FOLDER", 126),
+    ("-l HOSTS HOSTS -- true", 125),
+    ("-l HOSTS HOSTS", 1),
+    ("-o FOLDER/no/such/run.svg HOSTS -- true", 125),
+])  # fmt: skip
 def test_what_cannot_be_run_or_listened_on(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, words: str, status: int
 ) -> None:
-    assert main(["spy", server.hosts, "--", str(tmp_path / "missing")]) == 127
-    assert main(["spy", server.hosts, "--", str(tmp_path)]) == 126
-    assert main(["spy", "-l", server.hosts, server.hosts, "--", "true"]) == 125
-    assert main(["spy", "-l", server.hosts, server.hosts]) == 1
-    assert main(["spy", "-o", str(tmp_path / "no/such/run.svg"), server.hosts, "--", "true"]) == 125
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert len([line for line in shown.err.splitlines() if line.startswith("zkwire: ")]) == 5
+    line = words.replace("HOSTS", server.hosts).replace("FOLDER", str(tmp_path))
+    ran = run(server.hosts, "spy", *line.split())
+    assert (ran.status, ran.out) == (status, b"")
+    assert len([said for said in ran.err.splitlines() if said.startswith("zkwire: ")]) == 1
 
 
 @pytest.mark.parametrize(
@@ -330,26 +313,22 @@ def test_the_recording_in_the_docs_is_what_happens(server: Server, tmp_path: Pat
     """The page's program through the page's command: the same messages in the same order."""
     docs = ROOT / "docs"
     page = (docs / "command-watching.md").read_text()
-    (tmp_path / "lost.py").write_text(
-        page.split("<!-- program: spy -->\n```python\n")[1].split("```")[0]
-    )
-    command = page.split("<!-- recording: spy -->\n```\n$ zkwire ")[1].split("\n")[0].split()
-    words = {
+    program = page.split("<!-- program: spy -->\n```python\n")[1].split("```")[0]
+    (tmp_path / "lost.py").write_text(program)
+    file = tmp_path / "run.jsonl"
+    words = recording("spy")[0].removeprefix("$ zkwire ")
+    for theirs, ours in {
         "127.0.0.1:2181": server.hosts,
         "python3": sys.executable,
         "lost.py": str(tmp_path / "lost.py"),
-    }
+        " -- ": f" -o {file} -- ",
+    }.items():
+        words = words.replace(theirs, ours)
     with Client(server.hosts) as client:
         client.create("/jobs")
-    file = tmp_path / "run.jsonl"
-    at = command.index("--")
-    words_now = [words.get(word, word) for word in [*command[:at], "-o", str(file), *command[at:]]]
-    assert main(words_now) == 0
+    assert main(words.split()) == 0
     runs = [
-        [
-            {key: record[key] for key in MEANING if key in record}
-            for record in map(json.loads, run.read_text().splitlines())
-        ]
-        for run in (file, docs / "spy.jsonl")
+        [{key: r[key] for key in MEANING if key in r} for r in map(json.loads, lines.splitlines())]
+        for lines in (file.read_text(), (docs / "spy.jsonl").read_text())
     ]
     assert runs[0] == runs[1]

@@ -9,12 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.connection_loss.case import repeat
-from tests.support.command import process
+from tests.support.command import process, run
 from tests.support.command_lines import RunningCommand, recording
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 from zkwire import CREATOR_ALL_ACL, Client, Delete, digest_auth
-from zkwire.cli.main import main
 from zkwire.testing import Server
 
 MISSED = "changes before this line may have been missed"
@@ -106,78 +105,50 @@ def test_a_persistent_watch_tells_of_data_and_of_the_list_of_children(server: Se
 
 
 @pytest.mark.parametrize(("words", "status"), [
-    (["watch", "/", "--timeout", "100ms"], 0),
-    (["watch", "-r", "/", "-n", "1", "--timeout", "100ms"], 124),
-    (["watch", "-n", "0", "/"], 2),
-    (["watch", "-r", "--children", "/"], 2),
-    (["wait", "/none", "--timeout", "100ms", "--connect-timeout", "1h"], 124),
-    (["wait", "/none", "--timeout", "0"], 124),
-    (["wait", "/zookeeper", "--timeout", "0"], 0),
-    (["wait", "/zookeeper", "--gone", "--timeout", "0"], 124),
-    (["wait", "/none", "--data", "("], 2),
-    (["wait", "/secret"], 1),
-    (["watch", "/secret"], 1),
-    (["watch", "//"], 0),
-], ids=str)  # fmt: skip
-def test_the_exit_status(
-    server: Server, capsys: pytest.CaptureFixture[str], words: list[str], status: int
-) -> None:
+    ("watch / --timeout 100ms", 0),
+    ("watch -r / -n 1 --timeout 100ms", 124),
+    ("watch -n 0 /", 2),
+    ("watch -r --children /", 2),
+    ("wait /none --timeout 100ms --connect-timeout 1h", 124),
+    ("wait /none --timeout 0", 124),
+    ("wait /zookeeper --timeout 0", 0),
+    ("wait /zookeeper --gone --timeout 0", 124),
+    ("wait /none --data (", 2),
+    ("wait /secret --timeout 30s", 1),
+    ("watch /secret --timeout 30s", 1),
+    ("watch // --timeout 100ms", 0),
+])  # fmt: skip
+def test_the_exit_status(server: Server, words: str, status: int) -> None:
     with Client(server.hosts, auth=[digest_auth("a", "b")]) as client:
         client.create("/secret", acl=CREATOR_ALL_ACL)
-        limit = [] if "--timeout" in words else ["--timeout", "30s"]
-        if words == ["watch", "//"]:
-            limit = ["--timeout", "100ms"]
-        assert main(["-s", server.hosts, *words, *limit]) == status
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1 if status in {1, 2} else 0)
+    ran = run(server.hosts, *words.split())
+    assert (ran.status, ran.out, ran.err.count("\n")) == (status, b"", status in {1, 2})
 
 
 @pytest.mark.parametrize("command", ["watch", "wait"])
-def test_without_a_server(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    assert main(["-s", "127.0.0.1:1", "--connect-timeout", "1s", command, "/"]) == 3
-    assert capsys.readouterr().err == (
-        "zkwire: Unreachable: no server could be reached within 1.0 s "
-        "(127.0.0.1:1: Connection refused)\n"
-    )
+def test_without_a_server(command: str) -> None:
+    ran = run("127.0.0.1:1", "--connect-timeout", "1s", command, "/")
+    said = "Unreachable: no server could be reached within 1.0 s (127.0.0.1:1: Connection refused)"
+    assert (ran.status, ran.err) == (3, f"zkwire: {said}\n")
 
 
 def test_wait_ends_when_the_node_is_as_it_shall_be(server: Server) -> None:
-    def create(client: Client) -> object:
-        return client.create("/a", b"v: 1")
-
-    def change(client: Client) -> object:
-        return client.set_data("/a", b"v: 2\n")
-
-    def add(client: Client) -> object:
-        client.create("/a/x")
-        return client.create("/a/y")
-
-    def clear(client: Client) -> object:
-        client.delete("/a/x")
-        client.delete("/a/y")
-        return None
-
-    def remove(client: Client) -> object:
-        client.delete("/a")
-        return None
-
-    steps: list[tuple[list[str], Callable[[Client], object]]] = [
-        ([], create),
-        (["--data", "^v: 2$"], change),
-        (["--children", "2"], add),
-        (["--children", "0"], clear),
-        (["--gone"], remove),
-    ]
     with Client(server.hosts) as client:
-        for words, do in steps:
-            with RunningCommand(server, "wait", "/a", *words, "--json") as command:
+        steps: dict[str, list[Callable[[], object]]] = {
+            "": [lambda: client.create("/a", b"v: 1")],
+            "--data ^v:.2$": [lambda: client.set_data("/a", b"v: 2\n")],
+            "--children 2": [lambda: client.create("/a/x"), lambda: client.create("/a/y")],
+            "--children 0": [lambda: client.delete("/a/x"), lambda: client.delete("/a/y")],
+            "--gone": [lambda: client.delete("/a")],
+        }
+        for words, deeds in steps.items():
+            with RunningCommand(server, "wait", "/a", *words.split(), "--json") as command:
                 poll("its session", lambda: len(server.sessions) == 2 or None, PATIENCE)
                 expire_others(server, client)
-                do(client)
-                found = json.loads(command.line())
-            assert found["exists"] is (do is not remove)
+                for do in deeds:
+                    do()
+                assert json.loads(command.line())["exists"] is (words != "--gone")
             assert command.status() == 0
-        assert client.exists("/a") is None
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.snippets import ROOT, blocks
 from zkwire import Client, OutcomeUnknownError, SessionExpiredError
 from zkwire.operations import Operations
 from zkwire.session import HostList, Request, Session, State, Waitable, Watch
@@ -20,8 +19,8 @@ from zkwire.session.states import TRANSITIONS
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Frame, cut_after
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "core.md").read_text()
-SHELL, USE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+TEXT = (ROOT / "docs" / "core.md").read_text()
+SHELL, USE = blocks("core")
 MOST_LINES = 60
 TIMEOUT = 1.0
 
@@ -74,16 +73,13 @@ def sent(frames: list[Frame]) -> list[str]:
     return [frame.op for frame in frames if frame.direction == "c2s"]
 
 
-def test_the_shell_is_short_and_uses_the_core_alone() -> None:
+def test_the_shell_is_short_uses_the_core_alone_and_works(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert len(SHELL.splitlines()) <= MOST_LINES
-    imports = [node for node in ast.walk(ast.parse(SHELL)) if isinstance(node, ast.ImportFrom)]
-    own = {node.module for node in imports if (node.module or "").startswith("zkwire")}
-    assert own == {"zkwire.operations", "zkwire.session"}
-
-
-def test_the_use_of_the_shell(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    code = (SHELL + USE).replace("127.0.0.1:2181", server.hosts)
-    exec(code, {})
+    own = re.findall(r"^from (zkwire\S*) import|^import (zkwire)", SHELL, re.MULTILINE)
+    assert {module for module, _ in own} == {"zkwire.operations", "zkwire.session"}
+    exec("".join(blocks("core", server.hosts)), {})
     assert capsys.readouterr().out == "b'1'\nEventType.NODE_DATA_CHANGED\n"
     assert "/core" not in server.tree.nodes
     assert list(server.sessions) == []
@@ -147,14 +143,10 @@ def test_the_end_of_a_session(shell: Any, server: Server) -> None:
 # --- the tables -----------------------------------------------------------------------------------
 
 
-def test_the_imports() -> None:
+def test_the_names_of_the_tables_are_those_that_there_are() -> None:
     found: dict[str, object] = {}
-    statements = re.findall(r"^\| `(from .+? import .+?)` \|", TEXT, re.MULTILINE)
-    exec("\n".join(statements), found)
+    exec("\n".join(re.findall(r"^\| `(from .+? import .+?)` \|", TEXT, re.MULTILINE)), found)
     assert set(found) - {"__builtins__"} == {"Operations", *session_exports}
-
-
-def test_the_names_of_a_session() -> None:
     session = Session(HostList([("a", 1)], Random(1)), timeout=1.0)
     session.start(0.0)
     members = {name for name in dir(session) if not name.startswith("_")}
@@ -162,19 +154,19 @@ def test_the_names_of_a_session() -> None:
     told = {name for first, *_ in rows for name in names(first)}
     assert told | {"observers"} == members - NOT_PROMISED
     assert members >= NOT_PROMISED
-
-
-def test_the_names_of_what_is_waited_for() -> None:
     rows = table("Requests and watches")
     hooks = [name for first, *_ in rows[:6] for name in names(first)]
     assert hooks == ["_submit", "_own", "_chroot", "_acl", "_send_limit", "_kind"]
-    assert all(hasattr(Operations, name) for name in hooks)
-    for kind in (Request, Watch):
-        assert all(hasattr(kind, name) for name in ("ready", "_add_waker", "_drop_waker"))
-    assert set(re.findall(r"`Request\.(\w+)\(", TEXT)) == {"value", "error"}
-    assert all(hasattr(Request, name) for name in ("value", "error"))
-    assert all(hasattr(Watch, name) for name in re.findall(r"`Watch\.(\w+)", TEXT))
-    assert hasattr(Watch(), "_owner")
+    waited = ["ready", "_add_waker", "_drop_waker"]
+    of_requests, of_watches = (re.findall(rf"`{x}\.(\w+)", TEXT) for x in ("Request", "Watch"))
+    assert {"value", "error"} <= {*of_requests}
+    for kind, promised in (
+        (Operations, hooks),
+        (Request, [*waited, *of_requests]),
+        (Watch, [*waited, *of_watches]),
+        (Watch(), ["_owner"]),
+    ):
+        assert [name for name in promised if not hasattr(kind, name)] == []
 
 
 def test_the_states() -> None:

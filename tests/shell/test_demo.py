@@ -2,27 +2,22 @@
 
 import re
 import signal
-import subprocess
 
 import pytest
 
 from tests.support.command import ended, process
 from zkwire import AsyncSequentialLock, Client
 from zkwire import __version__ as zkwire_version
-from zkwire.cli.command import TABLE
 from zkwire.cli.main import main
 
 
-def assert_all_shown(done: subprocess.CompletedProcess[str]) -> None:
-    """The demo has shown and checked everything, for a terminal of 80 columns, without colour."""
+def test_a_demo_needs_nothing_and_checks_everything() -> None:
+    """For a terminal of 80 columns, without colour."""
+    done = ended("demo")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
     assert "11 of 11 checks passed" in done.stdout
-
-
-def test_demo_that_needs_nothing() -> None:
-    assert_all_shown(ended("demo"))
 
 
 def test_a_demo_that_does_not_hold_what_it_claims_fails(
@@ -52,12 +47,6 @@ def test_server_as_a_process() -> None:
         assert (server.returncode, errors) == (0, "")
 
 
-def test_wrong_arguments_are_said() -> None:
+def test_what_is_not_run_is_said() -> None:
     assert ended("demo", "--nonsense").returncode == 2
-    alone = ended()
-    assert (alone.returncode, alone.stdout) == (2, "")
-    assert set(TABLE) <= set(alone.stderr.split())
-
-
-def test_version() -> None:
     assert ended("--version").stdout == f"zkwire {zkwire_version}\n"

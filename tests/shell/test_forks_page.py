@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import socket
 import subprocess
@@ -13,19 +14,18 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import forks
+from tests.support.snippets import ROOT, blocks
 from zkwire import Client
 from zkwire.testing import Server
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 30.0
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 def program(hosts: str) -> str:
-    text = (ROOT / "docs/how-to/forks.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    return str(block).replace("127.0.0.1:2181", hosts)
+    (block,) = blocks("how-to/forks", hosts)
+    return block
 
 
 def ask(port: int) -> str:
@@ -72,15 +72,10 @@ def session_of_worker(_: int) -> int:
 
 @forks
 def test_each_worker_of_a_pool_has_a_session(server: Server) -> None:
-    import os
-
     registered: list[Any] = []
-    _names["__name__"] = "application"
-    given = program(server.hosts).replace(
-        "os.register_at_fork(after_in_child=connect)", "registered.append(connect)"
-    )
-    _names["registered"] = registered
-    exec(given, _names)
+    _names.update(__name__="application", registered=registered)
+    registers = "os.register_at_fork(after_in_child=connect)"
+    exec(program(server.hosts).replace(registers, "registered.append(connect)"), _names)
     # Once registered it is so for the life of this process, so it does nothing after this test.
     os.register_at_fork(after_in_child=lambda: [connect() for connect in registered])
     parent: Client = _names["client"]

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority, Certificate
+from tests.support.snippets import HOSTS, ROOT, blocks
 from zkwire import Client, State
+from zkwire.cli.command import DEFAULT_SERVER
 from zkwire.session.states import TRANSITIONS
 from zkwire.testing import Server
 from zkwire.testing.server.tls import make_context
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-HOSTS = "127.0.0.1:2181"
+DOCS = ROOT / "docs"
 PRINTED = {
     "index": ["now there: b'paid'\n"],
     "tutorial": [
@@ -52,16 +53,11 @@ def print_and_end(*what: object) -> None:
     raise EndError
 
 
-def blocks_of(page: str) -> list[str]:
-    text = (DOCS / f"{page}.md").read_text()
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
 @pytest.mark.parametrize("page", PRINTED)
 def test_code_runs_and_prints_what_it_says(
     page: str, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for block, printed in zip(blocks_of(page), PRINTED[page], strict=True):
+    for block, printed in zip(blocks(page), PRINTED[page], strict=True):
         code = block.replace(HOSTS, server.hosts).replace("lost.wait(1.0)", "lost.wait(0.0)")
         for_ever = "Supervisor" in block
         with pytest.raises(EndError) if for_ever else nullcontext():
@@ -70,14 +66,9 @@ def test_code_runs_and_prints_what_it_says(
 
 
 def test_what_the_text_says_is_printed() -> None:
-    said = [
-        words
-        for page in PRINTED
-        for sentence in re.findall(
-            r"^It prints (.*?)[.,] ?", (DOCS / f"{page}.md").read_text(), re.M
-        )
-        for words in re.findall(r"`(.*?)`", sentence)
-    ]
+    text = "".join((DOCS / f"{page}.md").read_text() for page in PRINTED)
+    sentences = re.findall(r"^It prints (.*?)[.,] ?", text, re.MULTILINE)
+    said = [words for sentence in sentences for words in re.findall(r"`(.*?)`", sentence)]
     printed = "".join(line for lines in PRINTED.values() for line in lines)
     assert len(said) >= 4
     assert [words for words in said if words not in printed] == []
@@ -86,7 +77,7 @@ def test_what_the_text_says_is_printed() -> None:
 def test_tls(
     authority: Authority, shown: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (block,) = blocks_of("how-to/tls")
+    (block,) = blocks("how-to/tls")
     context = make_context(str(shown.both), None, str(authority.file), optional=False)
     with Server(tls=context) as server:
         for name, there in (
@@ -101,26 +92,21 @@ def test_tls(
 
 def test_each_page_with_code_is_run() -> None:
     elsewhere = {"how-to/forks", "how-to/observe", "how-to/tls", "how-to/trio"}
-    pages = [*(DOCS / "how-to").glob("*.md"), *(DOCS / f"{name}.md" for name in EXPLANATIONS)]
-    for page in pages:
-        name = str(page.relative_to(DOCS).with_suffix(""))
-        assert (name in PRINTED or name in elsewhere) == bool(blocks_of(name)), name
+    guides = {f"how-to/{page.stem}" for page in (DOCS / "how-to").glob("*.md")}
+    with_code = {page for page in guides | {*EXPLANATIONS} if blocks(page)}
+    assert with_code == {*PRINTED} | elsewhere
 
 
 def test_the_states_are_those_of_the_transitions() -> None:
-    rows = re.findall(
-        r"^\| `([A-Z_]+)` \| .* \| (.*) \|$", (DOCS / "sessions.md").read_text(), re.M
-    )
-    shown = {name: re.findall(r"`(.*?)`", following) for name, following in rows}
-    assert shown == {
+    text = (DOCS / "sessions.md").read_text()
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .* \| (.*) \|$", text, re.MULTILINE)
+    assert {name: re.findall(r"`(.*?)`", following) for name, following in rows} == {
         state.name: list(dict.fromkeys(after.name for after in TRANSITIONS[state].values()))
         for state in State
     }
 
 
 def test_the_server_of_the_tutorial_is_the_default_one(server: Server) -> None:
-    from zkwire.cli.command import DEFAULT_SERVER
-
     assert DEFAULT_SERVER == HOSTS
     with Client(server.hosts) as client:
         assert client.session_timeout == 10.0

@@ -1,9 +1,9 @@
 """A lesson at a terminal: it waits at each question, and the reader can look up signs and leave."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from subprocess import TimeoutExpired
+
+import pytest
 
 from tests.support.terminal import ZKWIRE, Terminal
 
@@ -35,31 +35,24 @@ def test_the_signs_can_be_called_up_and_the_question_waits_on() -> None:
         assert "A raised OutcomeUnknownError" in terminal.until(PROMPT)
 
 
-def test_a_reader_who_leaves_is_no_failure() -> None:
-    for keys in ("q\r", "\x04"):
-        with lesson("handshake") as terminal:
-            terminal.until(PROMPT)
-            terminal.type(keys)
-            assert terminal.status() == 0
-        assert "Remember" not in terminal.seen
-        assert "Traceback" not in terminal.seen
-
-
-def test_an_interrupt_at_a_question_ends_it() -> None:
+@pytest.mark.parametrize(("keys", "status"), [("q\r", 0), ("\x04", 0), ("", 130)])
+def test_a_reader_who_leaves_is_no_failure(keys: str, status: int) -> None:
+    """At the question; an interrupt ends it as it ends other commands."""
     with lesson("handshake") as terminal:
         terminal.until(PROMPT)
-        while terminal.process.poll() is None:
+        terminal.type(keys)
+        while not keys and terminal.process.poll() is None:
             terminal.interrupt()
             with suppress(TimeoutExpired):
                 terminal.process.wait(1.0)
-        assert terminal.status() == 130
+        assert terminal.status() == status
+    assert "Remember" not in terminal.seen
     assert "Traceback" not in terminal.seen
 
 
-def test_a_film_waits_nowhere() -> None:
-    with lesson("connected-is-not-ready", "--fast") as terminal:
+@pytest.mark.parametrize("option", ["--fast", "--play"])
+def test_a_film_waits_nowhere(option: str) -> None:
+    with lesson("connected-is-not-ready", option) as terminal:
         assert terminal.status() == 0
-    with lesson("connected-is-not-ready", "--play") as terminal:
-        assert terminal.status() == 0
-        assert "Remember:" in terminal.seen
-        assert PROMPT not in terminal.seen
+    assert "Remember:" in terminal.seen
+    assert PROMPT not in terminal.seen

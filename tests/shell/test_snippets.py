@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.server_control import poll
-from tests.support.snippets import ROOT, Snippet, snippets, undefined
+from tests.support.snippets import HOSTS, ROOT, Snippet, snippets, undefined
 from zkwire import Client
 from zkwire.testing import Server
 
@@ -23,7 +23,6 @@ pytest.importorskip("trio")
 pytest.importorskip("anyio")
 
 SNIPPETS = list(snippets())
-HOSTS = "127.0.0.1:2181"
 LASTS = 2.0
 """Seconds after its first session in which a program that is meant to go on has shown no error."""
 LONG = 60.0
@@ -49,12 +48,9 @@ def server() -> Iterator[Server]:
 
 def test_no_name_is_missing(tmp_path: Path) -> None:
     assert len(SNIPPETS) > 60
-    assert undefined(SNIPPETS, tmp_path) == []
-
-
-def test_a_missing_name_is_found(tmp_path: Path) -> None:
     broken = Snippet("page.md", 3, "from zkwire import Client\nserve(Client)\n", alone=True)
-    assert undefined([broken], tmp_path) == ["page.md:3, line 2: F821 Undefined name `serve`"]
+    found = undefined([*SNIPPETS, broken], tmp_path)
+    assert found == ["page.md:3, line 2: F821 Undefined name `serve`"]
 
 
 def runnable() -> list[Snippet]:
@@ -67,35 +63,25 @@ def runnable() -> list[Snippet]:
 
 def run(code: str, server: Server, hosts: str) -> str:
     """What the program has written as errors; one that goes on is ended after a while."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code.replace(HOSTS, hosts)]
+    endless = any(word in code for word in ("Supervisor", "while True", "on_event", "for seen in"))
+    known = {session.session_id for session in server.sessions}
+
+    def begun() -> bool | None:
+        return any(session.session_id not in known for session in server.sessions) or None
+
     with subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.PIPE,
-        env=environment,
-        text=True,
-    ) as process:
-        if goes_on(code):
-            known = {session.session_id for session in server.sessions}
-            poll("it has begun", lambda: news(server, known) or process.poll(), LONG)
+        [sys.executable, "-c", code.replace(HOSTS, hosts)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+    ) as process:  # fmt: skip
+        if endless:
+            poll("it has begun", lambda: begun() or process.poll(), LONG)
         try:
-            return process.communicate("\n", timeout=LASTS if goes_on(code) else LONG)[1]
+            return process.communicate("\n", timeout=LASTS if endless else LONG)[1]
         except subprocess.TimeoutExpired:
             process.kill()
-            assert goes_on(code), "it has not ended"
+            assert endless, "it has not ended"
             return process.communicate()[1]
-
-
-def news(server: Server, known: set[int]) -> bool | None:
-    """Whether the server has another session than these; None if not."""
-    return any(session.session_id not in known for session in server.sessions) or None
-
-
-def goes_on(code: str) -> bool:
-    """Whether the program is meant to run until it is stopped."""
-    return any(word in code for word in ("Supervisor", "while True", "on_event", "for seen in"))
 
 
 @pytest.mark.parametrize("page", sorted({snippet.page for snippet in runnable()}))

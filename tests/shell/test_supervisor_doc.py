@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
 
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
+from tests.support.snippets import blocks
 from tests.support.supervisor_helpers import kill
-from zkwire import Client, Queue
+from zkwire import Client, NodeExistsError, Queue
 from zkwire.testing import Server
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = re.findall(
-    r"```python\n(.*?)```", (ROOT / "docs" / "supervisor.md").read_text(), re.DOTALL
-)
 LONGEST = 10
 """Lines of an example, without imports and blank ones."""
 
@@ -31,21 +28,11 @@ class EndError(Exception):
 class Program:
     """An example that runs, and what it has printed."""
 
-    def __init__(self, block: str, server: Server) -> None:
-        self.fences: list[int] = []
-        self.seen: list[bytes | None] = []
-        self.sessions: list[int] = []
-        self.worked: list[bytes] = []
-        self.printed: dict[str, list[Any]] = {
-            "leading, with the fence": self.fences,
-            "the configuration is": self.seen,
-            "a new session:": self.sessions,
-            "working on": self.worked,
-            "the session has ended:": [],
-        }
+    def __init__(self, block: str) -> None:
+        self.printed = defaultdict[str, list[Any]](list)
         self.end = threading.Event()
         names = {"print": self.print, "input": lambda _: self.end.wait()}
-        self.running = Running(lambda: exec(block.replace("127.0.0.1:2181", server.hosts), names))
+        self.running = Running(lambda: exec(block, names))
 
     def print(self, words: str, value: object) -> None:
         self.printed[words].append(value)
@@ -74,80 +61,71 @@ def registered(program: Program, server: Server, client: Client) -> None:
     until("another node", lambda: owner() not in (None, before))
 
 
-def leading(program: Program, server: Server, client: Client) -> None:
-    until("a term", lambda: program.fences)
-    kill_the_others(server, client)
-    until("another term", lambda: len(set(program.fences)) == 2)
+def numbered(what: str) -> Callable[[Program, Server, Client], None]:
+    """It prints a number, another one after its session is killed."""
+
+    def check(program: Program, server: Server, client: Client) -> None:
+        printed = program.printed[what]
+        until(f"{what} the first", lambda: printed)
+        kill_the_others(server, client)
+        until(f"{what} another", lambda: len(set(printed)) == 2)
+        program.end.set()
+        kill_the_others(server, client)
+
+    return check
+
+
+def told(what: str, tell: Callable[[Client, bytes], object]) -> Callable[..., None]:
+    """It prints what it is told, also after its session is killed."""
+
+    def check(program: Program, server: Server, client: Client) -> None:
+        printed = program.printed[what]
+        for data in (b"1", b"2"):
+            tell(client, data)
+            until("it is seen", lambda data=data: printed[-1:] == [data])  # type: ignore[misc]
+            kill_the_others(server, client)
+        program.end.set()
+        tell(client, b"3")
+
+    return check
+
+
+def configure(client: Client, data: bytes) -> None:
+    with suppress(NodeExistsError):
+        client.create("/config", data)
+    client.set_data("/config", data)
+
+
+leading, each_session = numbered("leading, with the fence"), numbered("a new session:")
+working = told("working on", lambda client, data: Queue(client, "/jobs").put(data))
 
 
 def configured(program: Program, server: Server, client: Client) -> None:
-    until("no node", lambda: None in program.seen)
-    client.create("/config", b"1")
-    until("the first", lambda: program.seen[-1] == b"1")
-    kill_the_others(server, client)
-    client.set_data("/config", b"2")
-    until("the second", lambda: program.seen[-1] == b"2")
-    program.end.set()
-    client.set_data("/config", b"3")
-
-
-def working(program: Program, server: Server, client: Client) -> None:
-    queue = Queue(client, "/jobs")
-    queue.put(b"1")
-    until("the first", lambda: program.worked == [b"1"])
-    kill_the_others(server, client)
-    queue.put(b"2")
-    until("the second", lambda: program.worked[-1] == b"2")
-    program.end.set()
-    queue.put(b"3")
+    until("no node", lambda: None in program.printed["the configuration is"])
+    told("the configuration is", configure)(program, server, client)
 
 
 def all_of_them(program: Program, server: Server, client: Client) -> None:
-    for each in (registered, leading, configured):
-        each(program, server, client)
+    terms = program.printed["leading, with the fence"]
+    registered(program, server, client)
+    until("another term", lambda: len(set(terms)) > 1)
+    configured(program, server, client)
 
 
-@pytest.mark.parametrize(
-    ("number", "check", "ended_by"),
-    [
-        (0, registered, None),
-        (1, leading, EndError),
-        (2, configured, EndError),
-        (3, working, EndError),
-        (4, all_of_them, EndError),
-    ],
-    ids=["register", "lead", "configure", "work", "asyncio"],
-)
+CHECKS = (registered, leading, configured, working, all_of_them, each_session)
+
+
+@pytest.mark.parametrize(("number", "check"), [*enumerate(CHECKS)])
 def test_an_example_survives_a_killed_session(
-    number: int,
-    check: Callable[[Program, Server, Client], None],
-    ended_by: type[Exception] | None,
-    server: Server,
+    number: int, check: Callable[[Program, Server, Client], None], server: Server
 ) -> None:
-    program = Program(BLOCKS[number], server)
+    program = Program(blocks("supervisor", server.hosts)[number])
     with Client(server.hosts) as client:
         check(program, server, client)
         program.end.set()
-        if ended_by is None:
+        with nullcontext() if check is registered else pytest.raises(EndError):
             program.running.result()
-        else:
-            with pytest.raises(ended_by):
-                program.running.result()
-
-
-def test_the_example_of_each_session(server: Server) -> None:
-    program = Program(BLOCKS[5], server)
-    with Client(server.hosts) as client:
-        until("a session", lambda: program.sessions)
-        kill_the_others(server, client)
-        until("another", lambda: len(set(program.sessions)) == 2)
-        program.end.set()
-        kill_the_others(server, client)
-    with pytest.raises(EndError):
-        program.running.result()
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_examples_are_short(number: int) -> None:
-    lines = [line for line in BLOCKS[number].splitlines() if line and "import" not in line]
-    assert len(lines) <= LONGEST
+    lines = [
+        line for line in blocks("supervisor")[number].splitlines() if line and "import" not in line
+    ]
+    assert number > 2 or len(lines) <= LONGEST

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Self
 
+from tests.support.command import ROOT
 from tests.support.lock_helpers import PATIENCE, Running
 from zkwire.cli.command import CONNECTION, Parser, defaults
 from zkwire.cli.context import Context
@@ -16,8 +16,7 @@ from zkwire.cli.main import main
 from zkwire.cli.shell.interpreter import Interpreter
 from zkwire.testing import Server
 
-_PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("command*.md"))
-TEXT = "\n".join(page.read_text() for page in _PAGES)
+TEXT = "\n".join(page.read_text() for page in sorted(ROOT.glob("docs/command*.md")))
 """All pages about the command."""
 
 

@@ -16,19 +16,18 @@ from zkwire.wire.model import State
 
 def drawing(title: str, about: str, size: tuple[int, int], lines: Iterable[str]) -> str:
     width, height = size
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-            f'width="{width}" height="{height}" role="img" aria-labelledby="t d">',
-            f'<title id="t">{as_xml(title)}</title>',
-            f'<desc id="d">{as_xml(about)}</desc>',
-            f"<style>\n{STYLE}</style>",
-            f'<rect class="back" width="{width}" height="{height}"/>',
-            *lines,
-            "</svg>",
-            "",
-        ]
-    )
+    inside = "\n".join(lines)
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" \
+height="{height}" role="img" aria-labelledby="t d">
+<title id="t">{as_xml(title)}</title>
+<desc id="d">{as_xml(about)}</desc>
+<style>
+{STYLE}</style>
+<rect class="back" width="{width}" height="{height}"/>
+{inside}
+</svg>
+"""
 
 
 def words(x: float, y: float, text: str, anchor: str = "middle", kind: str = "ink") -> str:
@@ -36,9 +35,8 @@ def words(x: float, y: float, text: str, anchor: str = "middle", kind: str = "in
 
 
 def box(x: float, y: float, width: float, height: float, kind: str) -> str:
-    return (
-        f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"/>'
-    )
+    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+    return f'<rect class="{kind}" {place} rx="4"/>'
 
 
 # --- the states of a client -----------------------------------------------------------------------

@@ -9,17 +9,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from tests.support.command import ROOT, ZKWIRE
 from tests.support.server_control import poll
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["ROOT", "SECONDS", "Teller", "command", "processes_marked"]
+
 SECONDS = 60.0
 """The limit of each wait; all of them end at once."""
 
 
 def command(hosts: str, *words: str) -> list[str]:
     """The words that run it."""
-    return [sys.executable, "-m", "zkwire", "--server", hosts, *words]
+    return [*ZKWIRE, "--server", hosts, *words]
 
 
 def processes_marked(mark: str) -> list[str]:
@@ -46,15 +49,11 @@ class Teller:
     @contextmanager
     def run(self, hosts: str, *words: str) -> Iterator[subprocess.Popen[str]]:
         """`zkwire lock`, of which no process is left at the end."""
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         with subprocess.Popen(
             [sys.executable, *self.program, "--server", hosts, *words],
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+            cwd=ROOT, env=self.environment, text=True, **pipes,
+        ) as process:  # fmt: skip
             try:
                 yield process
                 process.communicate(timeout=SECONDS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zkwire import __version__
-from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, Arg, Command, Parser, find, parser_of
+from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, Command, Parser, find, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "data" / "share" / "man" / "man1" / "zkwire.1"
@@ -35,12 +35,6 @@ def tagged(tag: str, does: str) -> Iterator[str]:
     yield ".TP"
     yield f".B {text(tag)}"
     yield text(does)
-
-
-def option_of(option: Arg) -> Iterator[str]:
-    """An option of all commands."""
-    action = Parser(add_help=False).add_argument(*option.names, **option.kind)
-    return argument_of(action)
 
 
 def argument_of(action: argparse.Action) -> Iterator[str]:
@@ -113,7 +107,8 @@ def page() -> str:
         lines += tagged(name, does)
     lines += section("OPTIONS", text("They stand before COMMAND, or in their long form behind it."))
     for option in (*CONNECTION, *OUTPUT):
-        lines += option_of(option)
+        action = Parser(add_help=False).add_argument(*option.names, **option.kind)
+        lines += argument_of(action)
     lines += tagged("--version", "show the version")
     lines += section("EACH COMMAND")
     for name in TABLE:

@@ -1,58 +1,30 @@
 """What users write for a service that outlives a session, with zkwire and with kazoo.
 
-Imports are not counted, and neither is what the program is about: `work`, `configure`, `use`.
+The programs with zkwire are those of docs/supervisor.md.  Imports are not counted, and neither is
+what the program is about: `work`, `configure`, `use`.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
-
-class Program(NamedTuple):
-    """The same service, written twice."""
-
-    name: str
-    zkwire: str
-    kazoo: str
-
-
-PROGRAMS = (
-    Program(
-        "election with fail-over",
-        """
-with Supervisor(HOSTS) as supervisor:
-    supervisor.lead("/app/leader", work)
-    supervisor.wait()
-""",
-        """
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "supervisor.md"
+KAZOO = {
+    "election with fail-over": """
 client = KazooClient(HOSTS)
 client.start()
 election = client.Election("/app/leader", "me")
 election.run(work)
 """,
-    ),
-    Program(
-        "configuration forever",
-        """
-with Supervisor(HOSTS) as supervisor:
-    supervisor.watch_data("/app/config", configure)
-    supervisor.wait()
-""",
-        """
+    "configuration forever": """
 client = KazooClient(HOSTS)
 client.start()
 client.DataWatch("/app/config", configure)
 wait()
 """,
-    ),
-    Program(
-        "registration",
-        """
-with Supervisor(HOSTS) as supervisor:
-    PersistentNode(supervisor, "/app/members/web-1", b"10.0.0.5:80")
-    supervisor.wait()
-""",
-        """
+    "registration": """
 client = KazooClient(HOSTS)
 def register():
     client.create("/app/members/web-1", b"10.0.0.5:80", ephemeral=True, makepath=True)
@@ -63,15 +35,7 @@ client.add_listener(listen)
 client.start()
 wait()
 """,
-    ),
-    Program(
-        "discovery",
-        """
-with Supervisor(HOSTS) as supervisor, Group(supervisor, "/app/members") as group:
-    for members in group.changes():
-        use({member.name: member.data for member in members})
-""",
-        """
+    "discovery": """
 client = KazooClient(HOSTS)
 client.start()
 client.ensure_path("/app/members")
@@ -83,15 +47,7 @@ def changed(names):
 client.ChildrenWatch("/app/members", changed)
 wait()
 """,
-    ),
-    Program(
-        "tree cache",
-        """
-with Supervisor(HOSTS) as supervisor, Cache(supervisor, "/app", on_event=use) as cache:
-    cache.wait_ready()
-    supervisor.wait()
-""",
-        """
+    "tree cache": """
 client = KazooClient(HOSTS)
 client.start()
 cache = AsyncCache(client, "/app")
@@ -99,8 +55,22 @@ cache.listen(use)
 cache.start()
 wait()
 """,
-    ),
+}
+
+
+class Program(NamedTuple):
+    """The same service, written twice."""
+
+    name: str
+    zkwire: str
+    kazoo: str
+
+
+_FOUND = re.findall(
+    r"^\*([^*\n]+):\*\n\n```py(\n.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE
 )
+_ZKWIRE = {name[:1].lower() + name[1:]: code for name, code in _FOUND}
+PROGRAMS = tuple(Program(name, _ZKWIRE[name], kazoo) for name, kazoo in KAZOO.items())
 
 
 def lines(program: str) -> int:

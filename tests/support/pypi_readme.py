@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import zkwire
-from tests.unit.test_links import CODE, LINK, ROOT
 
-IMAGES = (".svg", ".png")
+ROOT = Path(__file__).resolve().parents[2]
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(\s*([^)\s]+)\s*\)")
 
 
 def absolute(text: str, source: str) -> str:
@@ -26,8 +28,7 @@ def absolute(text: str, source: str) -> str:
         inside = any(begin <= found.start() < end for begin, end in code)
         if inside or "://" in target or target.startswith("#"):
             return found[0]
-        raw = "?raw=true" * target.endswith(IMAGES)
-        return f"]({base}{target}{raw})"
+        return f"]({base}{target}{'?raw=true' * target.endswith(('.svg', '.png'))})"
 
     return LINK.sub(link, text)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+HOSTS = "127.0.0.1:2181"
+"""The server of all pages."""
+
 FENCE = re.compile(r"^```py(?:thon)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 GOES_ON = re.compile(r"(goes on with|with the) (program|class) above", re.IGNORECASE)
 """What the sentence before a block says if it needs the block before it."""
@@ -29,6 +32,13 @@ class Snippet(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.page}:{self.line}"
+
+
+def blocks(page: str, hosts: str = HOSTS) -> list[str]:
+    """The blocks of a page below docs/ that are whole (they say ``python``), with this server."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    found = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [str(block).replace(HOSTS, hosts) for block in found]
 
 
 def documents() -> list[Path]:

@@ -11,7 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import log10
 from pathlib import Path
 from typing import Any
@@ -119,17 +118,13 @@ KINDS = {
 PROGRAM = "the program itself"
 
 
-@dataclass
 class Part:
     """A module, as it is called from the one below which it stands."""
 
-    name: str
-    own: int = 0
-    """Samples in the module itself."""
-    entries: Counter[str] = field(default_factory=Counter[str])
-    """The functions that the caller has called."""
-    functions: Counter[str] = field(default_factory=Counter[str])
-    parts: dict[str, Part] = field(default_factory=dict["str", "Part"])
+    def __init__(self, name: str) -> None:
+        self.name, self.own = name, 0  # samples in the module itself
+        self.entries, self.functions = Counter[str](), Counter[str]()  # called from below; all
+        self.parts: dict[str, Part] = {}
 
     @property
     def all(self) -> int:
@@ -138,6 +133,11 @@ class Part:
     @property
     def depth(self) -> int:
         return 1 + max((part.depth for part in self.parts.values()), default=0)
+
+    @property
+    def layers(self) -> set[str]:
+        below = [part.layers for part in self.parts.values()]
+        return {_layer(self)}.union(*below)
 
 
 def kept() -> dict[str, Any]:
@@ -169,7 +169,7 @@ def flame(name: str) -> str:
     each = seen["cpu"] / seen["samples"]
     lines = list(_bars(root, EDGE, 16, FLAME / root.all, each))
     height = 16 + root.depth * DEEP
-    used, at = {KINDS[name] for name in _rooms_of(root) if name in KINDS}, float(EDGE)
+    used, at = {KINDS.get(layer) for layer in root.layers}, float(EDGE)
     for kind in [each for each in dict.fromkeys(KINDS.values()) if each in used]:
         text = ", ".join(layer for layer, other in KINDS.items() if other == kind)
         text = text.replace("kernel", "a system call").replace(", errors", "")
@@ -178,12 +178,6 @@ def flame(name: str) -> str:
     about = "; ".join(f"{layer} {value:.1f} µs" for layer, value in by_layer(name).items())
     title = f"Where the CPU time of {OPERATIONS[name]} goes"
     return drawing(title, about, (FLAME + 2 * EDGE, height + 44), lines)
-
-
-def _rooms_of(part: Part) -> Iterator[str]:
-    yield _layer(part)
-    for below in part.parts.values():
-        yield from _rooms_of(below)
 
 
 def _layer(part: Part) -> str:
@@ -200,11 +194,8 @@ def _bars(part: Part, x: float, y: int, scale: float, each: float) -> Iterator[s
     yield box(round(x, 1), y, width, DEEP - 2, kind)
     room_for = int((width - 6) / PER_CHARACTER)
     short = part.name.rpartition(".")[2].rpartition(":")[2]
-    full = (
-        short
-        if layer == "kernel"
-        else ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
-    )
+    whole = ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
+    full = short if layer == "kernel" else whole
     if label := next((text for text in (full, part.name, short) if len(text) <= room_for), ""):
         yield words(round(x + 4, 1), y + 14, label, "start")
     yield "</g>"
@@ -240,19 +231,14 @@ def table() -> str:
     lines = ["| microseconds | " + " | ".join(OPERATIONS.values()) + " |"]
     lines.append("| --- |" + " ---: |" * len(OPERATIONS))
     for layer in names:
-        cells = [
-            f"{layers[name][layer]:.1f}" if layer in layers[name] else "" for name in OPERATIONS
-        ]
-        shown = f"`{layer}`" if layer in LAYERS else layer
-        lines.append(f"| {shown} | {' | '.join(cells)} |")
+        times = [layers[name].get(layer) for name in OPERATIONS]
+        cells = ["" if time is None else f"{time:.1f}" for time in times]
+        lines.append(f"| {f'`{layer}`' if layer in LAYERS else layer} | {' | '.join(cells)} |")
     seen = kept()
-    for what, words_ in (
-        ("cpu", "**CPU time of the client**"),
-        ("system", "of it in the kernel"),
-        ("wall", "**by the clock**"),
-    ):
+    sums = {"cpu": "**CPU time of the client**", "system": "of it in the kernel"}
+    for what, text in (sums | {"wall": "**by the clock**"}).items():
         cells = [f"{seen[name][what]:.1f}" for name in OPERATIONS]
-        lines.append(f"| {words_} | {' | '.join(cells)} |")
+        lines.append(f"| {text} | {' | '.join(cells)} |")
     machine = "; ".join(f"{what} {value}" for what, value in seen["machine"].items())
     samples = ", ".join(f"{seen[name]['samples']:,}" for name in OPERATIONS)
     return "\n".join([*lines, "", f"{machine}. Seen {samples} times.", ""])

@@ -15,14 +15,14 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
 from fcntl import ioctl
-from pathlib import Path
 from typing import Self
 
+from tests.support.command import ROOT, ZKWIRE
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 
-ROOT = Path(__file__).resolve().parents[2]
-ZKWIRE = [sys.executable, "-m", "zkwire"]
+__all__ = ["ROOT", "ZKWIRE", "Terminal"]
+
 SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DM])")
 _PARTIAL = re.compile(r"(\x1bD((?!\x1b8\x1b\[B).)*|\x1b(\[[0-9;?]*)?)?$", re.DOTALL)
 _INSERTED = re.compile(r"\x1bD\x1bM\x1b7\r\x1b\[L(.*?)\x1b8\x1b\[B")  # above the line that is typed

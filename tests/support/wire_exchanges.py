@@ -14,9 +14,9 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from tests.support.installed_servers import every_release, find_installed
 from tests.support.operation_samples import SAMPLES, Sample
@@ -39,6 +39,9 @@ SETTINGS = Settings(java_flags=("-Dzookeeper.extendedTypesEnabled=true",))
 ROOT, NODE, GONE = "/wire", "/wire/node", "/wire/gone"
 ACL = tuple(OPEN_ACL_UNSAFE)
 LIMIT = 10.0  # seconds for an answer
+UNKNOWN = 99
+NAMED = {op.name: op for op in ops.OPS.values()}
+NAMED["an unknown operation"] = ops.Op("unknown", UNKNOWN, None, None)
 GREETING = r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False)
 
 
@@ -48,32 +51,20 @@ class Line:
     def __init__(self, hosts: str, greeting: Record = GREETING) -> None:
         host, _, port = hosts.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), LIMIT)
+        self._read = self._socket.makefile("rb")
         self.sent = frame(greeting.encode())
         self._socket.sendall(self.sent)
         self.greeted = self.receive()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        self._read.close()
         self._socket.close()
-
-    def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count and (more := self._socket.recv(count - len(data))):
-            data += more
-        return data
 
     def receive(self) -> bytes:
         """The next frame with its length; empty if the server has closed the connection."""
         try:
-            length = self._exactly(4)
-            return length + self._exactly(struct.unpack(">i", length)[0]) if length else b""
+            length = self._read.read(4)
+            return length + self._read.read(*struct.unpack(">i", length)) if length else b""
         except ConnectionResetError:
             return b""
 
@@ -81,14 +72,9 @@ class Line:
         """A request and its reply; what comes before that is passed over."""
         asked = frame(r.RequestHeader(xid, op.opcode).encode() + body)
         self._socket.sendall(asked)
-        while (answer := self.receive()) and xid_of(answer) != xid:
+        while (answer := self.receive()) and struct.unpack_from(">i", answer, 4) != (xid,):
             pass
         return asked, answer
-
-
-def xid_of(data: bytes) -> int:
-    """The number of a reply."""
-    return int(struct.unpack_from(">i", data, 4)[0])
 
 
 class Frames(NamedTuple):
@@ -100,52 +86,53 @@ class Frames(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """One of them: its name, the operation, what it shows, and what runs it."""
+    """One of them; what it shows is written in the page, or is ``about``."""
 
     name: str
     op: ops.Op | None
-    about: str
     run: Callable[[str], Frames]
+    about: str = ""
 
 
-def asking(op: ops.Op, body: Record | bytes = b"", xid: int = 1) -> Callable[[str], Frames]:
-    """The first request of a session."""
-    data = body if isinstance(body, bytes) else body.encode()
+def asks(name: str, body: Record | bytes = b"", xid: int = 1) -> Exchange:
+    """The first request of a session; its operation is named before the colon."""
 
     def run(hosts: str) -> Frames:
-        with Line(hosts) as line:
-            return Frames(*line.ask(xid, op, data))
+        with closing(Line(hosts)) as line:
+            return Frames(*line.ask(xid, op, body if isinstance(body, bytes) else body.encode()))
 
-    return run
+    op = NAMED[name.partition(":")[0]]
+    return Exchange(name, op if op.opcode != UNKNOWN else None, run)
 
 
-def greeting(request: Record) -> Callable[[str], Frames]:
+def greets(name: str, request: Record) -> Exchange:
     """The handshake alone."""
 
     def run(hosts: str) -> Frames:
-        with Line(hosts, request) as line:
+        with closing(Line(hosts, request)) as line:
             return Frames(line.sent, line.greeted)
 
-    return run
+    return Exchange(name, None, run)
 
 
-def watched(op: ops.Op, body: Record, changed: Callable[[Client], object]) -> Callable[..., Frames]:
+def watches(name: str, body: Record, changed: Callable[[Client], object]) -> Exchange:
     """A request that sets a watch, and the event of a change by another client."""
+    op = NAMED[name.partition(":")[0]]
 
     def run(hosts: str) -> Frames:
-        with Line(hosts) as line, Client(hosts) as other:
+        with closing(Line(hosts)) as line, Client(hosts) as other:
             request, reply = line.ask(1, op, body.encode())
             if not reply:
                 return Frames(request, reply)
             changed(other)
             return Frames(request, reply, line.receive())
 
-    return run
+    return Exchange(name, op, run)
 
 
 def removing(hosts: str) -> Frames:
     """A watch is set, looked for and removed; this is the last of the three."""
-    with Line(hosts) as line:
+    with closing(Line(hosts)) as line:
         line.ask(1, ops.GET_DATA, r.GetDataRequest(NODE, True).encode())
         return Frames(*line.ask(2, ops.REMOVE_WATCHES, r.RemoveWatchesRequest(NODE, 2).encode()))
 
@@ -161,226 +148,73 @@ def create(name: str, flags: int = 0, data: bytes = b"hi") -> r.CreateRequest:
 
 
 BY_HAND = (
-    Exchange("connect", None, "A new session.", greeting(GREETING)),
-    Exchange(
-        "connect: no such session",
-        None,
-        "The session has expired, was closed, or the password is wrong: a timeout of 0.",
-        greeting(r.ConnectRequest(0, 0, 10_000, 0x1234, bytes(16), False)),
-    ),
-    Exchange("ping", ops.PING, "Keeps the session alive.", asking(ops.PING, xid=-2)),
-    Exchange("create", ops.CREATE, "A persistent node.", asking(ops.CREATE, create("new"))),
-    Exchange(
-        "create: ephemeral and sequential",
-        ops.CREATE,
-        "The reply has the name with its number; the node goes with the session.",
-        asking(ops.CREATE, create("queue-", 3, b"")),
-    ),
-    Exchange(
-        "create: refused",
-        ops.CREATE,
-        "The node exists already. A refused request has no body in its reply.",
-        asking(ops.CREATE, create("node")),
-    ),
-    Exchange(
-        "create2", ops.CREATE2, "The reply has the stat, too.", asking(ops.CREATE2, create("new2"))
-    ),
-    Exchange(
-        "create_container",
-        ops.CREATE_CONTAINER,
-        "A node that the server removes after its last child.",
-        asking(ops.CREATE_CONTAINER, create("container", 4, b"")),
-    ),
-    Exchange(
-        "create_ttl",
-        ops.CREATE_TTL,
-        "A node that the server removes when it has had no child and no write for so long. These "
-        "servers run with `extendedTypesEnabled`; others refuse it.",
-        asking(ops.CREATE_TTL, r.CreateTTLRequest(f"{ROOT}/ttl", b"", ACL, 5, 60_000)),
-    ),
-    Exchange(
-        "delete",
-        ops.DELETE,
-        "A version of -1 is any.",
-        asking(ops.DELETE, r.DeleteRequest(GONE, -1)),
-    ),
-    Exchange(
-        "exists",
-        ops.EXISTS,
-        "The stat of the node.",
-        asking(ops.EXISTS, r.ExistsRequest(NODE, False)),
-    ),
-    Exchange(
+    greets("connect", GREETING),
+    greets("connect: no such session", r.ConnectRequest(0, 0, 10_000, 0x1234, bytes(16), False)),
+    asks("ping", xid=-2),
+    asks("create", create("new")),
+    asks("create: ephemeral and sequential", create("queue-", 3, b"")),
+    asks("create: refused", create("node")),
+    asks("create2", create("new2")),
+    asks("create_container", create("container", 4, b"")),
+    asks("create_ttl", r.CreateTTLRequest(f"{ROOT}/ttl", b"", ACL, 5, 60_000)),
+    asks("delete", r.DeleteRequest(GONE, -1)),
+    asks("exists", r.ExistsRequest(NODE, False)),
+    watches(
         "exists: no such node, with a watch",
-        ops.EXISTS,
-        "The reply is a refusal, and the watch is set all the same. Another client creates it.",
-        watched(
-            ops.EXISTS,
-            r.ExistsRequest(f"{ROOT}/later", True),
-            lambda other: other.create(f"{ROOT}/later"),
-        ),
+        r.ExistsRequest(f"{ROOT}/later", True),
+        lambda other: other.create(f"{ROOT}/later"),
     ),
-    Exchange(
+    watches(
         "get_data: with a watch",
-        ops.GET_DATA,
-        "Then another client writes.",
-        watched(
-            ops.GET_DATA, r.GetDataRequest(NODE, True), lambda other: other.set_data(NODE, b"ho")
-        ),
+        r.GetDataRequest(NODE, True),
+        lambda other: other.set_data(NODE, b"ho"),
     ),
-    Exchange(
-        "set_data",
-        ops.SET_DATA,
-        "The version is the one that the node must have; -1 is any.",
-        asking(ops.SET_DATA, r.SetDataRequest(NODE, b"he", 1)),
-    ),
-    Exchange(
-        "get_acl",
-        ops.GET_ACL,
-        "The access list, and the stat.",
-        asking(ops.GET_ACL, r.GetACLRequest(NODE)),
-    ),
-    Exchange(
-        "set_acl",
-        ops.SET_ACL,
-        "The version is the `aversion` of the stat.",
-        asking(ops.SET_ACL, r.SetACLRequest(NODE, ACL, 0)),
-    ),
-    Exchange(
+    asks("set_data", r.SetDataRequest(NODE, b"he", 1)),
+    asks("get_acl", r.GetACLRequest(NODE)),
+    asks("set_acl", r.SetACLRequest(NODE, ACL, 0)),
+    watches(
         "get_children: with a watch",
-        ops.GET_CHILDREN,
-        "Names, not paths, in no order. Then another client creates a child.",
-        watched(
-            ops.GET_CHILDREN,
-            r.GetChildrenRequest(NODE, True),
-            lambda other: other.create(f"{NODE}/child"),
-        ),
+        r.GetChildrenRequest(NODE, True),
+        lambda other: other.create(f"{NODE}/child"),
     ),
-    Exchange(
-        "get_children2",
-        ops.GET_CHILDREN2,
-        "The reply has the stat, too.",
-        asking(ops.GET_CHILDREN2, r.GetChildren2Request(NODE, False)),
-    ),
-    Exchange(
-        "sync",
-        ops.SYNC,
-        "When it is answered, this server has all that its leader had.",
-        asking(ops.SYNC, r.SyncRequest(NODE)),
-    ),
-    Exchange(
+    asks("get_children2", r.GetChildren2Request(NODE, False)),
+    asks("sync", r.SyncRequest(NODE)),
+    asks(
         "multi",
-        ops.MULTI,
-        "All of it or nothing. Each operation has a header, and one more header ends the list.",
-        asking(
-            ops.MULTI,
-            multi(
-                (ops.CHECK, r.CheckVersionRequest(NODE, 2)),
-                (ops.CREATE, create("multi", 0, b"")),
-                (ops.SET_DATA, r.SetDataRequest(NODE, b"hu", 2)),
-                (ops.DELETE, r.DeleteRequest(f"{ROOT}/multi", -1)),
-            ),
+        multi(
+            (ops.CHECK, r.CheckVersionRequest(NODE, 2)),
+            (ops.CREATE, create("multi", 0, b"")),
+            (ops.SET_DATA, r.SetDataRequest(NODE, b"hu", 2)),
+            (ops.DELETE, r.DeleteRequest(f"{ROOT}/multi", -1)),
         ),
     ),
-    Exchange(
+    asks(
         "multi: refused",
-        ops.MULTI,
-        "The reply has no error, but a list of errors: 0 for what came before the refused one, its "
-        "own code, and -2 for what comes after it.",
-        asking(
-            ops.MULTI,
-            multi(
-                (ops.CREATE, create("multi2", 0, b"")),
-                (ops.CHECK, r.CheckVersionRequest(NODE, 99)),
-                (ops.DELETE, r.DeleteRequest(NODE, -1)),
-            ),
+        multi(
+            (ops.CREATE, create("multi2", 0, b"")),
+            (ops.CHECK, r.CheckVersionRequest(NODE, 99)),
+            (ops.DELETE, r.DeleteRequest(NODE, -1)),
         ),
     ),
-    Exchange(
+    asks(
         "multi_read",
-        ops.MULTI_READ,
-        "Each read has its own result or its own error.",
-        asking(
-            ops.MULTI_READ,
-            multi(
-                (ops.GET_DATA, r.GetDataRequest(NODE, False)),
-                (ops.GET_CHILDREN, r.GetChildrenRequest(NODE, False)),
-                (ops.GET_DATA, r.GetDataRequest(f"{ROOT}/none", False)),
-            ),
+        multi(
+            (ops.GET_DATA, r.GetDataRequest(NODE, False)),
+            (ops.GET_CHILDREN, r.GetChildrenRequest(NODE, False)),
+            (ops.GET_DATA, r.GetDataRequest(f"{ROOT}/none", False)),
         ),
     ),
-    Exchange(
-        "check_watches",
-        ops.CHECK_WATCHES,
-        "Whether this connection has a watch there; here it has none.",
-        asking(ops.CHECK_WATCHES, r.CheckWatchesRequest(NODE, 3)),
-    ),
-    Exchange(
-        "remove_watches",
-        ops.REMOVE_WATCHES,
-        "A watch of the data was set by an earlier request of this connection.",
-        removing,
-    ),
-    Exchange(
-        "add_watch",
-        ops.ADD_WATCH,
-        "Mode 0 is persistent, 1 also recursive. Another client deletes a node below.",
-        watched(
-            ops.ADD_WATCH,
-            r.AddWatchRequest(NODE, 1),
-            lambda other: other.delete(f"{NODE}/child"),
-        ),
-    ),
-    Exchange(
-        "set_watches",
-        ops.SET_WATCHES,
-        "After a reconnect. A change after the zxid fires the watch at once.",
-        asking(ops.SET_WATCHES, r.SetWatches(0x7FFFFFFF, (NODE,), (), (NODE,)), xid=-8),
-    ),
-    Exchange(
-        "set_watches2",
-        ops.SET_WATCHES2,
-        "The same, with persistent watches.",
-        asking(
-            ops.SET_WATCHES2, r.SetWatches2(0x7FFFFFFF, (NODE,), (), (), (ROOT,), (NODE,)), xid=-8
-        ),
-    ),
-    Exchange(
-        "auth",
-        ops.AUTH,
-        "The reply says whether the server knows the scheme and takes the credential.",
-        asking(ops.AUTH, r.AuthPacket(0, "digest", b"user:password"), xid=-4),
-    ),
-    Exchange(
-        "sasl",
-        ops.SASL,
-        "A token of the mechanism, here an empty one. This server has no logins, and no token.",
-        asking(ops.SASL, r.GetSASLRequest(b"")),
-    ),
-    Exchange(
-        "get_ephemerals",
-        ops.GET_EPHEMERALS,
-        "The ephemeral nodes of this session below the path: it has none.",
-        asking(ops.GET_EPHEMERALS, r.GetEphemeralsRequest(ROOT)),
-    ),
-    Exchange(
-        "reconfig",
-        ops.RECONFIG,
-        "This server stands alone, and refuses it.",
-        asking(ops.RECONFIG, r.ReconfigRequest(None, "9", None, -1)),
-    ),
+    asks("check_watches", r.CheckWatchesRequest(NODE, 3)),
+    Exchange("remove_watches", ops.REMOVE_WATCHES, removing),
+    watches("add_watch", r.AddWatchRequest(NODE, 1), lambda other: other.delete(f"{NODE}/child")),
+    asks("set_watches", r.SetWatches(0x7FFFFFFF, (NODE,), (), (NODE,)), xid=-8),
+    asks("set_watches2", r.SetWatches2(0x7FFFFFFF, (NODE,), (), (), (ROOT,), (NODE,)), xid=-8),
+    asks("auth", r.AuthPacket(0, "digest", b"user:password"), xid=-4),
+    asks("sasl", r.GetSASLRequest(b"")),
+    asks("get_ephemerals", r.GetEphemeralsRequest(ROOT)),
+    asks("reconfig", r.ReconfigRequest(None, "9", None, -1)),
 )
-LAST = (
-    Exchange(
-        "an unknown operation",
-        None,
-        "What a server does with an opcode of which it knows nothing.",
-        asking(ops.Op("unknown", 99, None, None)),
-    ),
-    Exchange(
-        "close_session", ops.CLOSE_SESSION, "Ephemeral nodes go at once.", asking(ops.CLOSE_SESSION)
-    ),
-)
+LAST = (asks("an unknown operation"), asks("close_session"))
 
 
 class _Bodies(Operations):
@@ -396,7 +230,7 @@ def _sampled(sample: Sample) -> Exchange:
     """The exchange of an operation about which its docstring says enough."""
     about = (getattr(Operations, sample.method).__doc__ or "").partition("\n")[0]
     body = sample.call(_Bodies(), NODE)
-    return Exchange(sample.op.name, sample.op, about.replace("``", "`"), asking(sample.op, body))
+    return asks(sample.op.name, body)._replace(about=about.replace("``", "`"))
 
 
 _SHOWN = {exchange.op for exchange in BY_HAND}
@@ -429,7 +263,7 @@ def message(data: bytes, exchange: str, part: str) -> Message:
     """One of the frames, read."""
     op = {each.name: each.op for each in EXCHANGES}[exchange]
     kind = "connect" if exchange.startswith("connect") else part
-    return Message(data, "c2s" if part == "request" else "s2c", kind, op.opcode if op else 99)
+    return Message(data, "c2s" if part == "request" else "s2c", kind, op.opcode if op else UNKNOWN)
 
 
 def masked(data: bytes, exchange: str, part: str) -> bytes:

@@ -2,7 +2,8 @@
 
     python3 -m tests.support.wire_reference
 
-writes it. No server is needed: tests.support.wire_exchanges has asked them.
+writes it. No server is needed: tests.support.wire_exchanges has asked them. The page itself has,
+written by hand, what an exchange shows.
 """
 
 from __future__ import annotations
@@ -88,24 +89,23 @@ def releases(name: str, found: dict[str, Release], newest: str) -> str:
     return f"The same from {', '.join(same)}. {'. '.join(others)}{'.' if others else ''}".rstrip()
 
 
-def section(exchange: Exchange, found: dict[str, Release], newest: str) -> str:
-    """One exchange."""
-    frames = found[newest][exchange.name]
-    op = exchange.op
+def section(exchange: Exchange, found: dict[str, Release], newest: str, before: str) -> str:
+    """One exchange; what is written by hand is in the page before."""
+    frames, op = found[newest][exchange.name], exchange.op
     facts = f"Opcode {op.opcode}, servers have it since {op.since}. " if op else ""
+    heading = f"## {exchange.name}\n\n"
+    by_hand = before.partition(heading)[2].partition("\n")[0].removeprefix(facts.rstrip()).strip()
     parts = [part for part in NAMES if part != "event" or frames.event]
     shown = [frame_of(exchange.name, part, getattr(frames, part)) for part in parts]
-    text = f"{facts}{exchange.about}".rstrip()
-    return "\n".join(
-        [f"## {exchange.name}", "", text, "", *shown, releases(exchange.name, found, newest), ""]
-    )
+    text = f"{heading}{facts}{exchange.about or by_hand}".rstrip()
+    return "\n".join([text, "", *shown, releases(exchange.name, found, newest), ""])
 
 
 def page() -> str:
     """The whole page."""
-    found = stored()
+    found, before = stored(), PATH.read_text()
     newest = list(found)[-1]
-    sections = [section(exchange, found, newest) for exchange in EXCHANGES]
+    sections = [section(exchange, found, newest, before) for exchange in EXCHANGES]
     return "\n".join([INTRODUCTION.format(newest=newest), *sections]).rstrip() + "\n"
 
 

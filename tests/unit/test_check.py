@@ -18,8 +18,8 @@ from tests.support.installed_servers import find_installed
 from tests.support.real_servers import find_backend
 from tests.support.server_control import NoBackendError
 
-FAST = ["lint", "types", "unit"]
-ALL = [*FAST, "simulation", "shell", "embedded", "real", "site"]
+FAST = "lint types unit"
+ALL = f"{FAST} simulation shell embedded real site"
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,16 @@ def python(script: str, name: str = "one", limit: float = 60.0) -> Step:
     return Step(name, [sys.executable, "-c", script], limit)
 
 
+def ended(step: Step) -> Running:
+    running = Running(step)
+    while not running.ended():
+        time.sleep(0.01)
+    return running
+
+
+# --- which steps ----------------------------------------------------------------------------------
+
+
 @pytest.fixture
 def homes(tmp_path: Path) -> str:
     """A folder of releases, and an unpacked release."""
@@ -44,41 +54,33 @@ def homes(tmp_path: Path) -> str:
     return f"{tmp_path}/jars:{tmp_path}/apache-3.5.10"
 
 
-def test_each_module_that_a_long_step_runs_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZOOKEEPER_HOME", "")
-    modules = {
-        step.command[2] for step in check.parse(["long"]) if step.command[2].startswith("tests.")
-    }
-    assert "tests.interop.kazoo_programs" in modules
-    assert [name for name in sorted(modules) if find_spec(name) is None] == []
-
-
-@pytest.mark.parametrize(
-    ("ci", "arguments", "names"),
-    [
-        ("", [], ALL),
-        ("", ["all"], ALL),
-        ("true", [], [*ALL, "docker", "curator"]),
-        ("", ["fast"], FAST),
-        ("true", ["fast"], FAST),
-        ("", ["all", "docker"], [*ALL, "docker"]),
-        ("true", ["types", "lint"], ["lint", "types"]),
-    ],
-)
+@pytest.mark.parametrize(("ci", "arguments", "names"), [
+    ("", "", ALL),
+    ("", "all", ALL),
+    ("true", "", f"{ALL} docker curator"),
+    ("", "fast", FAST),
+    ("true", "fast", FAST),
+    ("", "all docker", f"{ALL} docker"),
+    ("true", "types lint", "lint types"),
+])  # fmt: skip
 def test_which_steps(
-    homes: str, monkeypatch: pytest.MonkeyPatch, ci: str, arguments: list[str], names: list[str]
+    homes: str, monkeypatch: pytest.MonkeyPatch, ci: str, arguments: str, names: str
 ) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("ZOOKEEPER_HOME", homes)
-    assert [step.name for step in check.parse(arguments)] == names
+    assert " ".join(step.name for step in check.parse(arguments.split())) == names
 
 
-def test_each_release_has_a_step_of_its_own(homes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_check_has_a_step_for_each_release(
+    homes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOME", homes)
     long = {step.name: step for step in check.parse(["long"])}
-    assert {"release-3.9.3", "chaos", "coverage"} < long.keys()
+    assert {"release-3.9.3", "chaos", "coverage", "kazoo_programs"} < long.keys()
     assert long.keys().isdisjoint(check.SHORT)
     assert long["release-3.5.10"].variables["ZKWIRE_TEST_RELEASE"] == "3.5.10"
+    modules = {step.command[2] for step in long.values() if step.command[2].startswith("tests.")}
+    assert [name for name in sorted(modules) if find_spec(name) is None] == []
 
 
 @pytest.mark.parametrize(
@@ -101,14 +103,13 @@ def test_the_release_is_the_one_that_is_named(
             find_installed()
 
 
-def test_a_backend_without_a_choice_of_releases_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_chosen_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("ZKWIRE_TEST_RELEASE", "3.9.5")
     monkeypatch.setenv("ZKWIRE_TEST_BACKEND", "docker")
     with pytest.raises(NoBackendError, match=r"3\.9\.5 does not choose docker"):
         find_backend()
-
-
-def test_an_unknown_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         check.parse(["tests"])
     assert "no such step: tests" in capsys.readouterr().err
@@ -128,46 +129,28 @@ def test_the_rest_is_for_pytest(arguments: list[str], command: list[str]) -> Non
     assert step.command.count("tests/unit") == command.count("tests/unit")
 
 
-def test_the_fast_check_has_fewer_examples() -> None:
+def test_the_steps_have_their_settings() -> None:
+    """By itself pyright takes the modules of the first Python on the path, which may have none."""
     examples = [step.variables.get("ZKWIRE_EXAMPLES") for step in check.parse(["fast"])]
     assert examples == [None, None, "tenth"]
     assert not any("ZKWIRE_EXAMPLES" in step.variables for step in check.parse([]))
+    assert f"pyright --pythonpath {PYTHON}" in check.steps()["types"].command[-1]
 
 
-def ended(step: Step) -> Running:
-    running = Running(step)
-    while not running.ended():
-        time.sleep(0.01)
-    return running
+# --- a step ---------------------------------------------------------------------------------------
 
 
-def test_a_step_passes_only_with_success_in_time() -> None:
+def test_a_step_passes_only_with_success_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "END_SECONDS", 0.5)
     assert ended(python("")).passed
     assert not ended(python("raise SystemExit(3)")).passed
-    hanging = ended(python("import time; print('so far', flush=True); time.sleep(60)", limit=1.0))
-    assert not hanging.passed
-    assert hanging.why == "not done within 1 s"
-    assert hanging.seconds < 30
-    assert "so far" in hanging.output()
-
-
-def test_what_does_not_end_when_asked_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "END_SECONDS", 0.5)
-    script = "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)"
-    stubborn = ended(python(script, limit=1.0))
-    assert not stubborn.passed
-    assert stubborn.seconds < 30
-
-
-def test_the_time_of_a_processor_is_counted() -> None:
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
-    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
-    assert 0.3 <= ended(python(script)).cpu_seconds < 10
-
-
-def test_the_processes_of_a_step_keep_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    assert ended(python("import sys; sys.exit(sys.dont_write_bytecode)")).passed
+    stubborn = "import signal; signal.signal(2, signal.SIG_IGN)"
+    for before in ("pass", stubborn):  # it ends when asked, or is killed
+        script = f"import time; {before}; print('so far', flush=True); time.sleep(60)"
+        hanging = ended(python(script, limit=1.0))
+        assert (hanging.passed, hanging.why) == (False, "not done within 1 s")
+        assert hanging.seconds < 30
+        assert "so far" in hanging.output()
 
 
 def test_lanes_go_on_side_by_side_and_their_steps_one_by_one(tmp_path: Path) -> None:
@@ -177,14 +160,12 @@ mine, other = map(pathlib.Path, sys.argv[1:])
 mine.touch()
 while not other.exists(): time.sleep(0.01)
 """
-    both = [tmp_path / "a", tmp_path / "b"]
+    both = [str(tmp_path / "a"), str(tmp_path / "b")]
     first = [
-        Step(name, [sys.executable, "-c", meet, *map(str, paths)], 60)
+        Step(name, [sys.executable, "-c", meet, *paths], 60)
         for name, paths in (("a", both), ("b", both[::-1]))
     ]
-    alone = python(
-        f"import pathlib; pathlib.Path({str(tmp_path / 'c')!r}).touch(exist_ok=False)", "c"
-    )
+    alone = python("", "c")
     done = check.Check()
     done.run([[first[0], alone], [first[1]]])
     assert done.passed
@@ -203,10 +184,27 @@ def test_nothing_more_is_run_after_a_failure(capsys: pytest.CaptureFixture[str])
     assert "tests: 8 passed, 0 failed, 0 skipped" in shown
 
 
-def test_a_long_step_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    done = check.Check()
-    done.run([[python("print('.... [ 61%]', flush=True); import time; time.sleep(1.5)")]])
+def test_a_long_step_is_told_of_and_an_interrupt_ends_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, script = check.Check(), "print('.... [ 61%]', flush=True); import time; time.sleep(60)"
+
+    def interrupted(text: str) -> None:
+        print(text)
+        if "61 %" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(done, "say", interrupted)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        done.run([[python(script)]])
+    done.interrupt()
     assert "... one 61 %" in capsys.readouterr().out
+    assert [running.why for running in done.ended] == ["interrupted"]
+    assert time.monotonic() - started < 30
+
+
+# --- what has failed ------------------------------------------------------------------------------
 
 
 def failing(tmp_path: Path, text: str, *arguments: str) -> Step:
@@ -237,7 +235,7 @@ def test_word(word): assert word == "good"
     assert repeat.startswith("  ZKWIRE_SEED=7 ")
     assert "-m pytest '" in repeat
     assert repeat.endswith("test_it.py::test_word[a - b c]'")
-    assert whole == f"  {done.ended[-1].step.typed()}" or whole == f"  {done.ended[0].step.typed()}"
+    assert whole in [f"  {running.step.typed()}" for running in done.ended]
 
 
 def test_of_many_failures_the_step_is_repeated(tmp_path: Path) -> None:
@@ -258,44 +256,8 @@ def test_an_error_is_a_failure(tmp_path: Path, text: str) -> None:
     running = ended(failing(tmp_path, text))
     assert not running.passed
     assert check.counts(running.closing_line())[1] == 1
-
-
-def test_what_pytest_counts_is_found_before_later_words() -> None:
-    counted = "9 passed, 3059 deselected in 13.51s"
-    assert (
-        ended(python(f"print('1 passed on'); print({counted!r}); print('stopping')")).closing_line()
-        == counted
-    )
-    assert ended(python("print('a'); print('b')")).closing_line() == "b"
-    assert ended(python("")).closing_line() == ""
-
-
-@pytest.mark.parametrize(
-    ("line", "counted"),
-    [
-        ("4196 passed, 13 deselected in 146.62s (0:02:26)", (4196, 0, 0)),
-        ("1 failed, 2 passed, 3 skipped, 1 warning, 4 errors in 1.2s", (2, 5, 3)),
-        ("All checks passed!", (0, 0, 0)),
-    ],
-)
-def test_counts(line: str, counted: tuple[int, int, int]) -> None:
-    assert check.counts(line) == counted
-
-
-def test_an_interrupt_ends_what_runs() -> None:
-    done = check.Check()
-
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
-    done.say = interrupted  # type: ignore[method-assign, assignment]
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        done.run([[python("import time; time.sleep(60)")]])
-    done.say = print  # type: ignore[method-assign, assignment]
-    done.interrupt()
-    assert [running.why for running in done.ended] == ["interrupted"]
-    assert time.monotonic() - started < 30
+    line = "1 failed, 2 passed, 3 skipped, 1 warning, 4 errors in 1.2s"
+    assert check.counts(line) == (2, 5, 3)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
@@ -314,10 +276,4 @@ assert not dict(left_over.descendants())
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.stdout == "sleep\n"
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_types_are_checked_with_the_modules_of_the_tools() -> None:
-    """By itself pyright takes those of the first Python on the path, which may have none."""
-    assert f"pyright --pythonpath {PYTHON}" in check.steps()["types"].command[-1]
+    assert (done.stdout, done.returncode) == ("sleep\n", 0), done.stderr

@@ -1,9 +1,10 @@
-"""The format of a dump, what is refused in one, and the window in which requests are sent."""
-
-from __future__ import annotations
+"""The files of the command: what a dump has in it, how files are written, and the window."""
 
 import io
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire import ACL, Id
-from zkwire.cli.output import Output, entry_of, entry_text
+from zkwire.cli.files import whole
+from zkwire.cli.output import Output
 from zkwire.cli.transfer import commands as dumps
 from zkwire.cli.transfer import tree
 from zkwire.cli.transfer.tree import Node, progress
 from zkwire.errors import NotSentError, ThrottledOpError
-
-OPEN = "world:anyone:cdrwa"
 
 
 def dumped(*lines: str) -> dumps.DumpFile:
@@ -35,15 +35,7 @@ def test_what_is_written_is_read(data: bytes, perms: int) -> None:
     assert (node.path, node.data, node.acl) == ("/", data, acl)
 
 
-def test_an_access_list_is_written_as_zkcli_does() -> None:
-    assert entry_text(ACL(31, Id("world", "anyone"))) == OPEN
-    assert entry_of("ip:fe80::1:r") == ACL(1, Id("ip", "fe80::1"))
-    for wrong in ("", "world", "world:anyone", ":anyone:r", "world:anyone:x"):
-        with pytest.raises(ValueError, match="no entry"):
-            entry_of(wrong)
-
-
-def node_line(path: str = "/", data: str = "null", acl: str = f'["{OPEN}"]') -> str:
+def node_line(path: str = "/", data: str = "null", acl: str = '["world:anyone:cdrwa"]') -> str:
     return f'{{"path": "{path}", "data": {data}, "acl": {acl}}}'
 
 
@@ -75,21 +67,18 @@ def test_another_file_is_no_dump(first: str) -> None:
         dumps.DumpFile(io.BytesIO(first.encode()), "some.jsonl")
 
 
-class FakeReply:
-    """The answer to a request: the next of ``outcomes``, which are values and errors."""
+# --- the window in which requests are sent --------------------------------------------------------
 
-    def __init__(self, client: FakeClient, item: Any) -> None:
-        self.client = client
-        outcomes = client.outcomes.get(item, [item])
-        self.outcome = outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]
-        client.waiting += 1
-        client.most = max(client.most, client.waiting)
-        self.ready = False
+
+class FakeReply:
+    """A value or an error, which is ready once it has been waited for."""
+
+    def __init__(self, client: "FakeClient", outcome: Any) -> None:
+        self.client, self.outcome, self.ready = client, outcome, False
 
     def result(self, _: float) -> Any:
-        if not self.ready:
-            self.ready = True
-            self.client.waiting -= 1
+        self.client.waiting -= not self.ready
+        self.ready = True
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
@@ -105,15 +94,21 @@ class FakeClient:
         self.pipeline = self
         self.waiting = self.most = 0
 
+    def ask(self, item: Any) -> Any:
+        """The reply to a request."""
+        outcomes = self.outcomes.get(item, [item])
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        return FakeReply(self, outcomes.pop(0) if len(outcomes) > 1 else outcomes[0])
+
     def window(self) -> tree.Window:
-        return tree.Window(self, lambda _, item: [FakeReply(self, item)])  # type: ignore[arg-type]
+        return tree.Window(self, lambda _, item: [self.ask(item)])  # type: ignore[arg-type]
 
 
 def test_a_window_is_bounded_in_number_and_in_bytes() -> None:
     client = FakeClient()
     assert [item for item, _ in client.window().each(range(1000))] == list(range(1000))
     assert client.most == tree.MOST_ITEMS
-
     sized = client.window()
     while not sized.full:
         sized.add(0, 1 << 20)
@@ -122,11 +117,10 @@ def test_a_window_is_bounded_in_number_and_in_bytes() -> None:
     assert not sized.full
 
 
-def test_a_window_asks_again_for_what_a_break_or_an_overload_has_cost() -> None:
+def test_a_window_asks_again_after_a_break_or_an_overload() -> None:
     lost, busy = NotSentError("lost"), ThrottledOpError()
     client = FakeClient({2: [lost, 2], 3: [lost, lost, busy, 3]})
-    answers = [answer for _, (answer,) in client.window().each(range(5))]
-    assert answers == [0, 1, 2, 3, 4]
+    assert [answer for _, (answer,) in client.window().each(range(5))] == [0, 1, 2, 3, 4]
 
 
 def test_a_window_gives_up_after_two_session_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,18 +133,87 @@ def test_a_window_gives_up_after_two_session_timeouts(monkeypatch: pytest.Monkey
     assert next(clock) == 4 * 7, "begins at 0, and looks at the clock at 7, 14 and 21"
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 def test_progress_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch, quiet: bool) -> None:
-    clock = iter(range(100))
-    terminal = Terminal()
+    clock, terminal = iter(range(100)), io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr("zkwire.cli.transfer.tree.time.monotonic", lambda: next(clock))
     assert list(progress(Output(quiet=quiet), "abc", "reading", 3)) == [*"abc"]
     text = terminal.getvalue()
     assert ("reading 2 of 3 nodes" in text) is not quiet
     assert text.strip() == "" or text.endswith("\r" + " " * 79 + "\r")
+
+
+# --- how files are written; of modes and links: tests/shell/test_command_files.py -----------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+def write(file: Path, data: bytes = b"new") -> None:
+    with whole(str(file)) as stream:
+        stream.write(data)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_whole_that_fails_leaves_the_former(error: type[BaseException], file: Path) -> None:
+    file.write_bytes(b"former")
+    with suppress(error), whole(str(file)) as stream:
+        stream.write(b"half")
+        raise error
+    assert (file.read_bytes(), os.listdir(file.parent)) == (b"former", ["file"])
+
+
+def test_whole_is_on_the_disk_before_it_has_its_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda *_: done.append("fsync"))
+    monkeypatch.setattr(os, "replace", lambda *_: done.append("replace"))
+    write(file)
+    assert done == ["fsync", "replace"]
+
+
+def test_whole_two_writers_each_write_a_whole_file(file: Path) -> None:
+    with whole(str(file)) as first:
+        first.write(b"first " * 10_000)
+        write(file, b"second")
+        assert file.read_bytes() == b"second"
+        first.write(b"end")
+    assert file.read_bytes() == b"first " * 10_000 + b"end"
+    assert os.listdir(file.parent) == ["file"]
+
+
+def test_whole_refuses_what_it_must_not_replace(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to nothing, a stale link with the name of the next part, a file that is read-only."""
+    file.symlink_to("missing")
+    with pytest.raises(OSError, match="is a symbolic link to a file that is missing"):
+        write(file)
+    assert os.listdir(file.parent) == ["file"]
+    file.unlink()
+    victim = file.parent / "victim"
+    victim.write_bytes(b"mine")
+    monkeypatch.setattr("os.urandom", bytes)
+    for name in ("file.part", f".zkwire-{bytes(8).hex()}.part"):
+        (file.parent / name).symlink_to("victim")
+    with pytest.raises(FileExistsError, match=r"/file'$"):
+        write(file)
+    assert victim.read_bytes() == b"mine"
+    victim.chmod(0o444)
+    if os.geteuid() != 0:  # root may write all files
+        with pytest.raises(PermissionError):
+            write(victim)
+
+
+def test_whole_device_is_written_to_as_it_is(file: Path) -> None:
+    """A pipe stands for it: a defect would replace a device of the machine."""
+    os.mkfifo(file)
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        write(file, b"data")
+        assert reader.read() == b"data"
+    assert (file.is_fifo(), os.listdir(file.parent)) == (True, ["file"])

@@ -1,6 +1,6 @@
 """The shell without a server: its words, zkCli's names, secrets, and what the Tab key offers."""
 
-from __future__ import annotations
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.command_lines import interpreter_of
 from zkwire.cli.command import TABLE, UsageError
-from zkwire.cli.shell.interpreter import Interpreter, has_secret
+from zkwire.cli.shell.interpreter import has_secret
 from zkwire.cli.shell.terminal import completions
 from zkwire.cli.shell.words import NAMES, commands_of, quoted, translate, unfinished, whole_lines
 
@@ -94,12 +94,10 @@ def test_a_deletion_of_zkcli_takes_one_path(typed: str) -> None:
 
 def test_each_name_of_zkcli_is_a_command_here() -> None:
     shell = interpreter_of()
+    takes = {"setAcl": "/a digest:a:b:r", "setquota": "-n 1 /a"}
     for name, (command, *action) in NAMES.items():
-        parser = shell.parser(command)
-        arguments = "/a digest:a:b:r" if name == "setAcl" else "/a"
-        given_flags = "-n 1" if name == "setquota" else ""
-        words = [*action, *given_flags.split(), *arguments.split()]
-        parser.parse_args(words if command != "quit" else [])
+        words = "" if command == "quit" else takes.get(name, "/a")
+        shell.parser(command).parse_args([*action, *words.split()])
         assert name not in {*TABLE, *shell.own.table}
 
 
@@ -130,46 +128,43 @@ def test_a_line_with_a_secret_is_known(line: str, secret: bool) -> None:
 
 def test_a_secret_is_in_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     shell = interpreter_of()
-    for line in (
-        "addauth digest me:secret again",
-        "addauth digest -f",
-        "addauth",
-        "addauth digest",
-    ):
-        assert shell.run_line(line) == 2
+    for words in ("digest me:secret again", "digest -f", "", "digest"):
+        assert shell.run_line(f"addauth {words}") == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 4
     assert "secret again" not in said.err + said.out
     assert "me:" not in said.err + said.out
 
 
-def test_the_tab_key_offers_commands_and_flags() -> None:
-    shell = interpreter_of()
-    assert completions(shell, "getA") == ["getAcl ", "getAllChildrenNumber "]
-    assert completions(shell, "help pw") == ["pwd "]
-    assert completions(shell, "ls /; addW") == ["addWatch "]
-    assert "--parents " in completions(shell, "create --")
-    assert "--json " not in completions(shell, "create --")  # the help does not show it either
-    assert "--dry-run " in completions(shell, "deleteall --d")
-    for line in ("get /", "none -", "get '", "addauth -"):  # no server, no such command
-        assert isinstance(completions(shell, line), list)
-    assert completions(shell, "get /") == completions(shell, "none -") == []
+@pytest.mark.parametrize(("line", "offered"), [
+    ("getA", ["getAcl ", "getAllChildrenNumber "]),
+    ("help pw", ["pwd "]),
+    ("ls /; addW", ["addWatch "]),
+    ("create --p", ["--parents "]),
+    ("create --j", []),  # the help does not show --json either
+    ("deleteall --d", ["--dry-run "]),
+    ("get /", []),  # no server
+    ("none -", []),
+])  # fmt: skip
+def test_the_tab_key_offers_commands_and_flags(line: str, offered: list[str]) -> None:
+    assert completions(interpreter_of(), line) == offered
+
+
+@pytest.mark.parametrize("line", ["get '", "addauth -"])
+def test_the_tab_key_does_no_harm(line: str) -> None:
+    assert isinstance(completions(interpreter_of(), line), list)
 
 
 def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     shell = interpreter_of()
-    commands = ["", *shell.own.table, *(name for name in TABLE if shell_has(shell, name))]
-    for name in commands:
+    commands = list(shell.own.table)
+    for name in TABLE:
+        with suppress(UsageError):  # one that a shell has not
+            shell.find(name)
+            commands.append(name)
+    for name in ("", *commands):
         assert shell.run_line(f"help {name}") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if len(line) > 80] == []
-    for name in commands[1:]:
+    assert max(map(len, lines)) <= 80
+    for name in commands:
         assert any(line.startswith(f"  {name} ") for line in lines)
-
-
-def shell_has(shell: Interpreter, name: str) -> bool:
-    try:
-        shell.find(name)
-    except UsageError:
-        return False
-    return True

@@ -1,6 +1,4 @@
-"""The spy without a socket: records of frames, what is shown of them, and every form of them."""
-
-from __future__ import annotations
+"""The spy without a socket: what frames say, byte for byte, and every form of a recording."""
 
 import argparse
 import json
@@ -14,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
+from tests.unit.test_jute_records import GOLDEN, sample_of
 from zkwire.cli.main import main
-from zkwire.cli.spy.records import Privacy, Recorder, as_svg, line, table
+from zkwire.cli.spy.message import HIDDEN, Message
+from zkwire.cli.spy.records import Privacy, Recorder, as_svg, line, rows_of, table
 from zkwire.cli.spy.spy import Filter
 from zkwire.cli.spy.tap import Event, Faults
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.testing.proxy.frames import Direction
 from zkwire.testing.proxy.relay import Conversation
-from zkwire.wire.ops import OPS
+from zkwire.wire.ops import OPS, Op
 
 Record = dict[str, Any]
 
@@ -105,9 +105,9 @@ def events_of(story: list[tuple[Direction, bytes]]) -> Iterator[Event]:
     yield Event(number + 2, 1.6, 1, "close", "client")
 
 
-def records_with(privacy: Privacy, *, rows: bool = True) -> list[Record]:
-    recorder = Recorder(0.0, privacy, rows=rows)
-    return [recorder.record(event) for event in events_of(STORY)]
+def records_with(privacy: Privacy, story: list[tuple[Direction, bytes]] = STORY) -> list[Record]:
+    recorder = Recorder(0.0, privacy, rows=True)
+    return [recorder.record(event) for event in events_of(story)]
 
 
 def forms(records: list[Record]) -> dict[str, str]:
@@ -184,55 +184,39 @@ def test_filters(given: Record, shown: str) -> None:
     assert " ".join(found) == shown
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
+WRONG = ["", "127.0.0.1:1 -o x.unknown", "127.0.0.1:1 -f nonsense", "127.0.0.1:1 -n 0"]
+WRONG += ["127.0.0.1:1 --op nonsense", "127.0.0.1:1 --session nonsense", "127.0.0.1:x"]
+WRONG += ["127.0.0.1:1 --listen nonsense"]
+WRONG += [
+    f"127.0.0.1:1 --for 0 --fault={fault}"
+    for fault in (
         *("", "nonsense", "drop-reply", "drop-reply:", "drop-reply:nonsense", "cut-after:create#0"),
-        *("cut-after:create#x", "delay", "delay:-1s", "delay:200", "split", "split:0", "split:x"),
-        *(
-            "blackhole:5s@",
-            "blackhole",
-            "expire:create#",
-            "drop-reply:watch",
-            "delay@3s",
-            "expire@x",
-        ),
-    ],
-)
-def test_a_wrong_fault_is_refused(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if spec in ("delay:200", "blackhole:5s@"):  # seconds; at once
-        Faults([spec])
-        return
-    assert main(["spy", "--fault", spec, "127.0.0.1:1", "--for", "0"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith(f"zkwire: --fault {spec}: ")
-    assert shown.err.count("\n") == 1
+        *("cut-after:create#x", "delay", "delay:-1s", "split", "split:0", "split:x", "blackhole"),
+        *("expire:create#", "drop-reply:watch", "delay@3s", "expire@x"),
+    )
+]
 
 
-@pytest.mark.parametrize("words", [
-    [],
-    ["127.0.0.1:1", "-o", "x.unknown"],
-    ["127.0.0.1:1", "-f", "nonsense"],
-    ["127.0.0.1:1", "-n", "0"],
-    ["127.0.0.1:1", "--op", "nonsense"],
-    ["127.0.0.1:1", "--session", "nonsense"],
-    ["127.0.0.1:1", "--listen", "nonsense"],
-    ["127.0.0.1:x"],
-])  # fmt: skip
-def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["spy", *words]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert main(["spy", *words, "--", "true"]) == 2
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_words_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spy", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    fault = words.partition("--fault=")[2]
+    assert err.startswith(f"zkwire: --fault {fault}: " if "--fault" in words else "zkwire: ")
+    assert main(["spy", *words.split(), "--", "true"]) == 2
+
+
+def test_a_time_of_a_fault_is_seconds_or_at_once() -> None:
+    Faults(["delay:200", "blackhole:5s@"])
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["c2s", "s2c"]), st.binary(max_size=60)), max_size=4))
 def test_no_bytes_do_harm_to_the_spy(pieces: list[tuple[Direction, bytes]]) -> None:
     """Any bytes behind a handshake, framed or not, are recorded and drawn."""
-    recorder = Recorder(0.0, Privacy("text"), rows=True)
-    story = [*STORY[:2], *((side, frame(data)) for side, data in pieces), *pieces]
-    records = [recorder.record(event) for event in events_of(story)]
+    framed = [(side, frame(data)) for side, data in pieces]
+    records = records_with(Privacy("text"), [*STORY[:2], *framed, *pieces])
     assert max(len(line(record, 80)) for record in records) <= 80
     ElementTree.fromstring(forms(records)["svg"])
 
@@ -245,3 +229,76 @@ def test_the_page_shows_the_recording() -> None:
     page = (docs / "command-watching.md").read_text()
     shown = page.split("<!-- recording: spy -->\n```\n")[1].split("\n```")[0].splitlines()[1:]
     assert [line(record) for record in records if record["op"] != "ping"] == shown
+
+
+# --- the bytes of a frame -------------------------------------------------------------------------
+
+EVENT = [
+    [0, "0000001e", "length", "30", ""],
+    [4, "ffffffff", "xid", "-1", "a watch event"],
+    [8, "ffffffffffffffff", "zxid", "0xffffffffffffffff", "none"],
+    [16, "00000000", "err", "0", "ok"],
+    [20, "00000002", "type", "2", "deleted"],
+    [24, "00000003", "state", "3", "sync_connected"],
+    [28, "00000002", "length of path", "2", ""],
+    [32, "2f61", "path", "/a", ""],
+]
+
+
+def golden(name: str) -> bytes:
+    return bytes.fromhex(GOLDEN[name][0])
+
+
+def test_fields_have_offsets_and_meanings() -> None:
+    message = Message(golden("notification"), "s2c", "event", None)
+    assert rows_of(message, Privacy("hex", 32)) == EVENT
+    message = Message(golden("ping"), "c2s", "request", None)
+    assert [row[4] for row in rows_of(message, Privacy())] == ["", "a ping", "ping"]
+
+
+@pytest.mark.parametrize("op", list(OPS.values()), ids=lambda op: op.name)
+def test_every_operation_is_explained_to_its_last_byte(op: Op) -> None:
+    """A sample of each record, as request and as reply: one row for each byte, none unknown."""
+    sides = [("c2s", r.RequestHeader.pack(7, op.opcode), op.request)]
+    if op.name not in ("multi", "multi_read"):
+        sides.append(("s2c", r.ReplyHeader.pack(7, 1, 0), op.reply))  # type: ignore[arg-type]
+    for side, header, record in sides:
+        body = b"" if record is None else sample_of(record).encode()
+        kind = "request" if side == "c2s" else "reply"
+        message = Message(frame(header + body), side, kind, op.opcode)
+        assert (message.op, message.problem) == (op.name, None)
+        at = 0
+        for row in message.rows:
+            assert row.at == at
+            at += row.size
+        assert at == len(message.rows.data)
+
+
+@pytest.mark.parametrize(("name", "kind", "secret"), [
+    ("auth", "request", b"u:p"), ("connect request", "connect", bytes(16)),
+])  # fmt: skip
+def test_secrets_are_hidden(name: str, kind: str, secret: bytes) -> None:
+    shown = rows_of(Message(golden(name), "c2s", kind, None), Privacy("hex", 99))
+    assert HIDDEN in {row[1] for row in shown} & {row[3] for row in shown}
+    assert not any(secret.hex() in row[1] for row in shown)
+
+
+@pytest.mark.parametrize(
+    ("digits", "at", "problem"),
+    [
+        ("fffffffe", 8, "type needs 4 bytes, and 0 are left"),
+        ("0000000100000004000000ff", 16, "path needs 255 bytes, and 0 are left"),
+        ("0000000100000004fffffffe", 12, "path has the length -2"),
+        ("00000001000000040000000101", 17, "watch needs 1 bytes, and 0 are left"),
+        ("000000010000000400000001ff01", 16, "path is no UTF-8"),
+        ("000000010000000b00", 12, "1 bytes too many"),
+        ("000000010000000e0000000e00ffffffff", 12, "an operation of type 14"),
+        ("00000001000000650000000000000000000000ff", 20, "data_watches claims 255 elements in 0"),
+    ],
+)
+def test_bytes_that_cannot_be_read_are_the_last_row(digits: str, at: int, problem: str) -> None:
+    message = Message(frame(bytes.fromhex(digits)), "c2s", "request", None)
+    assert message.problem is not None
+    assert message.problem.at == at
+    assert str(message.problem).startswith(problem)
+    assert sum(row.size for row in message.rows) == len(message.rows.data)

@@ -1,26 +1,22 @@
-"""Words of the data commands: access lists and paths."""
-
-from __future__ import annotations
+"""Small parts of the command: durations, access lists, when a lock must end, lines of a watch."""
 
 from argparse import ArgumentTypeError
+from signal import SIGKILL, SIGTERM
 from threading import TIMEOUT_MAX
 
 import pytest
 
-from zkwire import ACL, Id
+from zkwire import ACL, Id, SeenChildren, SeenData, Stat
 from zkwire.cli.command import duration
+from zkwire.cli.lock.holding import Deadline
+from zkwire.cli.nodes.watching import MISSED, EnoughError, States, Stream
 from zkwire.cli.nodes.writing import access_list
-from zkwire.cli.output import entry_text
+from zkwire.cli.output import DONE, TIMED_OUT, Output, entry_of, entry_text
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("5", 5), ("1.5s", 1.5), ("500ms", 0.5), ("2m", 120), ("1h", 3600)]
-)
-def test_a_duration(text: str, seconds: float) -> None:
-    assert duration(text) == seconds
-
-
-def test_no_duration_is_longer_than_a_machine_can_wait() -> None:
+def test_a_duration_has_a_unit_and_no_machine_waits_longer() -> None:
+    given = {"5": 5, "1.5s": 1.5, "500ms": 0.5, "2m": 120, "1h": 3600}
+    assert {text: duration(text) for text in given} == given
     assert duration("800000h") <= TIMEOUT_MAX
     with pytest.raises(ArgumentTypeError, match="no duration"):
         duration("1e10")
@@ -28,17 +24,99 @@ def test_no_duration_is_longer_than_a_machine_can_wait() -> None:
 
 def test_an_access_list_is_read_as_it_is_written() -> None:
     text = "x509:CN=a,OU=b:r,digest:alice:zzz=:cdrwa,auth::cdrwa,ip:fe80::1:d"
-    acl = access_list(text)
-    assert acl == [
-        ACL(1, Id("x509", "CN=a,OU=b")),
-        ACL(31, Id("digest", "alice:zzz=")),
-        ACL(31, Id("auth", "")),
-        ACL(8, Id("ip", "fe80::1")),
-    ]
+    ids = Id("x509", "CN=a,OU=b"), Id("digest", "alice:zzz="), Id("auth", ""), Id("ip", "fe80::1")
+    acl = [ACL(perms, id) for perms, id in zip((1, 31, 31, 8), ids, strict=True)]
+    assert access_list(text) == acl
     assert ",".join(map(entry_text, acl)) == text
 
 
 @pytest.mark.parametrize("text", ["", "world", "world:anyone", "world:anyone:", ":x:r", "a:b:cdx"])
-def test_what_is_no_access_list(text: str) -> None:
+def test_what_is_no_access_list_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="no entry of an access list"):
         access_list(text)
+    if text != "world:anyone:":  # a server can have such an entry
+        with pytest.raises(ValueError, match="no entry"):
+            entry_of(text)
+
+
+SENT = {"-": None, "TERM": SIGTERM, "KILL": SIGKILL}
+DEADLINES = {
+    "both are due before the lease ends": "lease 10; 5.9 -; 6 TERM; 8.9 -; 9 KILL; 99 -",
+    "an answer prolongs, a shorter lease changes nothing": "lease 10; lease 14; lease 6; 9.9 -; "
+    "10 TERM",
+    "after TERM no answer saves the command": "lease 10; 6 TERM; lease 99; 9 KILL",
+    "a loss is no reason to wait, and leaves time": "lease 10; lost; 1 TERM; 3.9 -; 4 KILL",
+    "it wakes when only KILL is left": "lease 10; 9.5 KILL",
+    "it wakes late": "lease 10; 8 TERM; 9 KILL",
+    "there is no time for TERM": "after 0; lease 10; 8.9 -; 9 KILL",
+}
+
+
+@pytest.mark.parametrize("steps", DEADLINES.values(), ids=DEADLINES)
+def test_a_signal_is_due_by_the_lease_or_by_the_loss(steps: str) -> None:
+    deadline = Deadline(1.0, 3.0)
+    for step in steps.split("; "):
+        first, *rest = step.split()
+        if first == "after":
+            deadline = Deadline(1.0, float(rest[0]))
+        elif first == "lease":
+            deadline.prolong(float(rest[0]))
+        elif first == "lost":
+            deadline.lose()
+        else:
+            due = deadline.next <= float(first)
+            assert deadline.due(float(first)) is SENT[rest[0]], step
+            assert due is (rest[0] != "-"), step
+
+
+def stat(czxid: int, version: int = 0) -> Stat:
+    return Stat(**dict.fromkeys(Stat.__fields__, 0) | {"czxid": czxid, "version": version})
+
+
+FIRST, SECOND = SeenData(b"", stat(1), False), SeenData(b"b", stat(1, 1), False)
+LISTED = SeenChildren(["x", "y"], stat(1), False)
+GAP = f"gap /a: {MISSED}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        (FIRST, SECOND, ["changed /a: version 1, b"]),
+        (SECOND, SeenData(b"c", stat(1, 3), True), [GAP, "changed /a: version 3, c"]),
+        (
+            LISTED,
+            SeenChildren(["y"], stat(2), True),  # another node
+            [GAP, "deleted /a", "created /a", "added /a/y"],
+        ),
+        (LISTED, SeenChildren(None, None, True), ["removed /a/x", "removed /a/y", "deleted /a"]),
+        (SeenData(None, None, False), SeenData(b"\x1b[2J\n\xff" * 30, stat(1), True), None),
+    ],
+    ids=["the next version", "a version was skipped", "another node", "deleted", "much data"],
+)
+def test_a_watch_tells_what_has_changed_between_two_states(
+    capsys: pytest.CaptureFixture[str],
+    before: SeenData | SeenChildren,
+    after: SeenData | SeenChildren,
+    lines: list[str] | None,
+) -> None:
+    for path in ("/a",) if lines else ("/a", "/" + 90 * "p"):
+        show = States(Stream(Output(), None, None, DONE), path, iter(()), initial=False)
+        for state in (before, after):
+            show.show(state)
+        shown = capsys.readouterr().out.splitlines()
+        if lines is None:  # the data are cut to what a line has room for
+            assert [len(line) for line in shown] == [max(80, len(f"created {path}"))]
+            assert "\x1b" not in shown[0]
+        else:
+            assert shown == lines
+
+
+def test_the_last_change_that_is_wanted_ends_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(Output(), 2, None, TIMED_OUT)
+    for kind in ("exists", "created", "gap", "reconnected"):
+        stream.change(kind, "/a")
+    with pytest.raises(EnoughError) as caught:
+        stream.change("deleted", "/a")
+    assert caught.value.args == (DONE,)
+    monkeypatch.setattr("sys.stdout", None)
+    Output.check_reader()  # without an output no reader has ended

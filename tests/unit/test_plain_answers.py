@@ -34,12 +34,11 @@ def submitted(script: Script, names: list[str]) -> list[Request]:
     made: list[Request] = []
     for number, name in enumerate(names):
         path = f"/n{number}"
+        if name == "close":
+            made.append(script.close())
+            break
         if name == "watch":
             made.append(script.call("get_data", path, watch=Watch()))
-        elif name == "close":
-            closing = script.close()
-            made.append(closing)
-            break
         else:
             made.append(script.call(name, path, *([b"x"] if name == "set_data" else [])))
     for call in made:
@@ -51,15 +50,14 @@ def submitted(script: Script, names: list[str]) -> list[Request]:
 def spoilt(frame: bytes, how: str) -> bytes:
     """A frame that must end the connection, or the call."""
     length, xid = struct.unpack_from(">ii", frame)
-    if how == "truncated":
-        return struct.pack(">i", length - 1) + frame[4:-1]
-    if how == "trailing":
-        return struct.pack(">i", length + 1) + frame[4:] + b"\0"
-    if how == "xid":
-        return frame[:4] + struct.pack(">i", xid + 1) + frame[8:]
-    if how == "length":
-        return struct.pack(">i", -2) + frame[4:]
-    return struct.pack(">i", 5000) + frame[4:] + bytes(5000 - length)
+    length_, xid_, more = {
+        "truncated": (length - 1, xid, frame[8:-1]),
+        "trailing": (length + 1, xid, frame[8:] + b"\0"),
+        "xid": (length, xid + 1, frame[8:]),
+        "length": (-2, xid, frame[8:]),
+        "long": (5000, xid, frame[8:] + bytes(5000 - length)),
+    }[how]
+    return struct.pack(">ii", length_, xid_) + more
 
 
 def wire(script: Script, made: list[Request], codes: list[int], extra: Any, bad: Any) -> bytes:
@@ -120,30 +118,34 @@ def test_the_loop_does_what_the_general_way_does(
     assert seen[0] == seen[1]
 
 
+def deleting(path: str = "/a") -> Request:
+    return Request(ops.DELETE, path, ops.DELETE.request.pack(path, -1))  # type: ignore[union-attr]
+
+
+def connected() -> Script:
+    script = Script()
+    script.connect()
+    return script
+
+
 def test_alone_and_pushed_a_call_leaves_as_when_submitted() -> None:
     frames: list[bytes] = []
     for way in ("submit", "push", "alone"):
-        script = Script()
-        script.connect()
-        call = Request(ops.DELETE, "/a", ops.DELETE.request.pack("/a", -1))  # type: ignore[union-attr]
-        if way == "alone":
-            frames.append(script.session.send_alone(call, script.now))
-        else:
-            if way == "push":
-                assert script.session.push(call) == 1
-            else:
-                script.session.submit(call, script.now)
-            frames.append(script.session.data_to_send(script.now))
+        script, call = connected(), deleting()
+        if way == "push":
+            assert script.session.push(call) == 1
+        elif way == "submit":
+            script.session.submit(call, script.now)
+        alone = script.session.send_alone(call, script.now) if way == "alone" else b""
+        frames.append(alone or script.session.data_to_send(script.now))
         assert script.session.unanswered == 1
         assert call.sent_at == script.now
     assert frames[0] == frames[1] == frames[2] != b""
 
 
 def test_nothing_overtakes_what_waits() -> None:
-    script = Script()
-    script.connect()
+    script, late = connected(), deleting("/b")
     script.call("get_data", "/a")
-    late = Request(ops.DELETE, "/b", ops.DELETE.request.pack("/b", -1))  # type: ignore[union-attr]
     assert script.session.send_alone(late, script.now) == b""
     assert not late.sent
     assert [sent.name for sent in script.flush()] == ["get_data"]
@@ -152,8 +154,7 @@ def test_nothing_overtakes_what_waits() -> None:
 
 
 def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
-    script = Script()
-    script.connect()
+    script = connected()
     script.persistent("/a")
     call = Request(ops.ADD_WATCH, "/a", b"", None, Watch(), "/a", ops.WatchKind.RECURSIVE)
     assert script.session.send_alone(call, script.now) == b""
@@ -163,12 +164,11 @@ def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
 
 
 def test_without_a_connection_only_submit_takes_a_call() -> None:
-    script = Script()
-    call = Request(ops.DELETE, "/a", ops.DELETE.request.pack("/a", -1))  # type: ignore[union-attr]
-    assert script.session.push(call) == 0
-    assert script.session.send_alone(call, script.now) == b""
-    script.connect()
-    script.session.close(script.now)
-    assert script.session.push(call) == 0
-    assert script.session.send_alone(call, script.now) == b""
+    script, call = Script(), deleting()
+    for closing in (False, True):
+        if closing:
+            script.connect()
+            script.session.close(script.now)
+        assert script.session.push(call) == 0
+        assert script.session.send_alone(call, script.now) == b""
     assert script.state is State.CONNECTED

@@ -1,7 +1,5 @@
 """The playground without a browser: a request gives frames, always the same."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise
@@ -126,30 +124,30 @@ LOOK = """            for name in await client.get_children("/lock"):
                 if stat is not None and stat.ephemeral_owner == client.session_id:
                     node = f"/lock/{name}"
 """
-MENDED = {
-    "bug-retry": ("            continue  # no answer, so once more\n", LOOK),
-    "bug-herd": ("            break  # the one in front has gone, so it is this one's turn\n", ""),
-    "bug-fence": ("checked=False", "checked=True"),
+BUGS = {
+    "bug-retry": (
+        "nothing goes on any more: the clients would wait forever",
+        ("            continue  # no answer, so once more\n", LOOK),
+    ),
+    "bug-herd": (
+        "C and A hold the lock at the same time",
+        ("            break  # the one in front has gone, so it is this one's turn\n", ""),
+    ),
+    "bug-fence": (
+        "A has written over what a later holder wrote",
+        ("checked=False", "checked=True"),
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("bug-retry", "nothing goes on any more: the clients would wait forever"),
-        ("bug-herd", "C and A hold the lock at the same time"),
-        ("bug-fence", "A has written over what a later holder wrote"),
-    ],
-)
-def test_the_explorer_finds_a_planted_bug_and_nothing_behind_its_repair(
-    name: str, wrong: str
-) -> None:
+@pytest.mark.parametrize("name", BUGS)
+def test_the_explorer_finds_a_planted_bug_and_nothing_behind_its_repair(name: str) -> None:
+    wrong, (before, after) = BUGS[name]
     assert run(name)["frames"][-1]["text"] == "nothing has gone wrong in this run"
     result = run(name, search="yes")
     assert result["frames"][0]["text"].startswith("The explorer has found this in run ")
     assert (result["frames"][-1]["text"], result["frames"][-1]["passed"]) == (wrong, False)
     assert result == run(name, search="yes")
-    before, after = MENDED[name]
     code = next(one["code"] for one in playground.lessons() if one["name"] == name)
     assert before in code
     mended = run(name, search="yes", code=code.replace(before, after))
