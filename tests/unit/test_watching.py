@@ -1,4 +1,4 @@
-"""Persistent watches: what they hear, how they share a path, how they end; guards of locks."""
+"""Persistent watches: what they hear, how they share a path, how they end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from zkwire.errors import NoWatcherError, UnimplementedError
 from zkwire.jute import records as r
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
-from zkwire.session.watch_table import BATCH_BYTES, WatchTable
+from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire.model import Event, EventType, State, WatchType
-from zkwire.wire.ops import WatchKind
 from zkwire.wire.paths import CONFIG_NODE
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
@@ -59,16 +58,6 @@ def test_an_added_watch_is_set_with_the_reply(recursive: bool, mode: int) -> Non
     assert types(watch) == [CHANGED]
 
 
-def test_an_added_callback_becomes_a_watch(script: Script) -> None:
-    told = list[Event]()
-    call = script.call("add_watch", "/a", told.append)
-    script.answer(call)
-    script.event(CHANGED, "/a")
-    script.wake()
-    assert [event.type for event in told] == [CHANGED]
-    assert isinstance(call.value(), Watch)
-
-
 @pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
 def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
     told = list[Event]()
@@ -79,11 +68,12 @@ def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Scr
     for call in (second,) if answered else (first, second):
         script.answer(call)
     assert second.value() is first.value()
-    second.value().close()
+    for _ in range(2):
+        script.event(CHANGED, "/a")
+        script.wake()
+        assert [event.type for event in told] == [CHANGED], "who closes it hears no more"
+        second.value().close()
     assert script.session.watch_count == 0
-    script.event(CHANGED, "/a")
-    script.wake()
-    assert told == [], "who closes what was returned hears no more"
 
 
 def test_a_refused_add_sets_nothing(script: Script, watch: Watch) -> None:
@@ -109,53 +99,39 @@ def test_an_added_watch_closed_before_its_reply_leaves_the_server() -> None:
 # --- what they hear -------------------------------------------------------------------------------
 
 
-def test_a_recursive_watch_hears_of_all_nodes_below(script: Script) -> None:
+@pytest.mark.parametrize("at", ["/a", "/"])
+def test_a_recursive_watch_hears_of_all_nodes_below(at: str, script: Script) -> None:
     """But not of their children: it hears of each of those anyway."""
-    watch = script.persistent("/a", recursive=True)
-    for path in ["/a", "/a/b", "/a/b/c", "/", "/ab", "/b/a"]:
+    watch, paths = script.persistent(at, recursive=True), ["/a", "/a/b", "/a/b/c"]
+    others = ["/", "/ab", "/b/a"]
+    for path in paths + others:
         for event in ALL_CHANGES:
             script.event(event, path)
-    expected = [(e, p) for p in ["/a", "/a/b", "/a/b/c"] for e in ALL_CHANGES if e != CHILDREN]
+    told = paths if at == "/a" else paths + others
+    expected = [(e, p) for p in told for e in ALL_CHANGES if e != CHILDREN]
     assert [(event.type, event.path) for event in events(watch)] == expected
 
 
-def test_a_recursive_watch_on_the_root_hears_of_all_nodes(script: Script) -> None:
-    watch = script.persistent("/", recursive=True)
-    for path in ["/", "/a", "/a/b/c"]:
-        script.event(CREATED, path)
-    assert [event.path for event in events(watch)] == ["/", "/a", "/a/b/c"]
-
-
 @pytest.mark.parametrize("event", [*EventType, 0, 8, 99, -(2**31)])
-def test_unknown_events_concern_no_persistent_watch(event: int, script: Script) -> None:
+@pytest.mark.parametrize(("zxid", "seen"), [(0x123, 0x123), (1, 1), (-1, None), (0, None)])
+def test_which_events_a_persistent_watch_hears_and_with_which_zxid(
+    event: int, zxid: int, seen: int | None, script: Script
+) -> None:
+    """Servers from 3.9 on tell it; others, and those that catch up with changes, send -1."""
     watch, recursive = script.persistent("/a"), script.persistent("/", recursive=True)
-    script.event(event, "/a")
-    assert (types(watch) != []) == (event in ALL_CHANGES)
-    assert (types(recursive) != []) == (event in {CREATED, CHANGED, DELETED})
+    once = script.watching("get_data", "/a")
+    script.event(event, "/a", zxid=zxid)
+    assert [one.zxid for one in events(watch)] == [seen] * (event in ALL_CHANGES)
+    for other in (recursive, once):
+        assert [one.zxid for one in events(other)] == [seen] * (
+            event in {CREATED, CHANGED, DELETED}
+        )
     assert script.session.broken is None
 
 
-@pytest.mark.parametrize(("sent", "seen"), [(0x123, 0x123), (1, 1), (-1, None), (0, None)])
-def test_the_zxid_of_a_change_where_the_server_tells_it(sent: int, seen: int | None) -> None:
-    """Servers from 3.9 on do; others, and those that catch up with changes, send -1."""
-    script = script_in(State.CONNECTED)
-    watch, persistent = script.watching("get_data", "/a"), script.persistent("/a")
-    script.event(CHANGED, "/a", zxid=sent)
-    for one in (watch, persistent):
-        assert [event.zxid for event in events(one)] == [seen]
-
-
-# --- chroot ---------------------------------------------------------------------------------------
-
-
-def _below(chroot: str = "/app") -> Script:
-    script = Script(chroot=chroot)
+def test_the_configuration_stands_outside_of_every_chroot(watch: Watch) -> None:
+    script = Script(chroot="/app")
     script.connect()
-    return script
-
-
-def test_the_configuration_stands_outside_of_every_chroot() -> None:
-    script, watch = _below(), Watch()
     call = script.call("get_config", watch=watch)
     (sent,) = script.flush()
     assert sent.read(r.GetDataRequest) == r.GetDataRequest(CONFIG_NODE, True)
@@ -164,12 +140,8 @@ def test_the_configuration_stands_outside_of_every_chroot() -> None:
     assert armed(watch)
     script.event(CHANGED, CONFIG_NODE)
     assert events(watch) == [Event(CHANGED, CONFIG_NODE, State.CONNECTED)]
-
-
-def test_a_refusal_names_the_callers_path() -> None:
-    script = _below()
     script.persistent("/a")
-    with pytest.raises(RuntimeError, match=r"^/a cannot"):
+    with pytest.raises(RuntimeError, match=r"^/a cannot"):  # the caller's path
         script.call("add_watch", "/a", Watch(), recursive=True)
 
 
@@ -177,10 +149,11 @@ def test_a_refusal_names_the_callers_path() -> None:
 
 
 def test_persistent_watches_are_set_again_by_a_request_of_their_own(script: Script) -> None:
-    script.watching("get_data", "/d")
-    script.watching_missing("/e")
-    script.watching("get_children", "/c")
+    """Behind the others: up to 3.8 the last request about a path decides what the server keeps."""
     script.persistent("/p")
+    script.watching("get_children", "/c")
+    script.watching_missing("/e")
+    script.watching("get_data", "/d")
     script.persistent("/r", recursive=True)
     zxid = script.session.last_zxid
     script.reconnect()
@@ -204,15 +177,6 @@ def test_of_many_pieces_only_those_with_persistent_watches_need_the_new_request(
     assert script.state.usable
 
 
-def test_persistent_watches_come_last() -> None:
-    """Up to 3.8 the last request about a path decides what kind of watch the server keeps."""
-    table, watch = WatchTable(), Watch()
-    for kind in reversed(WatchKind):
-        table.add(kind, "/a" if kind is not WatchKind.RECURSIVE else "/r", watch)
-    (batch,) = table.batches()
-    assert batch == (["/a"], ["/a"], ["/a"], ["/a"], ["/r"])
-
-
 def test_a_child_watch_is_set_again_behind_a_recursive_one(script: Script) -> None:
     """Up to 3.8 ``add_watch`` writes both tables, but does not send what the child watch needs."""
     script.watching("get_children", "/c")
@@ -230,45 +194,27 @@ def test_a_child_watch_is_set_again_behind_a_recursive_one(script: Script) -> No
 
 
 def test_a_reconnect_tells_persistent_watches_to_read_again(script: Script) -> None:
-    """What happened meanwhile the server does not tell; each reconnect may hide something."""
-    one, other = script.persistent("/a"), script.persistent("/b")
-    tree, once = script.persistent("/r", recursive=True), script.watching("get_data", "/d")
+    """Each may hide something; who waits for the state and then reads is not told afterwards."""
+    watches = {path: script.persistent(path, recursive=path == "/r") for path in ("/a", "/b", "/r")}
+    once = script.watching("get_data", "/d")
     for _ in range(2):
-        script.reconnect()
-        assert events(one) == [Event(REREAD, "/a", State.CONNECTED)]
-        assert events(other) == [Event(REREAD, "/b", State.CONNECTED)]
-        assert events(tree) == [Event(REREAD, "/r", State.CONNECTED)]
+        script.lose()
+        script.log_when_ready(script.session.change, "usable")
+        script.log_when_ready(watches["/a"], "read again")
+        script.connect()
+        assert script.wake() == ["read again", "usable"]
+        for path, watch in watches.items():
+            assert events(watch) == [Event(REREAD, path, State.CONNECTED)]
+            assert armed(watch)
     assert types(once) == []
-    assert armed(one)
-
-
-def test_to_read_again_is_said_before_the_session_is_usable(script: Script) -> None:
-    """Who waits for the state and then reads must not be told to read again afterwards."""
-    watch = script.persistent("/a")
-    script.lose()
-    script.log_when_ready(script.session.change, "usable")
-    script.log_when_ready(watch, "read again")
-    script.connect()
-    assert script.wake() == ["read again", "usable"]
 
 
 # --- several watches on one path ------------------------------------------------------------------
 
-
-COVERED: list[tuple[bool, str]] = [
-    (False, "get_data"),
-    (False, "exists"),
-    (False, "get_children"),
-    (False, "get_children_with_stat"),
-    (True, "get_data"),
-    (True, "exists"),
+COVERED = [
+    *((False, verb) for verb in ("get_data", "exists", "get_children", "get_children_with_stat")),
+    *((True, verb) for verb in ("get_data", "exists")),
 ]
-FIRED_BY = {
-    "get_data": CHANGED,
-    "exists": CHANGED,
-    "get_children": CHILDREN,
-    "get_children_with_stat": CHILDREN,
-}
 
 
 @pytest.mark.parametrize(("recursive", "verb"), COVERED)
@@ -280,12 +226,15 @@ def test_a_read_on_a_covered_path_asks_for_no_watch_and_has_one(recursive: bool,
     assert not _asks_for_a_watch(call)
     script.answer(call)
     assert armed(watch)
+    change = CHILDREN if verb.startswith("get_children") else CHANGED
     for _ in range(2):
-        script.event(FIRED_BY[verb], "/a")
-    assert types(watch) == [FIRED_BY[verb]]
-    assert types(persistent) == [FIRED_BY[verb]] * (
-        0 if verb.startswith("get_ch") and recursive else 2
-    )
+        script.event(change, "/a")
+    assert types(watch) == [change]
+    assert types(persistent) == [change] * 2
+    closed = script.watching(verb, "/a")
+    closed.close()
+    assert script.names() == [], "the server knows of none"
+    assert armed(persistent)
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -298,6 +247,10 @@ def test_persistent_and_recursive_on_one_path_are_refused(first: bool, answered:
     with pytest.raises(RuntimeError, match="/a cannot have"):
         script.call("add_watch", "/a", watch, recursive=not first)
     _leaves_nothing_behind(script, watch)
+    if answered:  # what was refused is not expected, so the server is told of this end
+        call.value().close()
+        assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", ANY)]
+        script.call("add_watch", "/a", watch, recursive=not first)
 
 
 @pytest.mark.parametrize(("recursive", "verb"), COVERED)
@@ -319,52 +272,29 @@ def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert script.session.queued == 0
 
 
-def test_a_refused_mix_is_not_expected(script: Script) -> None:
-    """Else the server would never be told to forget the watch that is there."""
-    persistent = script.persistent("/a")
-    with pytest.raises(RuntimeError):
-        script.call("add_watch", "/a", Watch(), recursive=True)
-    persistent.close()
-    assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", ANY)]
-    script.call("add_watch", "/a", Watch(), recursive=True)
-
-
 # --- closing what covers --------------------------------------------------------------------------
 
 
-def test_a_covered_watch_that_is_closed_tells_nobody(script: Script) -> None:
+@pytest.mark.parametrize(
+    ("verb", "code", "again"),
+    [
+        ("exists", NO_NODE, ((), ("/a",), ())),
+        ("get_data", 0, (("/a",), (), ())),
+        ("get_data", NO_NODE, None),
+        ("get_data", NO_AUTH, None),
+    ],
+)
+def test_a_covered_read_sets_its_watch_again_when_its_cover_is_closed(
+    verb: str, code: int, again: tuple[tuple[str, ...], ...] | None, script: Script, watch: Watch
+) -> None:
     persistent = script.persistent("/a")
-    script.watching("get_data", "/a").close()
-    script.watching("get_children", "/a").close()
-    assert script.names() == []
-    assert armed(persistent)
-
-
-def _closed_cover(script: Script, verb: str) -> tuple[Request, Watch]:
-    """A read, and its watch, which a persistent one has covered that is closed by now."""
-    persistent, watch = script.persistent("/a"), Watch()
     call = script.send(verb, "/a", watch=watch)
     persistent.close()
-    return call, watch
-
-
-def test_a_covered_read_of_a_missing_node_is_set_again_as_such(
-    script: Script, watch: Watch
-) -> None:
-    call, _ = _closed_cover(script, "exists")
-    script.answer(call, error=NO_NODE, zxid=0x777)
-    _, again = script.flush()
-    assert again.set_watches() == r.SetWatches(0x777, (), ("/a",), ())
-
-
-@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH])
-def test_a_covered_read_that_fails_is_not_set_again(
-    code: int, script: Script, watch: Watch
-) -> None:
-    call, watch = _closed_cover(script, "get_data")
-    script.answer(call, error=code)
-    assert script.names() == ["remove_watches"]
-    assert not armed(watch)
+    script.answer(call, error=code, zxid=0x777)
+    removal, *rest = script.flush()
+    assert removal.name == "remove_watches"
+    assert [one.set_watches() for one in rest] == ([r.SetWatches(0x777, *again)] if again else [])
+    assert armed(watch) == (again is not None)
 
 
 def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
@@ -375,64 +305,65 @@ def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Scrip
     assert script.names() == ["remove_watches"]
 
 
-def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch() -> None:
+@pytest.mark.parametrize("guarding", [False, True])
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
+    guarding: bool, recursive: bool, script: Script, watch: Watch
+) -> None:
     """It would take the watch away on the server before its reply is here."""
-    script, watch = script_in(State.CONNECTED), Watch()
-    tree = script.persistent("/a", recursive=True)
-    call = script.call("get_children", "/a", watch=watch)
-    assert _asks_for_a_watch(call)
+    cover = script.persistent("/a", recursive=recursive)
+    if guarding:
+        call = script.guard("/a", watch)
+    else:
+        call = script.call("get_children_with_stat", "/a", watch=watch)
+    assert _asks_for_a_watch(call) == recursive
     script.flush()
-    tree.close()
+    cover.close()
     assert script.names() == []
-    script.answer(call, zxid=0x777)
+    script.answer(call, r.GetChildren2Response((), STAT), zxid=0x777)
     _, again = script.flush()
     assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
+    script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
 
 
 # --- remove_watches -------------------------------------------------------------------------------
 
+GONE = {
+    "data": DATA_GONE,
+    "missing": DATA_GONE,
+    "child": CHILD_GONE,
+    "persistent": PERSISTENT_GONE,
+}
 
-def _everywhere(script: Script) -> dict[str, Watch]:
-    """A watch of each kind on "/a", and a recursive one on "/r"."""
-    return {
+
+@pytest.mark.parametrize(
+    ("which", "gone"),
+    [
+        (WatchType.DATA, {"data", "missing"}),
+        (WatchType.CHILDREN, {"child"}),
+        (WatchType.PERSISTENT, {"persistent"}),
+        (WatchType.ANY, set(GONE)),
+        (WatchType.PERSISTENT_RECURSIVE, set()),
+    ],
+)
+def test_removing_by_type(which: WatchType, gone: set[str], script: Script) -> None:
+    watches = {
         "data": script.watching("get_data", "/a"),
         "missing": script.watching_missing("/a"),
         "child": script.watching("get_children", "/a"),
         "persistent": script.persistent("/a"),
     }
-
-
-REMOVES: list[tuple[WatchType, dict[str, EventType]]] = [
-    (WatchType.DATA, {"data": DATA_GONE, "missing": DATA_GONE}),
-    (WatchType.CHILDREN, {"child": CHILD_GONE}),
-    (WatchType.PERSISTENT, {"persistent": PERSISTENT_GONE}),
-    (
-        WatchType.ANY,
-        {
-            "data": DATA_GONE,
-            "missing": DATA_GONE,
-            "child": CHILD_GONE,
-            "persistent": PERSISTENT_GONE,
-        },
-    ),
-    (WatchType.PERSISTENT_RECURSIVE, {}),
-]
-
-
-@pytest.mark.parametrize(("which", "gone"), REMOVES)
-def test_removing_by_type(which: WatchType, gone: dict[str, EventType], script: Script) -> None:
-    watches = _everywhere(script)
     call = script.call("remove_watches", "/a", which)
     for sent in script.flush():
         script.serve(sent)
     assert failure(call) is (None if gone else NoWatcherError)
     for name, watch in watches.items():
-        assert types(watch) == ([gone[name]] if name in gone else [])
+        assert types(watch) == [GONE[name]] * (name in gone)
+        assert armed(watch) == (name not in gone)
         if name in gone:
             with pytest.raises(RuntimeError, match="not set"):
                 watch.wait(0)
-        else:
-            assert armed(watch)
     assert script.session.watch_count == len(watches) - len(gone)
 
 
@@ -456,24 +387,19 @@ def test_removing_recursive_watches(script: Script) -> None:
 def test_removing_all_of_one_kind_tells_the_server_so(
     verb: str, which: WatchType, number: int, script: Script
 ) -> None:
-    watches = [script.watching(verb, "/a") for _ in range(2)]
-    call = script.call("remove_watches", "/a", which)
-    assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", number)]
-    assert not call.ready, "before the server has done it"
-    script.answer(call)
-    assert call.value() is None
-    assert [len(types(watch)) for watch in watches] == [1, 1]
-
-
-def test_what_a_persistent_watch_covers_is_removed_here_alone(script: Script) -> None:
-    """Up to 3.8 a removal of data watches would take half of the persistent one away."""
-    persistent, data = script.persistent("/a"), script.watching("get_data", "/a")
-    call = script.call("remove_watches", "/a", WatchType.DATA)
-    assert call.ready
-    assert call.value() is None
-    assert script.names() == []
-    assert types(data) == [DATA_GONE]
-    assert armed(persistent)
+    """But where a persistent one covers them: up to 3.8 half of it would be taken away."""
+    for covered in (False, True):
+        persistent = script.persistent("/a") if covered else None
+        watches = [script.watching(verb, "/a") for _ in range(2)]
+        call = script.call("remove_watches", "/a", which)
+        removals = _removals(script.flush())
+        assert removals == ([] if covered else [r.RemoveWatchesRequest("/a", number)])
+        assert call.ready == covered, "before the server has done it"
+        if not covered:
+            script.answer(call)
+        assert call.value() is None
+        assert [len(types(watch)) for watch in watches] == [1, 1]
+        assert persistent is None or armed(persistent)
 
 
 @pytest.mark.parametrize("which", WatchType)
@@ -506,20 +432,3 @@ def test_removing_without_a_connection_is_done_at_once(state: State, script: Scr
     script.welcome()
     assert script.state.usable
     assert script.names() == []
-
-
-# --- guards of locks ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recursive", [False, True])
-def test_a_guard_on_a_watched_path_still_fires(recursive: bool, script: Script) -> None:
-    guard = Watch()
-    persistent = script.persistent("/a", recursive=recursive)
-    call = script.guard("/a", guard)
-    script.flush()
-    persistent.close()
-    script.answer(call, r.GetChildren2Response((), STAT))
-    _, again = script.flush()
-    assert again.set_watches().child_watches == ("/a",)
-    script.event(DELETED, "/a")
-    assert types(guard) == [DELETED]
