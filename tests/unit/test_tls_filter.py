@@ -109,11 +109,16 @@ def shake(
 
 
 @pytest.fixture
-def pair(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> tuple[TlsFilter, Peer]:
+def fresh(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> tuple[TlsFilter, Peer]:
+    """Both sides before the handshake."""
+    return TlsFilter(client_context, "localhost"), Peer(server_context)
+
+
+@pytest.fixture
+def pair(fresh: tuple[TlsFilter, Peer]) -> tuple[TlsFilter, Peer]:
     """Both sides after the handshake."""
-    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
-    shake(client, peer)
-    return client, peer
+    shake(*fresh)
+    return fresh
 
 
 def refused(client: TlsFilter, peer: Peer) -> str:
@@ -147,20 +152,15 @@ def test_a_handshake_in_pieces_of_one_byte(
     assert client.error is None
 
 
-def test_an_address_with_a_zone(
-    authority: Authority, client_context: ssl.SSLContext, tmp_path: Path
-) -> None:
+def test_an_address_with_a_zone(authority: Authority, client_context: ssl.SSLContext) -> None:
     peer = Peer(context_for(authority, "zone", hosts=("IP:fe80::1",)))
     shake(TlsFilter(client_context, "fe80::1%eth0"), peer)
     assert peer.ready
 
 
 @pytest.mark.parametrize("size", [1, 65536])
-def test_what_comes_with_the_end_of_the_handshake(
-    client_context: ssl.SSLContext, server_context: ssl.SSLContext, size: int
-) -> None:
-    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
-    assert shake(client, peer, lambda: size, b"first words") == b"first words"
+def test_what_comes_with_the_end_of_the_handshake(fresh: tuple[TlsFilter, Peer], size: int) -> None:
+    assert shake(*fresh, lambda: size, b"first words") == b"first words"
 
 
 def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int) -> None:
@@ -182,22 +182,6 @@ def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int
     assert back == data
 
 
-def test_everything_that_is_complete_comes_out_at_once(pair: tuple[TlsFilter, Peer]) -> None:
-    client, peer = pair
-    data = bytes(100) * 10_000
-    assert client.feed(peer.send(data)) == data
-    peer.incoming.write(client.encrypt(data))
-    assert peer.receive() == data
-
-
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_bytes_are_encrypted(pair: tuple[TlsFilter, Peer], kind: Callable[..., Any]) -> None:
-    client, peer = pair
-    peer.incoming.write(client.encrypt(kind(b"words")))
-    assert peer.receive() == b"words"
-    assert client.encrypt(kind(b"")) == b""
-
-
 class Partial:
     """A TLS object that takes three bytes at a time, as its documentation allows, and not none."""
 
@@ -209,22 +193,19 @@ class Partial:
         return int(self._inner.write(data[:3]))
 
 
-def test_what_the_library_does_not_take_at_once_is_written_again(
-    pair: tuple[TlsFilter, Peer],
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("partial", [False, True])
+def test_any_bytes_are_encrypted(
+    pair: tuple[TlsFilter, Peer], kind: Callable[..., Any], partial: bool
 ) -> None:
+    """What the library does not take at once is written again."""
     client, peer = pair
-    broken: Any = client
-    broken._tls = Partial(broken._tls)
-    peer.incoming.write(client.encrypt(b"ten bytes!"))
+    if partial:
+        broken: Any = client
+        broken._tls = Partial(broken._tls)
+    peer.incoming.write(client.encrypt(kind(b"ten bytes!")))
     assert peer.receive() == b"ten bytes!"
-    assert client.encrypt(b"") == b""
-
-
-def test_one_context_serves_many_connections(
-    client_context: ssl.SSLContext, server_context: ssl.SSLContext
-) -> None:
-    for _ in range(3):
-        shake(TlsFilter(client_context, "localhost"), Peer(server_context))
+    assert client.encrypt(kind(b"")) == b""
 
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -259,10 +240,8 @@ def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: tuple[TlsFilte
     assert client.error is None
 
 
-def test_a_handshake_that_is_cut_is_never_done(
-    client_context: ssl.SSLContext, server_context: ssl.SSLContext
-) -> None:
-    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
+def test_a_handshake_that_is_cut_is_never_done(fresh: tuple[TlsFilter, Peer]) -> None:
+    client, peer = fresh
     assert not client.handshake()
     peer.incoming.write(client.take_output())
     peer.handshake()
@@ -349,6 +328,12 @@ def test_a_client_certificate_that_is_shown(
     peer = Peer(demanding_context)
     shake(TlsFilter(context, "localhost"), peer)
     assert peer.tls.getpeercert() is not None
+    context = authority.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    words = refused(TlsFilter(context, "localhost"), Peer(demanding_context))
+    assert words == (
+        "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
+    )
 
 
 def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
@@ -368,17 +353,6 @@ def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
     assert client.feed(peer.outgoing.read()) == b""
     assert client.error is not None
     assert describe(client.error) == "TLS: the server wants a client certificate"
-
-
-def test_a_client_certificate_that_is_missing_in_tls_1_2(
-    authority: Authority, demanding_context: ssl.SSLContext
-) -> None:
-    context = authority.client_context()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    words = refused(TlsFilter(context, "localhost"), Peer(demanding_context))
-    assert words == (
-        "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
-    )
 
 
 def test_no_version_in_common(authority: Authority, server_context: ssl.SSLContext) -> None:
