@@ -129,7 +129,7 @@ def test_which_events_a_persistent_watch_hears_and_with_which_zxid(
     assert script.session.broken is None
 
 
-def test_the_configuration_stands_outside_of_every_chroot(watch: Watch) -> None:
+def test_the_configuration_is_outside_every_chroot(watch: Watch) -> None:
     script = Script(chroot="/app")
     script.connect()
     call = script.call("get_config", watch=watch)
