@@ -366,12 +366,6 @@ def test_a_wrong_value_is_named_by_type_not_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_wrong_number_of_values_is_a_type_error() -> None:
-    for wrong in ((1,), (1, 2, 3)):
-        with pytest.raises(TypeError):
-            Pair.pack(*wrong)
-
-
 # --- records as values ----------------------------------------------------------------------------
 
 

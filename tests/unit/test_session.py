@@ -179,6 +179,7 @@ def test_the_end_tells_everybody_once(state: State, script: Script) -> None:
     for claim in (held, released):
         script.session.hold(claim)
     script.session.unhold(released)
+    assert script.session.lease_holders
     waiting = [Watch(), Watch()]
     calls = [script.call("create", "/sent"), script.call("get_data", "/a", watch=waiting[0])]
     script.flush()
@@ -214,19 +215,6 @@ def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(state: Sta
 
 
 # --- close ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", ["not started", "connecting", "handshake"])
-def test_a_session_that_no_server_knows_is_closed_at_once(step: str) -> None:
-    script = Script()
-    if step != "not started":
-        script.session.start(script.now)
-    if step == "handshake":
-        script.dial()
-    waiting = script.call("exists", "/a")
-    assert script.session.close(script.now) is None
-    assert script.state is State.CLOSED
-    assert failure(waiting) is ClientClosedError
 
 
 @pytest.mark.parametrize("state", [state for state in State if not state.terminal])
@@ -265,21 +253,6 @@ def test_known_A37_calls_that_the_close_has_overtaken_are_reported(script: Scrip
     assert script.state is State.CLOSED
 
 
-@pytest.mark.parametrize("found", [0, SESSION_ID + 1], ids=["gone", "foreign"])
-def test_the_lost_answer_to_a_close_and_no_such_session_mean_closed(
-    found: int, script: Script
-) -> None:
-    call, claim = script.close(), Claim()
-    script.session.hold(claim)
-    assert claim.lost
-    script.flush()
-    script.lose()
-    assert not call.ready
-    script.greet(session_id=found)
-    assert script.state is State.CLOSED
-    assert failure(call) is None
-
-
 @pytest.mark.parametrize("state", [State.CONNECTED, State.DISCONNECTED])
 def test_nothing_can_be_submitted_behind_a_close(state: State) -> None:
     script = script_in(state)
@@ -291,14 +264,6 @@ def test_nothing_can_be_submitted_behind_a_close(state: State) -> None:
 
 
 # --- the rest -------------------------------------------------------------------------------------
-
-
-def test_a_mechanism_that_answers_too_late_is_not_heard(script: Script) -> None:
-    script.session.sasl_token(b"late")
-    script.session.sasl_done(script.now)
-    script.session.sasl_failed("late")
-    assert script.state is State.CONNECTED
-    assert not script.session.has_output
 
 
 def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
@@ -313,11 +278,3 @@ def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
         failed = script.session.last_failure
         assert failed.partition(" and ")[0].endswith(why)
         assert ("perhaps the user name or the password is wrong" in failed) is said
-
-
-def test_a_session_knows_whether_anything_is_held(script: Script) -> None:
-    claim = Claim()
-    script.session.hold(claim)
-    assert script.session.lease_holders
-    script.session.unhold(claim)
-    assert not script.session.lease_holders

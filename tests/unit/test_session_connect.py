@@ -27,26 +27,11 @@ from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
 
-OLD_SESSION = bytes.fromhex(
-    "0000002d" "00000000" "0000000000000123" "00002710" "8000000000000042"
-    "00000010" "000102030405060708090a0b0c0d0e0f" "00"
-)  # fmt: skip
 AUTH_U_P = bytes.fromhex("0000001dfffffffc00000064000000000000000664696765737400000003753a70")
 CHANGED, DELETED = EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED
 
 
 # --- the greeting ---------------------------------------------------------------------------------
-
-
-def test_a_later_connect_request_byte_by_byte() -> None:
-    script = Script(timeout=10.0)
-    session_id = 0x42 - 2**63  # negative: of a server whose number is above 127
-    script.connect(session_id=session_id)
-    script.answer(script.call("exists", "/a"), zxid=0x123)
-    script.lose()
-    script.session.on_deadline(script.now)
-    script.session.connection_made(script.now)
-    assert script.session.data_to_send(script.now) == OLD_SESSION
 
 
 @pytest.mark.parametrize(
@@ -123,15 +108,6 @@ def test_known_A51_a_greeting_that_is_none_is_named_and_costs_one_connection(gar
     assert script.session.session_id == SESSION_ID
 
 
-def test_a_refused_new_session_is_not_an_expired_one() -> None:
-    script = Script()
-    script.reach()
-    script.gone()
-    assert script.state is State.HANDSHAKE
-    assert script.drop_if_broken()
-    script.connect()
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -161,16 +137,6 @@ def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) 
     assert script.session.session_id == SESSION_ID
 
 
-def test_the_timeout_is_asked_for_and_granted_anew_on_each_connection() -> None:
-    script = Script(timeout=9.0)
-    script.connect(timeout=6.0)
-    assert script.session.timeout == 6.0
-    script.lose()
-    assert script.reach()[0].connect_request().time_out == 9000
-    script.welcome(timeout=12.0)
-    assert script.session.timeout == 12.0
-
-
 # --- what comes before the first request ----------------------------------------------------------
 
 
@@ -196,29 +162,6 @@ def test_known_A40_the_queue_follows_when_all_before_it_is_answered(script: Scri
     assert script.state is State.CONNECTED
     assert script.wake() == ["usable"]
     assert script.names() == ["create"]
-
-
-def test_credentials_added_while_others_are_sent_are_waited_for_as_well() -> None:
-    script = Script()
-    script.session.add_auth("digest", b"u:p")
-    script.greet()
-    script.session.add_auth("digest", b"v:p")
-    assert script.names() == ["auth", "auth"]
-    states = []
-    for _ in range(2):
-        script.feed(reply_frame(ops.AUTH_XID))
-        states.append(script.state)
-    assert states == [State.HANDSHAKE, State.CONNECTED]
-
-
-def test_the_answer_to_credentials_may_overtake_replies(script: Script) -> None:
-    calls = [script.call("create", f"/{number}") for number in range(3)]
-    script.session.add_auth("digest", b"u:p")
-    script.answer(calls[0])
-    script.feed(reply_frame(ops.AUTH_XID))
-    for call in calls[1:]:
-        script.answer(call)
-    assert {failure(call) for call in calls} == {None}
 
 
 def test_known_A17_credentials_cut_short_leave_nothing_behind() -> None:

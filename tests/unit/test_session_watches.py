@@ -8,7 +8,6 @@ from tests.support.scripted import (
     NO_AUTH,
     NO_NODE,
     STAT,
-    TIMEOUT,
     Script,
     Sent,
     armed,
@@ -115,14 +114,6 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
 
 
-def test_a_read_that_is_lost_sets_no_watch(script: Script, watch: Watch) -> None:
-    call = script.send("get_data", "/a", watch=watch)
-    script.log_when_ready(watch, "not set")
-    assert _restored_lists(script) == []
-    assert failure(call) is OutcomeUnknownError
-    assert script.wake() == ["not set"]
-
-
 def test_events_and_replies_keep_the_order_of_the_wire(script: Script, watch: Watch) -> None:
     """A reply that shows a change comes behind its event, which is not for a watch set later."""
     before = script.watching("get_data", "/a")
@@ -216,16 +207,6 @@ def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
     assert types(watch) == [DELETED]
 
 
-def test_an_early_watch_outlives_a_read_that_waited_in_vain() -> None:
-    script, watch = script_in(State.DISCONNECTED), Watch()
-    call = script.guard("/a", watch)
-    script.advance(TIMEOUT)
-    assert failure(call) is NotSentError
-    assert armed(watch)
-    script.connect()
-    assert script.sent[1].set_watches().child_watches == ("/a",)
-
-
 # --- watches taken back ---------------------------------------------------------------------------
 
 
@@ -264,13 +245,6 @@ def test_known_A43_data_and_children_are_left_separately(script: Script) -> None
     assert types(staying) == [CHILDREN]
 
 
-def test_a_watch_taken_back_while_the_session_closes_needs_no_call(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.session.close(script.now)
-    script.session.forget_watch(watch)
-    assert script.names() == ["close_session"]
-
-
 @pytest.mark.parametrize("sent", [True, False])
 def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone(sent: bool) -> None:
     """And hears nothing."""
@@ -295,15 +269,6 @@ def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script
     assert script.session.watch_count == 0
     script.watching("get_data", "/b").close()
     assert _removals(script.flush()) == [RemoveWatchesRequest("/b", 2)]
-
-
-def test_an_event_outside_the_chroot_concerns_nobody_below_it() -> None:
-    script = Script(chroot="/app")
-    script.connect()
-    watch = script.watching("get_data", "/a")
-    for path in ["/a", "/ap", "/application/a", "/app/app/a"]:
-        script.event(CHANGED, path)
-    assert armed(watch)
 
 
 def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script: Script) -> None:
