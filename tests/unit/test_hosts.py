@@ -164,16 +164,6 @@ def test_a_connection_of_use_ends_the_pauses() -> None:
     assert [hosts.pause() for _ in range(100_000)][-1] == LONGEST_PAUSE, "after days"
 
 
-def test_pauses_differ(seed: int) -> None:
-    """Or all clients of a server that died would come back in one moment."""
-    rng = Random(seed)
-    lists = [HostList(SERVERS[:1], rng) for _ in range(50)]
-    for _ in range(10):
-        pauses = [hosts.pause() for hosts in lists]
-    assert len(set(pauses)) > 40
-    assert all(LONGEST_PAUSE / 2 <= pause <= LONGEST_PAUSE for pause in pauses)
-
-
 # --- the ensemble's own list ----------------------------------------------------------------------
 
 BAD_ENDS = ("0.0.0.0:", "0.0.0.0:0", "0.0.0.0:x")

@@ -157,13 +157,6 @@ def test_a_nested_record_has_its_type() -> None:
     assert (type(named), type(named.pair)) == (Named, Pair)
 
 
-def test_any_byte_but_zero_is_true() -> None:
-    for byte in (1, 2, 0x80, 0xFF):
-        named = Named.decode(Named("", Pair(0, 0), False).encode()[:-1] + bytes([byte]))
-        assert named.flag is True
-        assert named.encode()[-1] == 1
-
-
 def test_a_list_is_encoded_like_a_tuple() -> None:
     assert Texts.pack(["a", "b"]) == Texts(("a", "b")).encode()
     assert MaybePairs.pack([Pair(1, 2)]) == MaybePairs((Pair(1, 2),)).encode()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from inspect import signature
 from typing import Any
 
 import pytest
 
-from tests.support.scripted import STAT, Script, reply_frame, script_in
+from tests.support.scripted import STAT, Script, reply_frame
 from zkwire.errors import (
     BadVersionError,
     EphemeralOnLocalSessionError,
-    MarshallingError,
     MultiError,
     NoNodeError,
     ProtocolError,
@@ -93,12 +91,6 @@ def bench() -> Bench:
 # --- bytes ----------------------------------------------------------------------------------------
 
 
-def test_a_multi_byte_by_byte(bench: Bench) -> None:
-    """The golden frame that servers accepted."""
-    call = bench.ask("multi", Check("/a", 0))
-    assert call.body.hex() == "0000000d00ffffffff000000022f6100000000ffffffff01ffffffff"
-
-
 @pytest.mark.parametrize("chroot", ["", "/app"])
 def test_a_multi_below_a_chroot(chroot: str) -> None:
     """Its requests are those of the operations alone."""
@@ -148,18 +140,6 @@ def test_an_empty_one_is_allowed(bench: Bench, verb: str) -> None:
 )
 def test_results_are_told_apart_by_what_the_reply_says(kind: int, record: Any) -> None:
     assert decoded(slot(kind, record.encode()) + slot(2) + slot(13) + END) == (record, None, None)
-
-
-def test_errors_do_not_end_a_reply() -> None:
-    """The end has the type of an error, too; only its flag tells."""
-    data = error_slot(0) + error_slot(-101) + error_slot(-2) + END
-    assert decoded(data) == tuple(r.ErrorResponse(code) for code in (0, -101, -2))
-
-
-@pytest.mark.parametrize("kind", [0, 3, 6, 14, 22, 99, -2, -(2**31)])
-def test_unknown_results_are_garbage(kind: int) -> None:
-    with pytest.raises(ProtocolError, match=f"type {kind}"):
-        decoded(slot(kind) + END)
 
 
 @pytest.mark.parametrize(
@@ -315,14 +295,6 @@ def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, cod
     assert caught.value.maybe_applied
 
 
-def test_a_refusal_of_the_whole_has_no_results(bench: Bench) -> None:
-    call = bench.ask("multi", Delete("/a"))
-    bench.script.answer(call, error=-5)
-    error = call.error()
-    assert type(error) is MarshallingError
-    assert error.op == "multi"
-
-
 @pytest.mark.parametrize("verb", ["multi", "multi_read"])
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_wrong_number_of_results_is_garbage(bench: Bench, verb: str, count: int) -> None:
@@ -413,19 +385,6 @@ def test_an_operation_shows_its_path_and_not_its_data() -> None:
     assert repr(Create("/a", b"hunter2")) == "<create /a>"
     assert repr(SetData("/a", b"hunter2")) == "<set_data /a>"
     assert "hunter2" not in repr(Create(path="/a", data=b"hunter2"))
-
-
-@pytest.mark.parametrize(
-    ("made", "names"),
-    [
-        (Create, ["path", "data", "acl", "ephemeral", "sequential", "container", "ttl"]),
-        (Delete, ["path", "version"]),
-        (SetData, ["path", "data", "version"]),
-        (Check, ["path", "version"]),
-    ],
-)
-def test_an_operation_has_the_arguments_of_its_verb(made: Any, names: list[str]) -> None:
-    assert list(signature(made).parameters) == names
 
 
 # --- transactions ---------------------------------------------------------------------------------

@@ -169,22 +169,6 @@ def test_nothing_else_is_sent_before_the_mechanism_is_satisfied(script: Script) 
     assert script.names() == ["exists"]
 
 
-def test_a_token_that_comes_too_late_is_dropped() -> None:
-    script = _with_sasl()
-    script.welcome()
-    script.lose()
-    script.session.sasl_token(b"late")
-    script.session.sasl_done(script.now)
-    script.session.sasl_failed("late")
-    assert script.state is State.DISCONNECTED
-    script.dial()
-    assert script.names() == ["connect"]
-    script.session.sasl_token(b"early")
-    script.session.sasl_done(script.now)
-    assert script.names() == []
-    assert not script.state.usable
-
-
 @pytest.mark.parametrize("by_server", [False, True])
 def test_a_rejected_exchange_ends_the_session(by_server: bool) -> None:
     """As does one whose server the mechanism does not believe."""
@@ -271,21 +255,6 @@ def test_a_real_session_stays_what_it_is_on_a_read_only_server(found: int) -> No
     script.lose()
     request = script.reach()[0].connect_request()
     assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
-
-
-@pytest.mark.parametrize("answer", [b"", b"ro", b"rw"])
-def test_an_answer_after_the_loss_means_nothing(answer: bytes) -> None:
-    script = _read_only()
-    script.advance(FIRST_SEARCH_PAUSE)
-    script.lose()
-    assert script.session.asking is None
-    script.session.answered(answer, script.now)
-    script.connect()
-    script.session.answered(answer, script.now)
-    assert script.state is State.CONNECTED
-    script.advance(TIMEOUT / 2)
-    assert script.session.asking is None
-    assert script.session.broken is None
 
 
 # --- resumed sessions -----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.scripted import (
-    SESSION_ID,
     TERMINAL,
     TIMEOUT,
     Claim,
@@ -28,7 +27,7 @@ from zkwire.errors import (
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import Event, EventType, State, session_name
+from zkwire.wire.model import Event, EventType, State
 
 ENDED_WITH: dict[State, type[ZooKeeperError]] = {
     State.EXPIRED: SessionExpiredError,
@@ -90,13 +89,6 @@ def test_the_change_is_ready_when_calls_go_out_at_once_or_never_will(state: Stat
     assert change.ready == (state in {State.CONNECTED, State.CONNECTED_READ_ONLY, *TERMINAL})
 
 
-def test_a_session_has_its_id_until_the_end_and_is_named_as_by_servers(script: Script) -> None:
-    script.session.closed()
-    assert script.session.session_id == SESSION_ID
-    assert session_name(SESSION_ID) == "0x1000000000000007"
-    assert session_name(-1) == "0xffffffffffffffff"
-
-
 # --- the end --------------------------------------------------------------------------------------
 
 STIMULI: list[Callable[[Script], object]] = [
@@ -128,37 +120,10 @@ def test_nothing_leaves_a_terminal_state(state: State) -> None:
         assert script.session.target is None
 
 
-@pytest.mark.parametrize("state", TERMINAL)
-def test_nothing_is_sent_once_the_session_is_over(state: State, script: Script) -> None:
-    script.send("exists", "/sent")
-    script.call("create", "/queued")
-    script.jump(TIMEOUT / 3)
-    script.session.on_deadline(script.now)  # a ping
-    script.session.add_auth("digest", b"u:p")
-    _end(script, state)
-    script.session.add_auth("digest", b"u:p")
-    assert not script.session.has_output
-    assert script.session.data_to_send(script.now) == b""
-    assert (script.session.queued, script.session.unanswered) == (0, 0)
-
-
 def _end(script: Script, state: State) -> None:
     _, take = next(way for way in TAKE.values() if way[0] is state)
     take(script)
     assert script.state is state
-
-
-@pytest.mark.parametrize("state", [State.EXPIRED, State.CLOSED])
-def test_nothing_is_sent_to_a_server_that_does_not_know_the_session(state: State) -> None:
-    script = script_in(State.CONNECTED)
-    script.session.add_auth("digest", b"u:p")
-    if state is State.CLOSED:
-        script.session.close(script.now)
-    script.lose()
-    assert not script.session.has_output
-    script.greet(session_id=0)
-    assert script.state is state
-    assert not script.session.has_output
 
 
 @pytest.mark.parametrize("state", TERMINAL)

@@ -235,14 +235,6 @@ def test_calls_wait_for_the_timeout_that_was_granted(granted: float) -> None:
         assert all(f"for {granted:.1f} s" in str(call.error()) for call in calls)
 
 
-def test_a_call_on_a_usable_connection_has_no_time_limit_of_its_own(script: Script) -> None:
-    call = script.send("exists", "/a")
-    for _ in range(20):
-        script.advance(TIMEOUT / 3)
-        script.pong()
-    assert not call.ready
-
-
 @pytest.mark.parametrize("order", [1, -1], ids=["first to last", "last to first"])
 def test_many_that_are_given_up_are_no_costlier_than_their_number(order: int) -> None:
     class Counted(Request):

@@ -347,14 +347,6 @@ def test_failures_say_which_server_and_why() -> None:
     assert script.session.failures == {}
 
 
-def test_each_connection_starts_its_frames_afresh() -> None:
-    script = script_in(State.CONNECTED_READ_ONLY)
-    script.feed(reply_frame(5, 1, 0, bytes(100))[:50])
-    script.reconnect()
-    assert script.session.session_id == SESSION_ID
-    assert script.state is State.CONNECTED
-
-
 def test_each_connection_has_a_token_of_its_own(script: Script) -> None:
     first = script.session.connection
     assert script.session.connection is first

@@ -113,14 +113,6 @@ def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str, script
     assert script.session.broken is not None
 
 
-def test_an_unreadable_event_costs_one_connection(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.feed(reply_frame(ops.NOTIFICATION_XID, -1, 0, b"\0\0"))
-    assert script.session.broken is not None
-    assert armed(watch)
-    assert usable_again(script)
-
-
 def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None:
     script = Script(receive_limit=200)
     script.connect()

@@ -38,15 +38,6 @@ LONG_FRAME = reply_frame(ops.NOTIFICATION_XID, -1, 0, bytes(100_000))
 # --- pings ----------------------------------------------------------------------------------------
 
 
-def test_any_request_puts_the_ping_off(script: Script) -> None:
-    script.advance(THIRD / 2)
-    script.send("exists", "/a")
-    script.advance(THIRD - SMALL)
-    assert [sent.name for sent in script.sent[1:]] == ["exists"]
-    script.advance(SMALL)
-    assert [sent.name for sent in script.sent[1:]] == ["exists", "ping"]
-
-
 def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
     for _ in range(35):
         script.advance(0.25)
@@ -167,14 +158,6 @@ def test_known_A55_a_session_taken_back_is_asked_for_again_soon(
         script.reach()
         script.gone()
         assert script.state is State.EXPIRED
-
-
-def test_a_trickle_of_bytes_does_not_keep_a_connection(script: Script) -> None:
-    for byte in LONG_FRAME[: PROGRESS_BYTES - 1]:
-        if script.session.usable:
-            script.advance(THIRD / 256)
-            script.feed(bytes([byte]))
-    assert script.now == START + 2 * THIRD
 
 
 def test_answers_to_pings_that_vanish_in_a_garbled_frame_do_not_keep_a_connection() -> None:

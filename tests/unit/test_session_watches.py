@@ -210,14 +210,6 @@ def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
 # --- watches taken back ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_last_watcher_to_leave_tells_the_server(kind: str, script: Script) -> None:
-    _watching(script, kind).close()
-    (removal,) = script.flush()
-    assert removal.read(RemoveWatchesRequest) == RemoveWatchesRequest("/a", KINDS[kind][1])
-    assert _restored_lists(script) == []
-
-
 def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
     script.watching("get_data", "/a").close()
     (removal,) = script.flush()
@@ -269,23 +261,3 @@ def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script
     assert script.session.watch_count == 0
     script.watching("get_data", "/b").close()
     assert _removals(script.flush()) == [RemoveWatchesRequest("/b", 2)]
-
-
-def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script: Script) -> None:
-    """The server has been told to keep it; a connection that is lost meanwhile forgets it."""
-    for lost in (True, False):
-        watch, kept = script.watching("get_data", "/a"), script.watching("get_data", "/b")
-        script.greet_again()
-        [restoring] = script.flush()
-        assert restoring.name == "set_watches"
-        script.close_watch(watch)
-        if lost:
-            assert _restored_lists(script) == [("/b",), (), ()]
-            assert script.names() == []
-    again = script.call("get_data", "/a", watch=Watch())
-    assert not script.flush(), "before the answer nothing goes out"
-    script.serve(restoring)
-    assert script.names() == ["remove_watches", "get_data"], "in this order: the new one stays"
-    assert _removals(script.sent)[0].path == "/a"
-    assert armed(kept)
-    assert not again.ready

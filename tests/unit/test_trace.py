@@ -37,24 +37,6 @@ def test_a_request_and_its_reply(script: Script) -> None:
     )
 
 
-def test_every_frame_is_there_with_its_size() -> None:
-    """What is shown adds up to what went over the wire."""
-    script = Script()
-    frames = script.traced()
-    script.connect()
-    for verb in ("get_data", "exists", "get_children"):
-        script.watching(verb, "/a")
-    script.persistent("/p")
-    script.advance(3.0)
-    script.pong()
-    script.event(3, "/a")
-    sent = [frame for frame in frames if frame.sent]
-    assert [frame.op for frame in sent] == [one.name for one in script.sent]
-    assert [frame.xid for frame in sent] == [one.xid for one in script.sent]
-    assert sum(frame.size + 4 for frame in sent) == script.written
-    assert len(frames) == len(sent) * 2 + 1, "each is answered, and there was one event"
-
-
 def test_what_the_session_asks_for_on_its_own_account_is_shown(script: Script) -> None:
     script.watching("get_data", "/a")
     persistent = script.persistent("/a")

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
-from zkwire.session.request import Request
 from zkwire.session.waitable import CallbackWatch, Waitable, Watch
-from zkwire.session.watch_table import BATCH_BYTES, WatchManager, WatchTable
-from zkwire.wire import ops
+from zkwire.session.watch_table import BATCH_BYTES, WatchTable
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind
 
@@ -172,50 +170,6 @@ def test_iteration_ends_with_the_watch_and_raises_what_ended_the_session(
     assert owner.meanwhile == []
 
 
-def test_a_task_waits_for_events_as_a_thread_does(owner: Owner) -> None:
-    watch = armed(owner, 2)
-    owner.meanwhile = [lambda: watch._deliver(event("/a")), lambda: watch._deliver(event("/b"))]
-
-    async def scenario() -> list[Event]:
-        return [await watch, *await _listed(watch)]
-
-    assert asyncio.run(scenario()) == [event("/a"), event("/b")]
-
-
-def test_who_waits_is_woken_once(watch: Watch) -> None:
-    woken = list[str]()
-    for name in ("one", "two"):
-        watch._add_waker(partial(woken.append, name))
-    watch._deliver(event())
-    for wake in watch._take_wakers():
-        wake()
-    assert watch._take_wakers() == ()
-    assert woken == ["one", "two"]
-    assert watch.wait() == event(), "to wake is not to take"
-
-
-def test_many_who_wait_are_no_costlier_than_their_number(watch: Watch) -> None:
-    class Counted:
-        compared = 0
-
-        def __call__(self) -> None: ...
-
-        def __eq__(self, other: object) -> bool:
-            Counted.compared += 1
-            return self is other
-
-        __hash__ = object.__hash__
-
-    wakers = [Counted() for _ in range(1000)]
-    for waker in wakers:
-        watch._add_waker(waker)
-    for waker in wakers[::2] + wakers[::-2]:
-        watch._drop_waker(waker)
-        watch._drop_waker(waker)
-    assert watch._take_wakers() == ()
-    assert Counted.compared < 2 * len(wakers)
-
-
 def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> None:
     watch, twice = armed(owner, 2), event()
     watch._deliver(twice)
@@ -301,29 +255,6 @@ def fire(table: WatchTable, kind: int, path: str) -> list[Watch]:
     return [watch for watch, spends in told if spends]
 
 
-@pytest.mark.parametrize(
-    ("kind", "concerned"),
-    [
-        (CREATED, {DATA, EXIST}),
-        (CHANGED, {DATA, EXIST}),
-        (CHILDREN, {CHILD}),
-        (DELETED, {DATA, EXIST, CHILD}),
-        *((kind, set()) for kind in (EventType.NONE, 5, 99, -(2**31))),
-    ],
-)
-def test_which_watches_an_event_concerns(kind: int, concerned: set[WatchKind]) -> None:
-    table, watches = WatchTable(), {asked: Watch() for asked in WatchKind}
-    for asked in WatchKind:
-        table.add(asked, "/a", watches[asked])
-        table.add(asked, "/a/b", Watch())
-    fired = fire(table, kind, "/a")
-    assert {asked for asked in WatchKind if watches[asked] in fired} == concerned
-    assert len(fired) == len(concerned)
-    assert len(table) == 10 - len(concerned), "those that are spent, and no persistent one"
-    assert fire(table, kind, "/a") == []
-    assert fire(table, kind, "/") == fire(table, kind, "/none") == []
-
-
 def test_one_change_is_one_call_of_a_callback() -> None:
     """A function that is passed to two reads makes two watches, but they are the same."""
     table = WatchTable()
@@ -386,33 +317,6 @@ def test_batches_are_small_and_complete(wanted: set[tuple[WatchKind, int, int]])
         size = len(SetWatches2.pack(0, *batch)) - 28
         assert size > 0
         assert size <= BATCH_BYTES or sum(map(len, batch)) == 1, "one long path goes alone"
-
-
-def test_many_watches_go_in_few_batches() -> None:
-    table, watch = WatchTable(), Watch()
-    for number in range(20_000):
-        table.add(CHILD, f"/{number:04x}", watch)
-    batches = list(table.batches())
-    assert sum(len(lists[CHILD]) for lists in batches) == 20_000
-    assert len(batches) == -(-20_000 * (4 + len("/0000")) // BATCH_BYTES) == 2
-    assert BATCH_BYTES <= 256 * 1024, "far below a server's limit"
-
-
-def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
-    """Two of them, so that the first answer leaves one under way."""
-    watching, cover = WatchManager("", []), Watch()
-    watching.table.add(PERSISTENT, "/a", cover)
-    calls = [
-        (Request(ops.GET_CHILDREN, "/a", b"\1", None, watch, "/a", CHILD), watch)
-        for watch in (Watch(), Watch())
-    ]
-    for call, watch in calls:
-        watching.expect(call, watch)
-        assert call.covered
-    watching.table.discard(PERSISTENT, "/a", cover)
-    for number, (call, watch) in enumerate(calls, 1):
-        watching.answered(call, watch, 0, None, number)
-        assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number
 
 
 # --- memory ---------------------------------------------------------------------------------------

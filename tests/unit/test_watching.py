@@ -17,7 +17,7 @@ from tests.support.scripted import (
     script_in,
     types,
 )
-from zkwire.errors import NoWatcherError, UnimplementedError
+from zkwire.errors import NoWatcherError
 from zkwire.jute import records as r
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
@@ -73,26 +73,6 @@ def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Scr
         script.wake()
         assert [event.type for event in told] == [CHANGED], "who closes it hears no more"
         second.value().close()
-    assert script.session.watch_count == 0
-
-
-def test_a_refused_add_sets_nothing(script: Script, watch: Watch) -> None:
-    call = script.call("add_watch", "/a", watch)
-    script.answer(call, error=-6)
-    assert failure(call) is UnimplementedError
-    assert not armed(watch)
-    assert script.session.watch_count == 0
-    read = script.call("get_data", "/a", watch=Watch())
-    assert _asks_for_a_watch(read), "nothing is expected any more"
-
-
-def test_an_added_watch_closed_before_its_reply_leaves_the_server() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.send("add_watch", "/a", watch)
-    watch.close()
-    assert script.names() == []
-    script.answer(call)
-    assert _removals(script.flush()) == [r.RemoveWatchesRequest("/a", ANY)]
     assert script.session.watch_count == 0
 
 
@@ -365,41 +345,6 @@ def test_removing_by_type(which: WatchType, gone: set[str], script: Script) -> N
             with pytest.raises(RuntimeError, match="not set"):
                 watch.wait(0)
     assert script.session.watch_count == len(watches) - len(gone)
-
-
-def test_removing_recursive_watches(script: Script) -> None:
-    tree, child = script.persistent("/a", recursive=True), script.watching("get_children", "/a")
-    call = script.call("remove_watches", "/a", WatchType.PERSISTENT_RECURSIVE)
-    removal, again = script.flush()
-    assert removal.read(r.RemoveWatchesRequest).type == ANY, "older servers know no other"
-    assert again.set_watches().child_watches == ("/a",)
-    assert types(tree) == [PERSISTENT_GONE]
-    assert armed(child)
-    script.serve(removal)
-    assert call.ready
-    assert call.value() is None
-
-
-@pytest.mark.parametrize(
-    ("verb", "which", "number"),
-    [("get_data", WatchType.DATA, DATA_TYPE), ("get_children", WatchType.CHILDREN, CHILD_TYPE)],
-)
-def test_removing_all_of_one_kind_tells_the_server_so(
-    verb: str, which: WatchType, number: int, script: Script
-) -> None:
-    """But where a persistent one covers them: up to 3.8 half of it would be taken away."""
-    for covered in (False, True):
-        persistent = script.persistent("/a") if covered else None
-        watches = [script.watching(verb, "/a") for _ in range(2)]
-        call = script.call("remove_watches", "/a", which)
-        removals = _removals(script.flush())
-        assert removals == ([] if covered else [r.RemoveWatchesRequest("/a", number)])
-        assert call.ready == covered, "before the server has done it"
-        if not covered:
-            script.answer(call)
-        assert call.value() is None
-        assert [len(types(watch)) for watch in watches] == [1, 1]
-        assert persistent is None or armed(persistent)
 
 
 @pytest.mark.parametrize("which", WatchType)
