@@ -145,12 +145,6 @@ def test_what_latin_1_has_is_hashed_in_it_and_sent_in_utf_8(
     assert directive(token, b"response") == response(hashed, b"a nonce")
 
 
-def test_without_charset_the_wire_is_latin_1() -> None:
-    token = answer(b'realm="\xe9",nonce="n",algorithm=md5-sess', "grün")
-    assert directive(token, b"username") == b'"gr\xfcn"'
-    assert directive(token, b"realm") == b'"\xe9"'
-
-
 def test_every_exchange_has_a_nonce_of_its_own() -> None:
     mechanism = DigestMD5("bob", PASSWORD)
     tokens = [begun(mechanism).send(CHALLENGE) for _ in range(2)]
@@ -162,6 +156,12 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
 
 # --- a bad server ---------------------------------------------------------------------------------
 
+GARBAGE = [
+    *(b"garbage", b",", b'nonce="n', b'nonce="n\\"', b'nonce="n"x,algorithm=md5-sess'),
+    *(b'nonce="n" algorithm=md5-sess', b"nonce=,algorithm=md5-sess", b'="n",algorithm=md5-sess'),
+    b"\x60\x82\x01\x0b",
+]
+
 
 @pytest.mark.parametrize(
     ("challenge", "message"),
@@ -172,7 +172,6 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
         (b'nonce="1",nonce="1",algorithm=md5-sess', "more than one nonce"),
         (b'nonce="n"', "lacks algorithm"),
         (b'nonce="n",algorithm=md5', "not for DIGEST-MD5"),
-        (b'nonce="n",algorithm=md5-sess,algorithm=md5-sess', "more than one algorithm"),
         (CHALLENGE + b',qop="auth-int,auth-conf"', "does not offer qop=auth"),
         (CHALLENGE + b',qop=""', "does not offer qop=auth"),
         (CHALLENGE + b',qop="authx"', "does not offer qop=auth"),
@@ -180,16 +179,8 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
         (CHALLENGE + b",charset=utf-8", "more than one charset"),
         (b'nonce="n",algorithm=md5-sess,charset=utf-16', "charset other than"),
         (b'realm="\xff",nonce="n",algorithm=md5-sess,charset=utf-8', "garbage"),
-        (b"garbage", "garbage"),
-        (b",", "garbage"),
-        (b'nonce="n', "garbage"),
-        (b'nonce="n\\"', "garbage"),
-        (b'nonce="n"x,algorithm=md5-sess', "garbage"),
-        (b'nonce="n" algorithm=md5-sess', "garbage"),
-        (b"nonce=,algorithm=md5-sess", "garbage"),
-        (b'="n",algorithm=md5-sess', "garbage"),
+        *((garbage, "garbage") for garbage in GARBAGE),
         (b'nonce="n",algorithm=md5-sess\0', "not for DIGEST-MD5"),
-        (b"\x60\x82\x01\x0b", "garbage"),
     ],
 )
 def test_an_unusable_challenge(challenge: bytes, message: str) -> None:
@@ -199,6 +190,9 @@ def test_an_unusable_challenge(challenge: bytes, message: str) -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("日本", "p"), ("bob", "5 €")])
 def test_utf_8_that_is_needed_and_not_offered(user: str, password: str) -> None:
+    token = answer(b'realm="\xe9",nonce="n",algorithm=md5-sess', "grün")
+    assert directive(token, b"username") == b'"gr\xfcn"', "Latin 1 may do"
+    assert directive(token, b"realm") == b'"\xe9"'
     with pytest.raises(AuthFailedError, match="UTF-8"):
         answer(b'nonce="n",algorithm=md5-sess', user, password)
 

@@ -97,11 +97,9 @@ class Model:
     steps: int = 0
     last_xid: int = 0
     last_zxid: int = 0
-    local: bool = False
     secrets: list[bytes] = field(default_factory=list)
     opened: float = 0.0
     contact: float | None = None
-    counts: bool = True  # answers on this connection prolong the lease
     accepted: bool = False
     timeout: float = TIMEOUT
     pings: list[float] = field(default_factory=list)
@@ -110,9 +108,6 @@ class Model:
     seen: dict[Watch, list[EventType | int]] = field(default_factory=dict)
     ended: dict[Request, object] = field(default_factory=dict)
     woken: dict[Request, int] = field(default_factory=dict)
-    doubted: list[Request] = field(default_factory=list)  # guards that ended without an answer
-    again: set[Request] = field(default_factory=set)  # the session's own, that ask for them again
-    fresh: bool = True  # the next usable connection is a new one
 
     def needed(self, kind: WatchKind, path: str) -> bool:
         """Whether a watch on the server, of this kind, still concerns anybody."""
@@ -126,7 +121,6 @@ class Model:
             and call.watch is not None
             and call.watch_path == path
             and (call.watch_kind is WatchKind.CHILD) == child
-            and call not in self.again
             for call in waiting
         )
 
@@ -170,31 +164,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     # --- what the session does on its own -------------------------------------------------------
 
-    def _doubt(self, call: Request) -> None:
-        if call.watch is not None and call.own_czxid is not None:
-            self.model.doubted.append(call)
-
-    def _adopt(self) -> None:
-        """On a new connection guards are asked for again, before anything that is queued."""
-        if not (self.session.usable and self.model.fresh):
-            return
-        set_again = {watch for _, _, watch in self.model.watches}
-        expected = [
-            (call.watch_path, call.watch, call.own_czxid)
-            for call in self.model.doubted
-            if call.watch in set_again
-        ]
-        known = {*self.model.queue, *(one.call for one in self.model.line)}
-        new = [c for c in self.session._requests if c.op is ops.GET_CHILDREN2 and c not in known]
-        assert [(call.watch_path, call.watch, call.own_czxid) for call in new] == expected
-        assert all(call.body.endswith(b"\0") for call in new), "its watch is set already"
-        self.model.queue[:0] = new
-        self.model.again |= set(new)
-        self.model.fresh = False
-        self.model.doubted.clear()
-
     def check_sent(self, sent: list[Sent]) -> None:
-        self._adopt()
         for one in sent:
             self.model.position += len(one.body) + (4 if one.name == "connect" else 12)
             if one.name == "connect":
@@ -214,7 +184,7 @@ class SessionMachine(RuleBasedStateMachine):
         request = one.connect_request()
         assert self.model.position == len(one.body) + 4, "the connect request is not the first"
         assert request.last_zxid_seen == self.model.last_zxid
-        assert request.session_id == (SESSION_ID if self._known() else 0)
+        assert request.session_id == (SESSION_ID if self.model.accepted else 0)
 
     def _check_request(self, one: Sent) -> None:
         assert self.session.usable
@@ -227,8 +197,6 @@ class SessionMachine(RuleBasedStateMachine):
     def expect_loss(self, written: int) -> Callable[[], None]:
         """Note how each call must end when the connection breaks now; returns the check."""
         unknown, unsent, closing = list[Request](), list[Request](), False
-        self._adopt()
-        self.model.fresh = True
         if self.session.usable:
             lost = [*self.model.line, *(Unanswered(call, 0, 2**62, 0) for call in self.model.queue)]
             for one in lost:
@@ -236,7 +204,6 @@ class SessionMachine(RuleBasedStateMachine):
                     closing = True
                 elif one.call is not None:
                     (unknown if one.end <= written else unsent).append(one.call)
-                    self._doubt(one.call)
             self.model.queue = [self.model.closing] if closing else []
         self.model.line, self.model.restoring, self.model.pings = [], [], []
         self.model.greeted = False
@@ -275,13 +242,6 @@ class SessionMachine(RuleBasedStateMachine):
         self._submitted(self.script.call(verb, path, watch=self._watch(which)))
         if at_once:
             self.script.flush()
-
-    @precondition(_may_submit)
-    @rule(path=PATHS, which=st.integers(0, 3))
-    def submit_guard(self, path: str, which: int) -> None:
-        watch = self._watch(which)
-        self._submitted(self.script.guard(path, watch))
-        self.model.watches.add((WatchKind.CHILD, path, watch))
 
     def _watch(self, which: int) -> Watch:
         """One of those that are open, or a new one."""
@@ -409,19 +369,17 @@ class SessionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._greetable())
     @rule(
-        answer=st.sampled_from(["welcome"] * 6 + ["read-only", "refused", "gone", "foreign"]),
+        answer=st.sampled_from(["welcome"] * 6 + ["refused", "gone", "foreign"]),
         timeout=st.sampled_from([TIMEOUT, TIMEOUT, 3.0]),
     )
     def greet(self, answer: str, timeout: float) -> None:
-        known = self._known()
+        known = self.model.accepted
         if answer in {"gone", "foreign"} and not self._may_end():
             answer = "welcome"
-        if answer in {"welcome", "read-only"} or (answer == "foreign" and not known):
+        if answer == "welcome" or (answer == "foreign" and not known):
             self.model.greeted = True
-            self.model.local = answer == "read-only" and not known
-            self._feed(welcome_frame(timeout=timeout, read_only=answer == "read-only"))
+            self._feed(welcome_frame(timeout=timeout))
             self.model.timeout, self.model.accepted = timeout, True
-            self.model.counts = answer != "read-only"
             self._heard(self.model.opened)
             self._check_restoration()
         elif answer == "refused":
@@ -432,25 +390,6 @@ class SessionMachine(RuleBasedStateMachine):
             closing = self.model.closing is not None
             ended = State.CLOSED if closing else State.EXPIRED
             assert self.session.state is (ended if known else State.DISCONNECTED)
-
-    def _known(self) -> bool:
-        """Whether the ensemble knows the session, and not only a server that has lost it."""
-        return self.model.accepted and not self.model.local
-
-    @precondition(lambda self: self.session.asking is not None)
-    @rule(answer=st.sampled_from([b"rw", b"ro", b"null", b""]))
-    def seek(self, answer: bytes) -> None:
-        asking = self.session.asking
-        self.session.answered(answer, self.script.now)
-        if self.script.drop_if_broken():
-            assert answer == b"rw"
-            self.script.dial()
-            assert self.session.server == asking
-            self.model.position, self.model.opened = 0, self.script.now
-            self.script.flush()
-            self._drop_overdue()
-        else:
-            assert answer != b"rw"
 
     def _greetable(self) -> bool:
         return self.session.state is State.HANDSHAKE and not self.model.greeted
@@ -505,9 +444,7 @@ class SessionMachine(RuleBasedStateMachine):
                 self.answer(code, 1)
 
     def _heard(self, sent_at: float) -> None:
-        """A server without the ensemble cannot say that the session lives."""
-        if self.model.counts:
-            self.model.contact = max(self.model.contact or 0.0, sent_at)
+        self.model.contact = max(self.model.contact or 0.0, sent_at)
 
     def _reply(self, one: Unanswered, code: int, zxid: int) -> bytes:
         if one.call is None:
@@ -533,15 +470,6 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _settle(self, call: Request, watch: Watch, code: int) -> None:
         kind = call.watch_kind
-        if call.own_czxid is not None:
-            entry = (kind, call.watch_path, watch)
-            if code in FATAL or code == -118:
-                self._doubt(call)
-            elif code and entry in self.model.watches:
-                self.model.watches.remove(entry)
-                gone = EventType.NODE_DELETED, EventType.CHILD_WATCH_REMOVED
-                self.model.fired[watch].append(gone[code != NO_NODE])
-            return
         if code == 0 and kind is WatchKind.EXIST:
             kind = WatchKind.DATA
         elif code != 0 and not (code == NO_NODE and kind is WatchKind.EXIST):
@@ -600,7 +528,6 @@ class SessionMachine(RuleBasedStateMachine):
             assert failure(call) is NotSentError or self.session.ended
             assert call.deadline is not None
             assert call.deadline <= self.script.now
-            self._doubt(call)
             self.model.queue.remove(call)
 
     def _lease(self) -> float:
@@ -668,7 +595,6 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        self._adopt()
         if not self.session.ended:
             assert self.session.queued == len(self.model.queue)
             assert self.session.unanswered == len(self.model.line)

@@ -137,13 +137,18 @@ def refused(client: TlsFilter, peer: Peer) -> str:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1"])
-def test_a_handshake_in_pieces_of_one_byte(
-    authority: Authority, server_context: ssl.SSLContext, host: str, version: ssl.TLSVersion
+@pytest.mark.parametrize("size", [1, 65536])
+def test_a_handshake_in_pieces_and_what_comes_with_its_end(
+    authority: Authority,
+    server_context: ssl.SSLContext,
+    host: str,
+    version: ssl.TLSVersion,
+    size: int,
 ) -> None:
     context = authority.client_context()
     context.maximum_version = version
     client, peer = TlsFilter(context, host), Peer(server_context)
-    shake(client, peer, lambda: 1)
+    assert shake(client, peer, lambda: size, b"first words") == b"first words"
     assert peer.tls.version() == version.name.replace("_", ".")
     peer.incoming.write(client.encrypt(b"request"))
     assert peer.receive() == b"request"
@@ -156,11 +161,6 @@ def test_an_address_with_a_zone(authority: Authority, client_context: ssl.SSLCon
     peer = Peer(context_for(authority, "zone", hosts=("IP:fe80::1",)))
     shake(TlsFilter(client_context, "fe80::1%eth0"), peer)
     assert peer.ready
-
-
-@pytest.mark.parametrize("size", [1, 65536])
-def test_what_comes_with_the_end_of_the_handshake(fresh: tuple[TlsFilter, Peer], size: int) -> None:
-    assert shake(*fresh, lambda: size, b"first words") == b"first words"
 
 
 def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int) -> None:
@@ -302,14 +302,19 @@ def test_an_expired_certificate(authority: Authority, client_context: ssl.SSLCon
     assert words == "TLS: certificate has expired"
 
 
-def test_an_unknown_authority(
+def test_an_unknown_authority_and_no_version_in_common(
     tmp_path: Path, authority: Authority, server_context: ssl.SSLContext
 ) -> None:
-    stranger = Authority(tmp_path, "stranger")
-    client = TlsFilter(stranger.client_context(), "localhost")
-    assert refused(client, Peer(server_context)) == (
+    stranger = TlsFilter(Authority(tmp_path, "stranger").client_context(), "localhost")
+    assert refused(stranger, Peer(server_context)) == (
         "TLS: the certificate is not trusted: unable to get local issuer certificate"
     )
+    context = authority.client_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    server = context_for(authority, "older", hosts=BOTH_NAMES)
+    server.maximum_version = ssl.TLSVersion.TLSv1_2
+    words = refused(TlsFilter(context, "localhost"), Peer(server))
+    assert words == "TLS: the server refused: protocol version"
 
 
 @pytest.fixture
@@ -355,15 +360,6 @@ def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
     assert describe(client.error) == "TLS: the server wants a client certificate"
 
 
-def test_no_version_in_common(authority: Authority, server_context: ssl.SSLContext) -> None:
-    context = authority.client_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    server = context_for(authority, "older", hosts=BOTH_NAMES)
-    server.maximum_version = ssl.TLSVersion.TLSv1_2
-    words = refused(TlsFilter(context, "localhost"), Peer(server))
-    assert words == "TLS: the server refused: protocol version"
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -385,35 +381,35 @@ def test_a_peer_that_speaks_plain_text(client_context: ssl.SSLContext, answer: b
 # --- words and arguments --------------------------------------------------------------------------
 
 
-def made(kind: type[ssl.SSLError], **attributes: object) -> ssl.SSLError:
-    error = kind(1, "[SSL: SOMETHING] something (_ssl.c:1007)")
-    for name, value in attributes.items():
-        setattr(error, name, value)
-    return error
-
-
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("kind", "attributes", "words"),
     [
-        (made(ssl.SSLZeroReturnError), "the other side ended the connection"),
-        (made(ssl.SSLEOFError), "the other side ended the connection"),
-        (made(ssl.SSLWantReadError), "the other side wants to renegotiate"),
-        (made(ssl.SSLError), "failed"),
-        (made(ssl.SSLError, reason="NO_CIPHERS_AVAILABLE"), "no ciphers available"),
-        (made(ssl.SSLError, reason=None), "failed"),
+        (ssl.SSLZeroReturnError, {}, "the other side ended the connection"),
+        (ssl.SSLEOFError, {}, "the other side ended the connection"),
+        (ssl.SSLWantReadError, {}, "the other side wants to renegotiate"),
+        (ssl.SSLError, {}, "failed"),
+        (ssl.SSLError, {"reason": "NO_CIPHERS_AVAILABLE"}, "no ciphers available"),
+        (ssl.SSLError, {"reason": None}, "failed"),
         (
-            made(ssl.SSLError, reason="TLSV1_ALERT_UNKNOWN_CA"),
+            ssl.SSLError,
+            {"reason": "TLSV1_ALERT_UNKNOWN_CA"},
             "the server does not accept the client certificate: unknown ca",
         ),
         (
-            made(ssl.SSLError, reason="SSLV3_ALERT_BAD_CERTIFICATE"),
+            ssl.SSLError,
+            {"reason": "SSLV3_ALERT_BAD_CERTIFICATE"},
             "the server wants a client certificate, or a better one",
         ),
-        (made(ssl.SSLCertVerificationError), "the certificate is not valid"),
-        (made(ssl.SSLCertVerificationError, verify_message="is odd"), "is odd"),
+        (ssl.SSLCertVerificationError, {}, "the certificate is not valid"),
+        (ssl.SSLCertVerificationError, {"verify_message": "is odd"}, "is odd"),
     ],
 )
-def test_words_for_other_errors(error: ssl.SSLError, words: str) -> None:
+def test_words_for_other_errors(
+    kind: type[ssl.SSLError], attributes: dict[str, object], words: str
+) -> None:
+    error = kind(1, "[SSL: SOMETHING] something (_ssl.c:1007)")
+    for name, value in attributes.items():
+        setattr(error, name, value)
     assert describe(error) == f"TLS: {words}"
 
 
