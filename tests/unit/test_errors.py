@@ -85,9 +85,6 @@ def test_no_code_is_missing_or_there_twice() -> None:
     assert {*SERVER_ERRORS.values()} == {*ServerError.__subclasses__()} - {MultiError}
 
 
-# --- the tree -------------------------------------------------------------------------------------
-
-
 BASES: dict[type, tuple[type, ...]] = {
     ServerError: (ZooKeeperError,),
     NotSentError: (ConnectionLossError, ZooKeeperError),
@@ -123,9 +120,6 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     for kind in ALL:
         if ServerError not in kind.__bases__:
             assert kind.__name__ in tree
-
-
-# --- what an error carries ------------------------------------------------------------------------
 
 
 # All but the one that is made of others.

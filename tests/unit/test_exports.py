@@ -127,9 +127,6 @@ def test_types_are_promised() -> None:
     assert (ROOT / "zkwire" / "py.typed").exists()
 
 
-# --- operations -----------------------------------------------------------------------------------
-
-
 def test_the_operations() -> None:
     assert {name for name, _ in members(Operations)} == OPERATIONS
     assert {name for name, _ in members(Pipeline)} >= OPERATIONS

@@ -123,9 +123,6 @@ def test_locks_are_looked_at_each_for_itself() -> None:
     assert check([Record(1.0, "a", "grant", "l", fence=5), Record(2, "b", "grant", "m")]) == []
 
 
-# --- operations -----------------------------------------------------------------------------------
-
-
 def write(at: float, end: float, value: str, zxid: int, **more: object) -> Record:
     version = more.pop("version", zxid)
     return Record(at, "w", "write", "/n", end=end, value=value, zxid=zxid, version=version, **more)  # type: ignore[arg-type]

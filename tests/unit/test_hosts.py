@@ -21,8 +21,6 @@ from zkwire.session.hosts import (
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
-# --- the connect string ---------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("text", "hosts", "chroot"),
@@ -88,8 +86,6 @@ def test_any_text_is_servers_or_a_value_error(text: str) -> None:
         assert parse_hosts(again) == (hosts, chroot)
 
 
-# --- which server next ----------------------------------------------------------------------------
-
 SERVERS = [(name, DEFAULT_PORT) for name in "abcdefg"]
 
 
@@ -126,9 +122,6 @@ def test_the_addresses_of_a_name_keep_their_families_and_their_order(
         assert again == [a for a in arranged if a[0] == family and a in rest]
 
 
-# --- how long to pause ----------------------------------------------------------------------------
-
-
 class Jitter(Random):
     """Chance that always says the same and leaves lists in their order."""
 
@@ -163,8 +156,6 @@ def test_a_connection_of_use_ends_the_pauses() -> None:
     assert [hosts.pause() for _ in range(4)] == [0.0, 0.0, 0.05, 0.05]
     assert [hosts.pause() for _ in range(100_000)][-1] == LONGEST_PAUSE, "after days"
 
-
-# --- the ensemble's own list ----------------------------------------------------------------------
 
 BAD_ENDS = ("0.0.0.0:", "0.0.0.0:0", "0.0.0.0:x")
 
@@ -211,9 +202,6 @@ def test_no_configuration_makes_it_raise(data: bytes) -> None:
     for host, port in parse_config(b"server.1=" + data):
         assert host
         assert 0 < port < 65536
-
-
-# --- other servers, and one in particular ---------------------------------------------------------
 
 
 def in_order(names: str, *, shuffle: bool = True) -> HostList:

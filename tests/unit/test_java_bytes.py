@@ -98,9 +98,6 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     running.close()
 
 
-# --- the text of a record; JuteText.java says how it looks ----------------------------------------
-
-
 def hexed(data: bytes) -> str:
     return "#" + data.hex()
 
@@ -130,9 +127,6 @@ def described(tag: str, value: Any) -> str:
 
 def text_of(record: Record) -> str:
     return described(type(record).__name__, record)
-
-
-# --- records --------------------------------------------------------------------------------------
 
 
 def test_no_class_is_missing(java: Java) -> None:
@@ -183,8 +177,6 @@ def test_read_only_is_one_byte_behind_the_rest(java: Java, record: Record, read_
         assert java.write(text_of(record)) + bytes([read_only]) == whole.encode()
 
 
-# --- characters beyond U+FFFF ---------------------------------------------------------------------
-
 BEYOND = r.Id("a😀b", "\U00010000\U0010ffff")
 
 
@@ -206,8 +198,6 @@ def test_half_a_character_is_refused_on_both_sides(java: Java, text: str) -> Non
     with pytest.raises(ProtocolError):
         r.SyncRequest.decode(written)
 
-
-# --- multi ----------------------------------------------------------------------------------------
 
 # What stands in a multi, or in the answer to one: for each operation its opcode, the code it ended
 # with and its record, if it has one.

@@ -134,9 +134,6 @@ def test_no_bytes_do_harm(stream: bytes, cuts: list[int]) -> None:
     assert b"".join(map(frame, found)) == stream[: sum(len(body) + 4 for body in found)]
 
 
-# --- what it costs --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("body", "piece", "number"),
     [(16 * KIB, 1, 1), (MIB, 1400, 1), (100, 7, 5000), (100, 60_000, 5000)],

@@ -216,9 +216,6 @@ def test_a_layout_that_cannot_be_is_refused() -> None:
         TextTail.decode(b"")
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-
 @PROPERTY
 @given(st.text())
 @example("\ufeff\U0010ffff\x00\ud7ff\ue000\U00010000")
@@ -269,9 +266,6 @@ def test_other_ill_formed_text_is_refused(encoded: str) -> None:
         Texts.decode(b"\0\0\0\1" + text_of(encoded))
 
 
-# --- where a record ends --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("end", range(6, 15))
 def test_nothing_is_read_from_behind_the_end(end: int) -> None:
     data = b"before" + Text("here").encode() + b"behind"
@@ -319,9 +313,6 @@ def test_what_a_refusal_says(cls: type[Record], encoded: str, message: str) -> N
         cls.decode(bytes.fromhex(encoded))
 
 
-# --- wrong values ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("cls", "values"),
     [
@@ -357,9 +348,6 @@ def test_a_wrong_value_is_named_by_type_not_shown() -> None:
         Login.pack(5, b"hunter2", None)
     assert "Login(user: int, password: bytes, token: NoneType)" in str(caught.value)
     assert "hunter2" not in str(caught.value)
-
-
-# --- records as values ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -418,9 +406,6 @@ def test_repr_hides_what_is_secret() -> None:
     for shown in (str(login), f"{login}", repr([login]), f"{login!r:>99}"):
         assert "hunter2" not in shown
         assert "t0ken" not in shown
-
-
-# --- generated code -------------------------------------------------------------------------------
 
 
 def test_code_is_generated_at_the_first_use_and_changes_no_help() -> None:

@@ -36,7 +36,6 @@ MIB = 1024 * KIB
 
 every_record = pytest.mark.parametrize("cls", CODECS, ids=lambda cls: cls.__name__)
 
-# --- the schema -----------------------------------------------------------------------------------
 
 SCHEMA = Path(__file__).with_name("jute_records.txt")
 """What goes over the wire, in its order.
@@ -101,8 +100,6 @@ def test_the_records_of_an_operation_are_in_the_schema(op: ops.Op) -> None:
     assert {op.request, op.reply} <= {None, MultiResponse, *RECORDS}
     assert (op.reply is MultiResponse) == (op in {ops.MULTI, ops.MULTI_READ})
 
-
-# --- golden frames --------------------------------------------------------------------------------
 
 WORLD = (r.ACL(31, r.Id("world", "anyone")),)
 
@@ -177,9 +174,6 @@ def test_the_clients_own_frames_are_the_golden_ones() -> None:
         "exists": control_frames.header(1, ops.EXISTS.opcode, len(body)) + body,
     }
     assert own == {name: bytes.fromhex(GOLDEN[name][0]) for name in own}
-
-
-# --- a second decoder -----------------------------------------------------------------------------
 
 
 class MalformedError(Exception):
@@ -286,8 +280,6 @@ def bare(value: object) -> str:
     return repr(tuple(map(bare, value))) if isinstance(value, tuple) else repr(value)
 
 
-# --- values ---------------------------------------------------------------------------------------
-
 # For each layout word what it may be, and a sample.
 VALUES: dict[str, tuple[st.SearchStrategy[Any], object]] = {
     "Bool": (st.booleans(), True),
@@ -322,9 +314,6 @@ def sample_of(cls: type[Record]) -> Any:
         value = VALUES[field.word][1] if field.record is None else sample_of(field.record)
         values.append((value, value) if field.vector else value)
     return make(*values)
-
-
-# --- what must hold -------------------------------------------------------------------------------
 
 
 @every_record
@@ -375,9 +364,6 @@ def test_no_bytes_do_harm(cls: type[Record], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(encoded)))
     stop = data.draw(st.integers(start, min(start + 9, len(encoded))))
     outcome(cls, encoded[:start] + data.draw(st.binary(max_size=9)) + encoded[stop:])
-
-
-# --- memory ---------------------------------------------------------------------------------------
 
 
 def peak_of_decoding(cls: type[Record], data: bytes) -> int:

@@ -206,8 +206,6 @@ def test_few_arrows_lead_from_layer_to_layer(package: Package) -> None:
     assert len(between) <= 66, sorted(between)
 
 
-# --- planted mistakes -----------------------------------------------------------------------------
-
 # What is to be found, and what stands at the beginning of the module where it is.
 PLANTED = """
 wire.paths: session.session stands above it

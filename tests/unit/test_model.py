@@ -141,9 +141,6 @@ def test_the_password_of_a_session_is_not_shown() -> None:
     assert str(0x1234) in shown
 
 
-# --- values as Python's own -----------------------------------------------------------------------
-
-
 def test_a_stat_has_the_habits_of_a_named_tuple() -> None:
     assert list(STAT._asdict()) == list(Stat.__fields__)
     assert STAT._asdict()["num_children"] == 10

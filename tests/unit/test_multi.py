@@ -88,9 +88,6 @@ def bench() -> Bench:
     return Bench()
 
 
-# --- bytes ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("chroot", ["", "/app"])
 def test_a_multi_below_a_chroot(chroot: str) -> None:
     """Its requests are those of the operations alone."""
@@ -121,9 +118,6 @@ def test_an_empty_one_is_allowed(bench: Bench, verb: str) -> None:
     call = bench.ask(verb)
     assert call.body == END
     assert bench.answer(call) == []
-
-
-# --- decoding -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -168,9 +162,6 @@ def test_an_unreadable_reply_ends_its_call_and_the_connection(bench: Bench) -> N
     error = call.error()
     assert isinstance(error, ProtocolError)
     assert error.maybe_applied
-
-
-# --- multi ----------------------------------------------------------------------------------------
 
 
 def test_results_in_the_order_of_the_operations(bench: Bench) -> None:
@@ -305,9 +296,6 @@ def test_a_wrong_number_of_results_is_garbage(bench: Bench, verb: str, count: in
     assert (caught.value.op, caught.value.maybe_applied) == (verb, verb == "multi")
 
 
-# --- multi_read -----------------------------------------------------------------------------------
-
-
 def test_errors_stand_in_their_places(bench: Bench) -> None:
     call = bench.ask("multi_read", GetData("/a"), GetData("/none"), GetChildren("/c"))
     data = slot(4, r.GetDataResponse(None, STAT).encode())
@@ -317,9 +305,6 @@ def test_errors_stand_in_their_places(bench: Bench) -> None:
     assert type(second) is NoNodeError
     assert (second.op, second.path) == ("get_data", "/none")
     assert third == ["x"]
-
-
-# --- what belongs into one ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -387,9 +372,6 @@ def test_an_operation_shows_its_path_and_not_its_data() -> None:
     assert "hunter2" not in repr(Create(path="/a", data=b"hunter2"))
 
 
-# --- transactions ---------------------------------------------------------------------------------
-
-
 def test_a_transaction_collects_what_belongs_into_one() -> None:
     transaction = TransactionBase("/app")
     replies = [transaction.create("/a"), transaction.delete("/b")]
@@ -430,9 +412,6 @@ def test_a_transaction_is_sent_once(bench: Bench) -> None:
         transaction._sent_by(bench.script._ask)
     with pytest.raises(RuntimeError, match="committed"):
         transaction.delete("/b")
-
-
-# --- equality -------------------------------------------------------------------------------------
 
 
 EQUAL: list[set[object]] = [

@@ -30,9 +30,6 @@ def _secrets(sent: list[Sent]) -> list[bytes | None]:
     return [one.read(AuthPacket).auth for one in sent if one.name == "auth"]
 
 
-# --- authentication as a call ---------------------------------------------------------------------
-
-
 def test_authentications_are_answered_in_their_order_before_older_requests(script: Script) -> None:
     """Servers answer them at once, so the answers are not matched with the line of requests."""
     older = script.call("exists", "/a")
@@ -103,9 +100,6 @@ def test_an_authentication_cannot_be_given_up() -> None:
     assert not script.session.withdraw(call)
     script.connect()
     assert call.value() is None
-
-
-# --- SASL -----------------------------------------------------------------------------------------
 
 
 def _with_sasl() -> Script:
@@ -187,9 +181,6 @@ def test_a_rejected_exchange_ends_the_session(by_server: bool) -> None:
     assert "hunter2" not in str(call.error())
 
 
-# --- read-only servers ----------------------------------------------------------------------------
-
-
 def _read_only(servers: int = 3) -> Script:
     """A session that has only ever seen a server that has lost the ensemble."""
     script = Script(servers=servers, read_only=True)
@@ -255,9 +246,6 @@ def test_a_real_session_stays_what_it_is_on_a_read_only_server(found: int) -> No
     script.lose()
     request = script.reach()[0].connect_request()
     assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
-
-
-# --- resumed sessions -----------------------------------------------------------------------------
 
 
 def test_a_resumed_session_shows_its_id_and_password() -> None:

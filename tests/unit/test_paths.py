@@ -24,7 +24,6 @@ from zkwire.wire.paths import (
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(300))
 
-# --- which paths are paths ------------------------------------------------------------------------
 
 GOOD = [
     *("/", "/a", "/a/b", "/ ", "/a b", "/...", "/.a", "/a.", "/a..", "/..a", "/.a./..b../c"),
@@ -115,9 +114,6 @@ def test_what_is_remembered_is_bounded_and_does_not_keep_others_out() -> None:
     assert all(len(path) < 1000 for path in paths._accepted)
 
 
-# --- chroots --------------------------------------------------------------------------------------
-
-
 def test_chroots() -> None:
     assert check_chroot("") == check_chroot("/") == ""
     assert check_chroot("/app") == "/app"
@@ -160,9 +156,6 @@ def test_a_sequential_create_stays_inside_the_chroot(
 def test_parent() -> None:
     pairs = [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")]
     assert [parent(path) for path, _ in pairs] == [above for _, above in pairs]
-
-
-# --- sequence numbers -----------------------------------------------------------------------------
 
 
 @PROPERTY

@@ -69,9 +69,6 @@ def response(hashed: bytes, nonce: bytes = b"n") -> bytes:
 GOOD_PROOF = rspauth(b"bob:zk-sasl-md5:correct horse")
 
 
-# --- a good server --------------------------------------------------------------------------------
-
-
 def test_the_example_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sasl, "DIGEST_URI", b"imap/elwood.innosoft.com")
     exchange = begun(repeated(DigestMD5("chris", "secret"), b"OA6MHXh6VqTrRk"))
@@ -154,8 +151,6 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
     assert len(first) >= 2 + 22, "the RFC wants 64 bits at least; this has 128"
 
 
-# --- a bad server ---------------------------------------------------------------------------------
-
 GARBAGE = [
     *(b"garbage", b",", b'nonce="n', b'nonce="n\\"', b'nonce="n"x,algorithm=md5-sess'),
     *(b'nonce="n" algorithm=md5-sess', b"nonce=,algorithm=md5-sess", b'="n",algorithm=md5-sess'),
@@ -234,9 +229,6 @@ def test_a_system_without_md5(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashlib, "md5", refused)
     with pytest.raises(AuthFailedError, match="does not allow MD5"):
         next(DigestMD5("bob", PASSWORD).exchange("any.host"))
-
-
-# --- arguments and secrets ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,6 @@ ENDED_WITH: dict[State, type[ZooKeeperError]] = {
 }
 
 
-# --- the table ------------------------------------------------------------------------------------
-
-
 def _start(script: Script) -> None:
     if script.state is State.NOT_STARTED:
         script.session.start(script.now)
@@ -88,8 +85,6 @@ def test_the_change_is_ready_when_calls_go_out_at_once_or_never_will(state: Stat
     change = script_in(state).session.change
     assert change.ready == (state in {State.CONNECTED, State.CONNECTED_READ_ONLY, *TERMINAL})
 
-
-# --- the end --------------------------------------------------------------------------------------
 
 STIMULI: list[Callable[[Script], object]] = [
     lambda script: script.feed(welcome_frame()),
@@ -179,9 +174,6 @@ def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(state: Sta
     assert (maybe_applied(sent), maybe_applied(read), maybe_applied(queued)) == (True, False, False)
 
 
-# --- close ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("state", [state for state in State if not state.terminal])
 def test_known_A38_a_local_close_ends_the_session_from_every_state(state: State) -> None:
     script = script_in(state)
@@ -226,9 +218,6 @@ def test_nothing_can_be_submitted_behind_a_close(state: State) -> None:
         script.call("exists", "/a")
     with pytest.raises(ClientClosedError):
         script.session.close(script.now)
-
-
-# --- the rest -------------------------------------------------------------------------------------
 
 
 def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:

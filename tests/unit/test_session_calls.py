@@ -30,9 +30,6 @@ from zkwire.wire.model import State
 LAST_XID = 2**31 - 1
 
 
-# --- on the wire ----------------------------------------------------------------------------------
-
-
 def test_known_A18_xids_rise_from_one_over_all_connections(script: Script) -> None:
     xids = []
     for _ in range(3):
@@ -77,9 +74,6 @@ def test_much_is_handed_out_in_pieces_of_whole_frames(script: Script) -> None:
     assert sum(sizes) > 1_000_000
     assert max(sizes) < SEND_BATCH + 100_100
     assert len(sizes) == 4
-
-
-# --- answers --------------------------------------------------------------------------------------
 
 
 def test_no_node_is_an_answer_to_exists_alone(script: Script) -> None:
@@ -152,9 +146,6 @@ def test_wakers_come_out_once_and_in_the_order_of_the_wire(script: Script) -> No
     assert script.wake() == []
 
 
-# --- a broken connection --------------------------------------------------------------------------
-
-
 def _batch(script: Script) -> list[Request]:
     calls = [
         script.call("create", "/a", b"x" * 20),
@@ -191,9 +182,6 @@ def test_known_B3_nothing_is_sent_twice(script: Script) -> None:
     assert (failure(sent), failure(queued)) == (OutcomeUnknownError, NotSentError)
     script.connect()
     assert [sent.name for sent in script.sent] == ["connect"]
-
-
-# --- calls without a connection -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

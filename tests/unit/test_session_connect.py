@@ -31,9 +31,6 @@ AUTH_U_P = bytes.fromhex("0000001dfffffffc00000064000000000000000664696765737400
 CHANGED, DELETED = EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED
 
 
-# --- the greeting ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
@@ -135,9 +132,6 @@ def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) 
     assert claim.lost
     assert not armed(watch)
     assert script.session.session_id == SESSION_ID
-
-
-# --- what comes before the first request ----------------------------------------------------------
 
 
 def test_credentials_byte_by_byte(script: Script) -> None:
@@ -279,9 +273,6 @@ def test_known_A4_ten_thousand_watches_are_set_again_in_pieces(script: Script) -
     assert {len(types(watch)) for watch in watches} == {1}
 
 
-# --- the last zxid --------------------------------------------------------------------------------
-
-
 def _last_zxid_seen(script: Script) -> int:
     script.lose()
     seen = script.reach()[0].connect_request().last_zxid_seen
@@ -333,9 +324,6 @@ def test_known_A7_an_event_does_not_hide_what_the_next_one_would_have_told(scrip
     assert (len(types(first)), len(types(second))) == (1, 1)
 
 
-# --- one server after the other -------------------------------------------------------------------
-
-
 def test_failures_say_which_server_and_why() -> None:
     script = Script(servers=2)
     for why in ("refused", "reset", "no route"):
@@ -345,10 +333,3 @@ def test_failures_say_which_server_and_why() -> None:
     assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
     script.connect()
     assert script.session.failures == {}
-
-
-def test_each_connection_has_a_token_of_its_own(script: Script) -> None:
-    first = script.session.connection
-    assert script.session.connection is first
-    script.reconnect()
-    assert script.session.connection is not first

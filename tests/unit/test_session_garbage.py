@@ -39,9 +39,6 @@ PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
 
 
-# --- replies that are none ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("xid", [1, 3, LAST_XID, 0, -3, -5, -9, -(2**31)])
 def test_known_A11_an_unexpected_xid_costs_one_connection(xid: int, script: Script) -> None:
     script.answer(script.call("exists", "/answered"))
@@ -147,8 +144,6 @@ def test_nothing_behind_a_broken_frame_is_believed_or_told() -> None:
     assert not second.ready
     assert armed(watch)
 
-
-# --- any bytes ------------------------------------------------------------------------------------
 
 PIECES = st.lists(st.integers(1, 40), max_size=60)
 FRAMES = st.one_of(

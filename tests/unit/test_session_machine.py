@@ -162,8 +162,6 @@ class SessionMachine(RuleBasedStateMachine):
         if not fresh:
             self.connect()
 
-    # --- what the session does on its own -------------------------------------------------------
-
     def check_sent(self, sent: list[Sent]) -> None:
         for one in sent:
             self.model.position += len(one.body) + (4 if one.name == "connect" else 12)
@@ -215,8 +213,6 @@ class SessionMachine(RuleBasedStateMachine):
             assert {failure(call) for call in unsent} <= {NotSentError}
 
         return check
-
-    # --- callers --------------------------------------------------------------------------------
 
     def _may_submit(self) -> bool:
         return not self.session.ended and self.model.closing is None
@@ -316,8 +312,6 @@ class SessionMachine(RuleBasedStateMachine):
             self.model.closing = call
             assert all(claim.lost for claim in self.claims), "before the request is sent"
 
-    # --- the network ----------------------------------------------------------------------------
-
     @precondition(lambda self: self.session.state in {State.NOT_STARTED, State.DISCONNECTED})
     @rule()
     def dial(self) -> None:
@@ -359,8 +353,6 @@ class SessionMachine(RuleBasedStateMachine):
         self.script.lose(max(0, min(self.script.written, written)))
         if again:
             self.connect()
-
-    # --- the server -----------------------------------------------------------------------------
 
     def _feed(self, data: bytes) -> None:
         self.script.feed(data, [1, 3, len(data) // 2])
@@ -504,8 +496,6 @@ class SessionMachine(RuleBasedStateMachine):
         if again:
             self.connect()
 
-    # --- time -----------------------------------------------------------------------------------
-
     @rule(seconds=SECONDS)
     def advance(self, seconds: float) -> None:
         self.script.advance(seconds)
@@ -536,8 +526,6 @@ class SessionMachine(RuleBasedStateMachine):
     def _check_holds(self) -> None:
         if self.script.now >= self._lease():
             assert all(claim.lost for claim in self.claims)
-
-    # --- always ---------------------------------------------------------------------------------
 
     @invariant()
     def ends_are_final(self) -> None:

@@ -35,9 +35,6 @@ PONG = reply_frame(ops.PING_XID, 0x999)
 LONG_FRAME = reply_frame(ops.NOTIFICATION_XID, -1, 0, bytes(100_000))
 
 
-# --- pings ----------------------------------------------------------------------------------------
-
-
 def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
     for _ in range(35):
         script.advance(0.25)
@@ -72,9 +69,6 @@ def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, b
         script.pong()
     assert script.state is State.CONNECTED
     assert _longest_gap(script) <= THIRD + SMALL
-
-
-# --- a dead connection ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
@@ -193,9 +187,6 @@ def test_known_A22_ping_flag_does_not_survive_reconnect(script: Script) -> None:
     assert made_at == pinged_at
 
 
-# --- who relies on it -----------------------------------------------------------------------------
-
-
 def _holding(script: Script) -> Claim:
     claim = Claim(log=script.log)
     script.session.hold(claim)
@@ -289,9 +280,6 @@ def test_all_holds_are_lost_in_the_order_in_which_they_began(script: Script) -> 
     assert script.wake() == [*"315426"]
 
 
-# --- looking for a server -------------------------------------------------------------------------
-
-
 def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
     script = Script()
     script.reach()
@@ -353,9 +341,6 @@ def test_known_A10_servers_that_hang_up_without_a_word_keep_nobody_waiting() -> 
     assert claim.lost
     assert failure(call) is NotSentError
     assert "the server closed it" in str(call.error())
-
-
-# --- deadlines ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", State)

@@ -59,9 +59,6 @@ def _removals(sent: list[Sent]) -> list[RemoveWatchesRequest]:
     return [one.read(RemoveWatchesRequest) for one in sent if one.name == "remove_watches"]
 
 
-# --- what sets and fires what ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("event", [CREATED, DELETED, CHANGED, CHILDREN, *UNKNOWN_TYPES])
 @pytest.mark.parametrize("kind", KINDS)
 def test_known_A42_every_event_fires_the_watches_it_concerns(kind: str, event: int) -> None:
@@ -126,9 +123,6 @@ def test_events_and_replies_keep_the_order_of_the_wire(script: Script, watch: Wa
     assert script.wake() == ["event", "reply"]
     assert fired_before == [True]
     assert armed(watch)
-
-
-# --- guards of locks: their watch is set before the answer ----------------------------------------
 
 
 def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
@@ -205,9 +199,6 @@ def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
     assert script.sent[2].name == "get_children2"
     script.event(DELETED, "/a")
     assert types(watch) == [DELETED]
-
-
-# --- watches taken back ---------------------------------------------------------------------------
 
 
 def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:

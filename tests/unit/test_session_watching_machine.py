@@ -169,8 +169,6 @@ class WatchingMachine(RuleBasedStateMachine):
                 local.since, local.heard = self.server.zxid, []
             self.deliver(100)
 
-    # --- the client -------------------------------------------------------------------------------
-
     @rule(verb=VERBS, path=PATHS)
     def read(self, verb: str, path: str) -> None:
         watch = Watch()
@@ -221,8 +219,6 @@ class WatchingMachine(RuleBasedStateMachine):
     @rule(path=PATHS, which=st.sampled_from(WatchType))
     def remove_watches(self, path: str, which: WatchType) -> None:
         self.script.call("remove_watches", path, which)
-
-    # --- the server, and others -------------------------------------------------------------------
 
     @rule(path=PATHS, data=st.booleans())
     def change(self, path: str, data: bool) -> None:

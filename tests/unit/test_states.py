@@ -27,9 +27,6 @@ class Observer:
         return [lambda: self._log.append(f"{self._name}{state.value}")]
 
 
-# --- waiting for a connection ---------------------------------------------------------------------
-
-
 def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
     change = script_in(State.DISCONNECTED).session.change
     woken: list[int] = []
@@ -41,9 +38,6 @@ def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
     for waker in (*change._take_wakers(), *change._take_wakers()):
         waker()
     assert woken == [0, 2, 3]
-
-
-# --- waiting for a state --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("current", State)
@@ -65,9 +59,6 @@ def test_a_wait_ends_with_a_state_that_is_asked_for_or_the_last(end: State) -> N
     assert not wait.see(State.DISCONNECTED)
     assert woken == ["woken"]
     assert wait.reached is end
-
-
-# --- who is told ----------------------------------------------------------------------------------
 
 
 def test_a_listener_is_called_by_way_of_the_shell_and_is_its_function() -> None:
@@ -107,9 +98,6 @@ def test_all_are_told_in_their_order_who_have_not_left() -> None:
     observers.remove(other)
     observers.remove(other)
     assert observers.tell(State.CONNECTED) == []
-
-
-# --- in a session ---------------------------------------------------------------------------------
 
 
 def test_a_session_tells_every_transition() -> None:

@@ -132,9 +132,6 @@ def refused(client: TlsFilter, peer: Peer) -> str:
     return describe(caught.value)
 
 
-# --- what works -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1"])
 @pytest.mark.parametrize("size", [1, 65536])
@@ -208,9 +205,6 @@ def test_any_bytes_are_encrypted(
     assert client.encrypt(kind(b"")) == b""
 
 
-# --- ends -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [1, 65536])
 def test_close_notify_is_an_end_after_all_before_it(
     pair: tuple[TlsFilter, Peer], size: int
@@ -279,9 +273,6 @@ def test_plain_text_in_the_middle(pair: tuple[TlsFilter, Peer]) -> None:
     assert client.feed(b"plain text, and long enough") == b""
     assert client.error is not None
     assert describe(client.error) in PLAIN_TEXT
-
-
-# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["other.example", "127.0.0.2"])
@@ -376,9 +367,6 @@ def test_a_peer_that_speaks_plain_text(client_context: ssl.SSLContext, answer: b
     with pytest.raises(ssl.SSLError) as caught:
         client.handshake()
     assert describe(caught.value) == "TLS: the other side does not speak TLS"
-
-
-# --- words and arguments --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,6 @@ def test_credentials(script: Script) -> None:
     assert [sent.name for sent in script.sent] == ["connect"], "it is not remembered either"
 
 
-# --- kinds of nodes -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verb", CREATES)
 @pytest.mark.parametrize(
     "kinds",
@@ -126,9 +123,6 @@ def test_kinds_of_nodes(script: Script, kinds: dict[str, Any], op: ops.Op, flags
     with_stat = script.call("create_with_stat", "/a", **kinds)
     assert with_stat.op is (ops.CREATE2 if op is ops.CREATE else op)
     assert with_stat.body == call.body
-
-
-# --- the ensemble and the session -----------------------------------------------------------------
 
 
 def test_a_prefix_is_text_and_no_path() -> None:

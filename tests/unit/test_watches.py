@@ -101,9 +101,6 @@ def watch(owner: Owner) -> Watch:
     return armed(owner)
 
 
-# --- waiting --------------------------------------------------------------------------------------
-
-
 def test_a_watch_is_waited_for_until_an_event_or_the_limit(owner: Owner) -> None:
     watch = armed(owner, 4)
     assert not watch.ready
@@ -190,9 +187,6 @@ def test_an_event_that_another_thread_is_delivering_has_come(
         watch.take()
 
 
-# --- callbacks ------------------------------------------------------------------------------------
-
-
 def test_a_callback_hears_of_the_end(owner: Owner) -> None:
     seen = list[Event]()
     watch = armed(owner, 2, seen.append)
@@ -244,9 +238,6 @@ def test_what_makes_two_watches_the_same() -> None:
         assert CallbackWatch(callback)._identity == CallbackWatch(callback)._identity
 
 
-# --- the table: what fires ------------------------------------------------------------------------
-
-
 def fire(table: WatchTable, kind: int, path: str) -> list[Watch]:
     """Take out and return what an event spends."""
     told, spent = table.concerned(kind, path)
@@ -293,9 +284,6 @@ def test_what_is_set_where() -> None:
     assert (len(table), table.all()) == (0, [])
 
 
-# --- the table: what is set again -----------------------------------------------------------------
-
-
 @settings(derandomize=True, deadline=None, max_examples=examples(40))
 @given(
     st.sets(
@@ -318,8 +306,6 @@ def test_batches_are_small_and_complete(wanted: set[tuple[WatchKind, int, int]])
         assert size > 0
         assert size <= BATCH_BYTES or sum(map(len, batch)) == 1, "one long path goes alone"
 
-
-# --- memory ---------------------------------------------------------------------------------------
 
 MANY = 1000
 OBJECT = 200  # bytes; seen: 120, and 1,096 where each has a deque and a set from the start

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.support.scripted import (
-    NO_AUTH,
-    NO_NODE,
     STAT,
     Script,
     Sent,
@@ -41,9 +39,6 @@ def _asks_for_a_watch(call: Request) -> bool:
     return r.ExistsRequest.decode(call.body).watch  # all reads look like this
 
 
-# --- being set ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("recursive", "mode"), [(False, 0), (True, 1)])
 def test_an_added_watch_is_set_with_the_reply(recursive: bool, mode: int) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
@@ -74,9 +69,6 @@ def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Scr
         assert [event.type for event in told] == [CHANGED], "who closes it hears no more"
         second.value().close()
     assert script.session.watch_count == 0
-
-
-# --- what they hear -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", ["/a", "/"])
@@ -125,23 +117,6 @@ def test_the_configuration_is_outside_every_chroot(watch: Watch) -> None:
         script.call("add_watch", "/a", Watch(), recursive=True)
 
 
-# --- a new connection -----------------------------------------------------------------------------
-
-
-def test_persistent_watches_are_set_again_by_a_request_of_their_own(script: Script) -> None:
-    """Behind the others: up to 3.8 the last request about a path decides what the server keeps."""
-    script.persistent("/p")
-    script.watching("get_children", "/c")
-    script.watching_missing("/e")
-    script.watching("get_data", "/d")
-    script.persistent("/r", recursive=True)
-    zxid = script.session.last_zxid
-    script.reconnect()
-    lists = (("/d",), ("/e",), ("/c",), ("/p",), ("/r",))
-    assert script.sent[1].set_watches2() == r.SetWatches2(zxid, *lists)
-    assert script.sent[1].xid == -8
-
-
 def test_of_many_pieces_only_those_with_persistent_watches_need_the_new_request() -> None:
     script, long = script_in(State.CONNECTED), "/" + "x" * (BATCH_BYTES // 2)
     for number in range(3):
@@ -188,8 +163,6 @@ def test_a_reconnect_tells_persistent_watches_to_read_again(script: Script) -> N
             assert armed(watch)
     assert types(once) == []
 
-
-# --- several watches on one path ------------------------------------------------------------------
 
 COVERED = [
     *((False, verb) for verb in ("get_data", "exists", "get_children", "get_children_with_stat")),
@@ -252,31 +225,6 @@ def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert script.session.queued == 0
 
 
-# --- closing what covers --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("verb", "code", "again"),
-    [
-        ("exists", NO_NODE, ((), ("/a",), ())),
-        ("get_data", 0, (("/a",), (), ())),
-        ("get_data", NO_NODE, None),
-        ("get_data", NO_AUTH, None),
-    ],
-)
-def test_a_covered_read_sets_its_watch_again_when_its_cover_is_closed(
-    verb: str, code: int, again: tuple[tuple[str, ...], ...] | None, script: Script, watch: Watch
-) -> None:
-    persistent = script.persistent("/a")
-    call = script.send(verb, "/a", watch=watch)
-    persistent.close()
-    script.answer(call, error=code, zxid=0x777)
-    removal, *rest = script.flush()
-    assert removal.name == "remove_watches"
-    assert [one.set_watches() for one in rest] == ([r.SetWatches(0x777, *again)] if again else [])
-    assert armed(watch) == (again is not None)
-
-
 def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
     persistent = script.persistent("/a")
     call = script.call("get_data", "/a", watch=Watch())
@@ -306,8 +254,6 @@ def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
     script.event(DELETED, "/a")
     assert types(watch) == [DELETED]
 
-
-# --- remove_watches -------------------------------------------------------------------------------
 
 GONE = {
     "data": DATA_GONE,
