@@ -10,9 +10,9 @@ from tests.support.history import Record, check, from_line, to_line
 
 
 def of(text: str) -> list[Record]:
-    """A history of the lock "l": a line for each record, with its time, who, what and a number."""
+    """A history of the lock "l": with a ";" between records: its time, who, what and a number."""
     found = []
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, map(str.strip, text.split(";"))):
         at, who, what, *rest = line.replace("give up", "give_up").split()
         number = int(rest[0]) if rest else 0
         role = rest[1] if len(rest) > 1 else ""
@@ -32,55 +32,19 @@ def names(history: list[Record]) -> set[str]:
     "text",
     [
         "",
-        """1 a ask
-           2 a grant 5
-           3 b ask
-           4 a release
-           5 b grant 6
-           6 b release""",
-        """2 a grant 5
-           3 a pause
-           4 b grant 6
-           5 a lose
-           6 a resume""",
-        """1 a grant 5
-           2 a die
-           3 b grant 6""",
-        """1 a grant 5
-           2 a disown
-           3 b grant 6
-           4 a release""",
-        """0 - lock 1
-           1 a ask 0 read
-           2 b ask 0 read
-           3 a arrive 5
-           4 b arrive 6
-           5 b grant 6 read
-           6 a grant 5 read""",
-        """0 - lock 2
-           1 a grant 7
-           2 b grant 6""",
-        """1 a grant 5 write
-           2 b ask 0 write
-           3 a grant 9 read
-           4 a release 0 write
-           5 a release 0 read
-           6 b grant 6 write""",
-        """1 a ask 3
-           2 a pause
-           8 a resume
-           9 a give up""",
-        """1 a ask 3
-           4.2 a give up""",
-        """1 - calm 9
-           2 a ask
-           8 a grant 5
-           30 a release""",
-        """1 - calm 3
-           2 a ask 60
-           3 a grant 4
-           4 b ask 60
-           9 a wake""",
+        "1 a ask; 2 a grant 5; 3 b ask; 4 a release; 5 b grant 6; 6 b release",
+        "2 a grant 5; 3 a pause; 4 b grant 6; 5 a lose; 6 a resume",
+        "1 a grant 5; 2 a die; 3 b grant 6",
+        "1 a grant 5; 2 a disown; 3 b grant 6; 4 a release",
+        "0 - lock 1; 1 a ask 0 read; 2 b ask 0 read; 3 a arrive 5; 4 b arrive 6; 5 b grant 6 read; "
+        "6 a grant 5 read",
+        "0 - lock 2; 1 a grant 7; 2 b grant 6",
+        "1 a grant 5 write; 2 b ask 0 write; 3 a grant 9 read; 4 a release 0 write; "
+        "5 a release 0 read; 6 b grant 6 write",
+        "1 a ask 3; 2 a pause; 8 a resume; 9 a give up",
+        "1 a ask 3; 4.2 a give up",
+        "1 - calm 9; 2 a ask; 8 a grant 5; 30 a release",
+        "1 - calm 3; 2 a ask 60; 3 a grant 4; 4 b ask 60; 9 a wake",
     ],
 )
 def test_what_is_right_passes(text: str) -> None:
@@ -90,20 +54,20 @@ def test_what_is_right_passes(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("ME", "1 a grant 5\n2 b grant 6"),
-        ("ME", "1 a grant 5 read\n2 b grant 6 write"),
-        ("ME", "0 - lock 2\n1 a grant 5\n2 b grant 6\n3 c grant 7"),
-        ("ME", "1 a grant 5\n2 a pause\n3 b grant 6\n4 a resume\n5 a lose"),
-        ("FENCE", "1 a grant 5\n2 a release\n3 b grant 5"),
-        ("FENCE", "1 a grant 5\n2 a release\n3 b grant 4"),
-        ("FENCE", "1 a grant 5 write\n2 a release\n3 b grant 4 read"),
-        ("FENCE", "0 - lock 2\n1 a grant 5\n2 b grant 3\n3 b release\n4 c grant 3"),
-        ("FIFO", "0 - lock 1\n1 a arrive 5\n2 b arrive 6\n3 b grant 6"),
-        ("TIME", "1 a ask 3\n4.3 a give up"),
-        ("TIME", "1 a ask 3\n5 a grant 4"),
-        ("LIVE", "1 a ask\n2 - calm 9\n3 b wake"),
-        ("LIVE", "1 a ask 3\n2 - calm 90\n5 b wake"),
-        ("LIVE", "1 a ask\n2 - calm 3\n8 a grant 4"),
+        ("ME", "1 a grant 5; 2 b grant 6"),
+        ("ME", "1 a grant 5 read; 2 b grant 6 write"),
+        ("ME", "0 - lock 2; 1 a grant 5; 2 b grant 6; 3 c grant 7"),
+        ("ME", "1 a grant 5; 2 a pause; 3 b grant 6; 4 a resume; 5 a lose"),
+        ("FENCE", "1 a grant 5; 2 a release; 3 b grant 5"),
+        ("FENCE", "1 a grant 5; 2 a release; 3 b grant 4"),
+        ("FENCE", "1 a grant 5 write; 2 a release; 3 b grant 4 read"),
+        ("FENCE", "0 - lock 2; 1 a grant 5; 2 b grant 3; 3 b release; 4 c grant 3"),
+        ("FIFO", "0 - lock 1; 1 a arrive 5; 2 b arrive 6; 3 b grant 6"),
+        ("TIME", "1 a ask 3; 4.3 a give up"),
+        ("TIME", "1 a ask 3; 5 a grant 4"),
+        ("LIVE", "1 a ask; 2 - calm 9; 3 b wake"),
+        ("LIVE", "1 a ask 3; 2 - calm 90; 5 b wake"),
+        ("LIVE", "1 a ask; 2 - calm 3; 8 a grant 4"),
         ("ORPHAN", "1 - left"),
         ("FORMAT", "1 a dances"),
     ],
@@ -196,6 +160,6 @@ def test_operations_that_cannot_be_are_found(name: str, history: list[Record]) -
 
 
 def test_a_record_is_a_line() -> None:
-    for record in (X, LOST, REFUSED, *of("1 a ask 3\n2 a grant 5 read")):
+    for record in (X, LOST, REFUSED, *of("1 a ask 3; 2 a grant 5 read")):
         assert from_line(to_line(record)) == record
         assert "\n" not in to_line(record)

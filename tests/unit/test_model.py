@@ -25,6 +25,8 @@ from zkwire.wire.model import (
     Perms,
     State,
     WatchType,
+    digest_auth,
+    digest_id,
 )
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
@@ -160,3 +162,22 @@ def test_records_and_results_can_be_matched() -> None:
             raise AssertionError(other)
     for kind, first in ((AclAndStat, "acl"), (ChildrenAndStat, "children"), (PathAndStat, "path")):
         assert kind.__match_args__ == (first, "stat")
+
+
+def test_what_the_digest_scheme_shows_and_names() -> None:
+    """The vector is the one of ZooKeeper's own documentation and tests."""
+    assert digest_auth("user", "pass:word") == ("digest", b"user:pass:word")
+    assert digest_auth("\u00fc", "\u20ac") == ("digest", "\u00fc:\u20ac".encode())
+    assert digest_id("super", "admin") == Id("digest", "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")
+    assert len({digest_id("super", password) for password in ("admin", "other", "")}) == 3
+
+
+@pytest.mark.parametrize("function", [digest_auth, digest_id])
+def test_a_user_that_would_be_another_or_is_no_text_is_refused(function: Any) -> None:
+    """The first colon ends the user's name."""
+    for user in ("", "a:b", ":"):
+        with pytest.raises(ValueError, match="user"):
+            function(user, "password")
+    for user, password in ((b"u", "p"), ("u", b"p"), (None, "p"), ("u", 1)):
+        with pytest.raises(TypeError, match="must be a str"):
+            function(user, password)
