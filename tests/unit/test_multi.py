@@ -121,22 +121,6 @@ def test_an_empty_one_is_allowed(bench: Bench, verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "record"),
-    [
-        (1, r.CreateResponse("/a")),
-        (4, r.GetDataResponse(None, STAT)),
-        (5, STAT),
-        (8, r.GetChildrenResponse(("a", "b"))),
-        (15, r.Create2Response("/a", STAT)),
-        (19, r.Create2Response("/a", STAT)),
-        (21, r.Create2Response("/a", STAT)),
-    ],
-)
-def test_results_are_told_apart_by_what_the_reply_says(kind: int, record: Any) -> None:
-    assert decoded(slot(kind, record.encode()) + slot(2) + slot(13) + END) == (record, None, None)
-
-
-@pytest.mark.parametrize(
     "data",
     [
         slot(1, r.CreateResponse("/a").encode()) + slot(5, r.SetDataResponse(STAT).encode()) + END,

@@ -37,18 +37,6 @@ def test_a_request_and_its_reply(script: Script) -> None:
     )
 
 
-def test_what_the_session_asks_for_on_its_own_account_is_shown(script: Script) -> None:
-    script.watching("get_data", "/a")
-    persistent = script.persistent("/a")
-    frames = script.traced()
-    persistent.close()
-    for sent in script.flush():
-        script.serve(sent)
-    assert [(frame.op, frame.path) for frame in frames] == [
-        ("remove_watches", "/a"), ("set_watches", "/a"),
-    ] * 2  # fmt: skip
-
-
 def test_a_path_is_the_callers() -> None:
     script = Script(chroot="/app")
     script.connect()

@@ -21,9 +21,8 @@ from zkwire.session.watch_table import BATCH_BYTES, WatchTable
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind
 
-DATA, EXIST, CHILD, PERSISTENT, RECURSIVE = WatchKind
-CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
-CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
+DATA, CHILD = WatchKind.DATA, WatchKind.CHILD
+DELETED, CHANGED = EventType.NODE_DELETED, EventType.NODE_DATA_CHANGED
 
 
 class Owner:
@@ -225,19 +224,6 @@ def test_a_callback_must_be_callable_and_a_key() -> None:
         CallbackWatch(Unhashable())
 
 
-def test_what_makes_two_watches_the_same() -> None:
-    class Falsy:
-        def __len__(self) -> int:
-            return 0
-
-        def __call__(self, event: Event) -> None: ...
-
-    assert Watch()._identity != Watch()._identity
-    for callback in (ignore, Falsy()):
-        assert Watch(callback)._identity != Watch(callback)._identity
-        assert CallbackWatch(callback)._identity == CallbackWatch(callback)._identity
-
-
 def fire(table: WatchTable, kind: int, path: str) -> list[Watch]:
     """Take out and return what an event spends."""
     told, spent = table.concerned(kind, path)
@@ -254,34 +240,6 @@ def test_one_change_is_one_call_of_a_callback() -> None:
         for kind, watch in zip(kinds, watches, strict=True):
             table.add(kind, "/a", watch)
         assert fire(table, change, "/a") == watches[:1]
-
-
-def test_what_is_set_where() -> None:
-    """A watch knows where it is, so that taking it out is no search of the whole table."""
-    table, watches = WatchTable(), [Watch(ignore) for _ in range(3)]
-    for watch in watches:
-        table.add(DATA, "/a", watch)
-        table.add(PERSISTENT, "/a", watch)
-    one, *others = watches
-    table.add(RECURSIVE, "/a/b", one)
-    assert table.at(DATA, "/a") == table.at(PERSISTENT, "/a") == watches
-    assert (table.at(RECURSIVE, "/a"), table.paths(RECURSIVE)) == ([], ["/a/b"])
-    assert (table.has(DATA, "/a"), table.has(EXIST, "/a")) == (True, False)
-    assert {id(watch) for watch in table.all()} == {*map(id, watches)}
-    assert len(table.all()) == 3
-    assert one._places == {(DATA, "/a"), (PERSISTENT, "/a"), (RECURSIVE, "/a/b")}
-    for kind in (DATA, PERSISTENT):
-        assert table.discard(kind, "/a", one)
-        assert not table.discard(kind, "/a", one)
-        assert not table.discard(kind, "/b", others[0])
-        assert table.at(kind, "/a") == others
-    assert not table.discard(CHILD, "/a", others[0])
-    assert fire(table, CHANGED, "/a") == others
-    assert others[0]._places == {(PERSISTENT, "/a")}
-    assert table.discard(RECURSIVE, "/a/b", one)
-    assert (table.has(RECURSIVE, "/a/b"), table.paths(RECURSIVE)) == (False, [])
-    table.clear()
-    assert (len(table), table.all()) == (0, [])
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(40))

@@ -28,7 +28,7 @@ CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
 DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED
 ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
-DATA_TYPE, CHILD_TYPE, ANY = 2, 1, 3  # of a remove_watches request
+ANY = 3  # of a remove_watches request
 
 
 def _removals(sent: list[Sent]) -> list[r.RemoveWatchesRequest]:
