@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -74,12 +75,10 @@ class TimedClaim(Claim):
         return super()._lose(message)
 
 
-@dataclass(eq=False)
-class Unanswered:
-    """A request on the wire; ``call`` is None for one that the session has made itself."""
+class Unanswered(NamedTuple):
+    """A request on the wire: where it ends there, and when it was sent."""
 
-    call: Request | None
-    xid: int
+    call: Request
     end: int
     at: float
 
@@ -88,7 +87,7 @@ class Unanswered:
 class Model:
     """What is expected of the session."""
 
-    queue: list[Request | None] = field(default_factory=list)
+    queue: list[Request] = field(default_factory=list)
     line: list[Unanswered] = field(default_factory=list)
     restoring: list[Sent] = field(default_factory=list)
     position: int = 0
@@ -108,21 +107,6 @@ class Model:
     seen: dict[Watch, list[EventType | int]] = field(default_factory=dict)
     ended: dict[Request, object] = field(default_factory=dict)
     woken: dict[Request, int] = field(default_factory=dict)
-
-    def needed(self, kind: WatchKind, path: str) -> bool:
-        """Whether a watch on the server, of this kind, still concerns anybody."""
-        child = kind is WatchKind.CHILD
-        waiting = [one.call for one in self.line] + self.queue
-        return any(
-            (other is WatchKind.CHILD) == child and where == path
-            for other, where, _ in self.watches
-        ) or any(
-            call is not None
-            and call.watch is not None
-            and call.watch_path == path
-            and (call.watch_kind is WatchKind.CHILD) == child
-            for call in waiting
-        )
 
 
 class Driven(Script):
@@ -187,22 +171,22 @@ class SessionMachine(RuleBasedStateMachine):
     def _check_request(self, one: Sent) -> None:
         assert self.session.usable
         call = self.model.queue.pop(0)
-        assert one.name == ("remove_watches" if call is None else call.op.name)
+        assert one.name == call.op.name
         assert one.xid == self.model.last_xid + 1
         self.model.last_xid = one.xid
-        self.model.line.append(Unanswered(call, one.xid, self.model.position, one.at))
+        self.model.line.append(Unanswered(call, self.model.position, one.at))
 
     def expect_loss(self, written: int) -> Callable[[], None]:
         """Note how each call must end when the connection breaks now; returns the check."""
         unknown, unsent, closing = list[Request](), list[Request](), False
         if self.session.usable:
-            lost = [*self.model.line, *(Unanswered(call, 0, 2**62, 0) for call in self.model.queue)]
+            lost = [*self.model.line, *(Unanswered(call, 2**62, 0) for call in self.model.queue)]
             for one in lost:
-                if one.call is not None and one.call is self.model.closing:
+                if one.call is self.model.closing:
                     closing = True
-                elif one.call is not None:
+                else:
                     (unknown if one.end <= written else unsent).append(one.call)
-            self.model.queue = [self.model.closing] if closing else []
+            self.model.queue = [call for call in [self.model.closing] if call and closing]
         self.model.line, self.model.restoring, self.model.pings = [], [], []
         self.model.greeted = False
         connected = "lost" in TRANSITIONS[self.session.state]
@@ -240,43 +224,28 @@ class SessionMachine(RuleBasedStateMachine):
             self.script.flush()
 
     def _watch(self, which: int) -> Watch:
-        """One of those that are open, or a new one."""
-        still_open = [watch for watch in self.watches if not watch.closed]
-        watch = still_open[which] if which < len(still_open) else Watch()
+        """One of the last, or a new one."""
+        watch = self.watches[-which] if 0 < which <= len(self.watches) else Watch()
         if watch not in self.watches:
             self.watches.append(watch)
             self.model.fired[watch], self.model.seen[watch] = [], []
         return watch
 
-    @precondition(lambda self: any(call is not None for call in self.model.queue))
+    @precondition(lambda self: bool(self.model.queue))
     @rule(which=st.integers(0, 5))
     def abandon_queued(self, which: int) -> None:
-        calls = [call for call in self.model.queue if call not in {None, self.model.closing}]
-        if which < len(calls):
-            call = calls[which]
-            assert call is not None
+        call = self.model.queue[which % len(self.model.queue)]
+        if call is not self.model.closing:
             assert self.session.withdraw(call)
             assert failure(call) is NotSentError
             self.model.queue.remove(call)
 
-    @precondition(lambda self: any(one.call for one in self.model.line))
+    @precondition(lambda self: bool(self.model.line))
     @rule()
     def abandon_sent(self) -> None:
-        call = next(one.call for one in self.model.line if one.call)
+        call = self.model.line[0].call
         assert not self.session.withdraw(call)
         assert not call.ready
-
-    @precondition(lambda self: bool(self.watches))
-    @rule(which=st.integers(0, 3))
-    def close_watch(self, which: int) -> None:
-        watch = self.watches[which % len(self.watches)]
-        gone = {(kind, path) for kind, path, other in self.model.watches if other is watch}
-        self.model.watches = {entry for entry in self.model.watches if entry[2] is not watch}
-        tell = self.session.usable and self.model.closing is None
-        unneeded = {(k is WatchKind.CHILD, p) for k, p in gone if not self.model.needed(k, p)}
-        watch.close()
-        if tell:
-            self.model.queue += [None] * len(unneeded)
 
     @rule(secret=st.sampled_from([b"u:p", b"v:p", b"w:p"]))
     def add_auth(self, secret: bytes) -> None:
@@ -414,17 +383,14 @@ class SessionMachine(RuleBasedStateMachine):
     def answer(self, code: int, zxid: int) -> None:
         one = self.model.line.pop(0)
         call, zxid = one.call, self.model.last_zxid + zxid
-        if (call is not None and call is self.model.closing) or (
-            code in FATAL and not self._may_end()
-        ):
+        if call is self.model.closing or (code in FATAL and not self._may_end()):
             code = 0
         self.model.last_zxid = max(self.model.last_zxid, zxid)
-        if call is not None and call.watch is not None:
+        if call.watch is not None:
             self._settle(call, call.watch, code)
-        self._feed(self._reply(one, code, zxid))
+        self._feed(self.script.reply_to(call, error=code, zxid=zxid))
         self._heard(one.at)
-        if call is not None:
-            self._check_answer(call, code)
+        self._check_answer(call, code)
 
     @precondition(lambda self: self.session.usable)
     @rule(codes=st.lists(st.sampled_from([0, 0, NO_NODE]), min_size=1, max_size=5))
@@ -437,11 +403,6 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _heard(self, sent_at: float) -> None:
         self.model.contact = max(self.model.contact or 0.0, sent_at)
-
-    def _reply(self, one: Unanswered, code: int, zxid: int) -> bytes:
-        if one.call is None:
-            return reply_frame(one.xid, zxid, code)
-        return self.script.reply_to(one.call, error=code, zxid=zxid)
 
     def _check_answer(self, call: Request, code: int) -> None:
         assert isinstance(call.outcome, Refused if self._refused(call, code) else Answered)
@@ -466,10 +427,7 @@ class SessionMachine(RuleBasedStateMachine):
             kind = WatchKind.DATA
         elif code != 0 and not (code == NO_NODE and kind is WatchKind.EXIST):
             return
-        if not watch.closed:
-            self.model.watches.add((kind, call.watch_path, watch))
-        elif not self.model.needed(kind, call.watch_path) and self.model.closing is None:
-            self.model.queue.append(None)
+        self.model.watches.add((kind, call.watch_path, watch))
 
     @precondition(lambda self: self.session.usable or bool(self.model.restoring))
     @rule(event=st.sampled_from(sorted(FIRES)), path=PATHS)
@@ -513,7 +471,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _drop_overdue(self) -> None:
         """Calls that have ended because no server was reached were overdue."""
-        for call in [call for call in self.model.queue if call is not None and call.ready]:
+        for call in [call for call in self.model.queue if call.ready]:
             assert not self.session.usable or self.session.ended
             assert failure(call) is NotSentError or self.session.ended
             assert call.deadline is not None
@@ -561,8 +519,7 @@ class SessionMachine(RuleBasedStateMachine):
     def watches_hear_what_the_model_says(self) -> None:
         for watch in self.watches:
             self.model.seen[watch] += types(watch)
-            if not watch.closed:
-                assert self.model.seen[watch] == self.model.fired[watch]
+            assert self.model.seen[watch] == self.model.fired[watch]
         for _, _, watch in self.model.watches:
             assert self.session.ended or not watch.ready
 
