@@ -116,7 +116,7 @@ def test_the_first_of_several_realms_is_taken_and_none_is_one() -> None:
     assert directive(token, b"response") == response(b"bob::correct horse")
 
 
-def test_quotes_and_backslashes_are_quoted_on_the_wire_and_plain_in_the_hash() -> None:
+def test_quotes_are_quoted_on_the_wire_and_plain_in_the_hash() -> None:
     token = answer(
         rb'realm="r\"e\\al,m=",nonce="\n\"1",algorithm=md5-sess', 'bo"b\\', 'pass"w\\ord'
     )

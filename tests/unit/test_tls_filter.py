@@ -74,6 +74,9 @@ class Peer:
         return self.outgoing.read()
 
 
+Pair = tuple[TlsFilter, Peer]
+
+
 def pieces_of(data: bytes, size: Callable[[], int]) -> Iterator[bytes]:
     at = 0
     while at < len(data):
@@ -109,13 +112,13 @@ def shake(
 
 
 @pytest.fixture
-def fresh(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> tuple[TlsFilter, Peer]:
+def fresh(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> Pair:
     """Both sides before the handshake."""
     return TlsFilter(client_context, "localhost"), Peer(server_context)
 
 
 @pytest.fixture
-def pair(fresh: tuple[TlsFilter, Peer]) -> tuple[TlsFilter, Peer]:
+def pair(fresh: Pair) -> Pair:
     """Both sides after the handshake."""
     shake(*fresh)
     return fresh
@@ -160,7 +163,7 @@ def test_an_address_with_a_zone(authority: Authority, client_context: ssl.SSLCon
     assert peer.ready
 
 
-def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int) -> None:
+def test_much_in_random_pieces_both_ways(pair: Pair, seed: int) -> None:
     client, peer = pair
     random = Random(seed)
 
@@ -192,9 +195,7 @@ class Partial:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("partial", [False, True])
-def test_any_bytes_are_encrypted(
-    pair: tuple[TlsFilter, Peer], kind: Callable[..., Any], partial: bool
-) -> None:
+def test_any_bytes_are_encrypted(pair: Pair, kind: Callable[..., Any], partial: bool) -> None:
     """What the library does not take at once is written again."""
     client, peer = pair
     if partial:
@@ -206,9 +207,7 @@ def test_any_bytes_are_encrypted(
 
 
 @pytest.mark.parametrize("size", [1, 65536])
-def test_close_notify_is_an_end_after_all_before_it(
-    pair: tuple[TlsFilter, Peer], size: int
-) -> None:
+def test_close_notify_is_an_end_after_all_before_it(pair: Pair, size: int) -> None:
     client, peer = pair
     ciphertext = peer.send(b"last words")
     with pytest.raises(ssl.SSLWantReadError):
@@ -225,7 +224,7 @@ def test_close_notify_is_an_end_after_all_before_it(
     assert client.error is None
 
 
-def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: tuple[TlsFilter, Peer]) -> None:
+def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: Pair) -> None:
     client, peer = pair
     whole, half = peer.send(b"whole"), peer.send(b"half")[:-1]
     assert client.feed(whole + half) == b"whole"
@@ -234,7 +233,7 @@ def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: tuple[TlsFilte
     assert client.error is None
 
 
-def test_a_handshake_that_is_cut_is_never_done(fresh: tuple[TlsFilter, Peer]) -> None:
+def test_a_handshake_that_is_cut_is_never_done(fresh: Pair) -> None:
     client, peer = fresh
     assert not client.handshake()
     peer.incoming.write(client.take_output())
@@ -252,9 +251,7 @@ PLAIN_TEXT = {"TLS: the other side does not speak TLS", NO_RECORD}
 
 
 @pytest.mark.parametrize("size", [1, 65536])
-def test_a_forged_record_is_an_error_after_all_before_it(
-    pair: tuple[TlsFilter, Peer], size: int
-) -> None:
+def test_a_forged_record_is_an_error_after_all_before_it(pair: Pair, size: int) -> None:
     client, peer = pair
     good, forged = peer.send(b"good"), bytearray(peer.send(b"forged"))
     forged[-1] ^= 1
@@ -268,7 +265,7 @@ def test_a_forged_record_is_an_error_after_all_before_it(
     assert client.take_output(), "an alert tells the peer"
 
 
-def test_plain_text_in_the_middle(pair: tuple[TlsFilter, Peer]) -> None:
+def test_plain_text_in_the_middle(pair: Pair) -> None:
     client, _ = pair
     assert client.feed(b"plain text, and long enough") == b""
     assert client.error is not None
