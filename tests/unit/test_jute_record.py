@@ -101,9 +101,9 @@ class Everything(Record):
     small: Int
     pair: Pair
     big: Long
+    named: Named
     data: Buffer
     maybe_data: Buffer | None
-    named: Named
     single: Float
     double: Double
     maybe_text: UString | None
@@ -186,6 +186,7 @@ def test_null_only_where_the_layout_allows_it(cls: type[Record]) -> None:
     st.integers(0, 40),
     st.one_of(st.binary(max_size=2), st.just(bytes(68))),
 )
+@example(["lock-0000000001"] * 8, 3, "lock-\0\0\0\x0f000000", 0, b"")
 def test_many_strings_are_read_as_few_are(
     names: list[str], place: int, other: str, cut: int, behind: bytes
 ) -> None:
