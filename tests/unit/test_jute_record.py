@@ -154,8 +154,8 @@ def test_each_word_byte_by_byte(record: Record, encoded: str) -> None:
 
 
 def test_a_nested_record_has_its_type() -> None:
-    (named,) = Nameds.decode(Nameds((Named("n", Pair(2, 3), False),)).encode()).items
-    assert (type(named), type(named.pair)) == (Named, Pair)
+    items = Nameds.decode(Nameds((Named("n", Pair(2, 3), False),)).encode()).items
+    assert (type(items), type(items[0]), type(items[0].pair)) == (tuple, Named, Pair)
 
 
 def test_a_list_is_encoded_like_a_tuple() -> None:
