@@ -13,23 +13,9 @@ import pytest
 from zkwire import errors
 from zkwire.errors import (
     SERVER_ERRORS,
-    AuthFailedError,
-    ClientClosedError,
-    ConnectionLossError,
-    ForkedError,
-    GarbledError,
-    LockTakenError,
-    LockTimeoutError,
     MultiError,
     NoNodeError,
-    NotSentError,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    ProtocolError,
-    ReplyTooLargeError,
     ServerError,
-    SessionExpiredError,
-    UnreachableError,
     ZooKeeperError,
     error_for,
 )
@@ -48,7 +34,11 @@ CODES = """
 # Codes that no server sends: they are ServerErrors that keep their number.
 NOT_SENT = {-1, -4, -9, -15, -100, -113, -116, -117}
 # About the session.
-NO_REFUSALS = {-112: SessionExpiredError, -115: AuthFailedError, -124: AuthFailedError}
+NO_REFUSALS = {
+    -112: errors.SessionExpiredError,
+    -115: errors.AuthFailedError,
+    -124: errors.AuthFailedError,
+}
 
 
 ALL = [
@@ -87,15 +77,15 @@ def test_no_code_is_missing_or_there_twice() -> None:
 
 BASES: dict[type, tuple[type, ...]] = {
     ServerError: (ZooKeeperError,),
-    NotSentError: (ConnectionLossError, ZooKeeperError),
-    OutcomeUnknownError: (ConnectionLossError, ZooKeeperError),
-    OperationTimeoutError: (ZooKeeperError, TimeoutError),
-    ForkedError: (ClientClosedError,),
-    ReplyTooLargeError: (ProtocolError,),
-    GarbledError: (OutcomeUnknownError,),
+    errors.NotSentError: (errors.ConnectionLossError, ZooKeeperError),
+    errors.OutcomeUnknownError: (errors.ConnectionLossError, ZooKeeperError),
+    errors.OperationTimeoutError: (ZooKeeperError, TimeoutError),
+    errors.ForkedError: (errors.ClientClosedError,),
+    errors.ReplyTooLargeError: (errors.ProtocolError,),
+    errors.GarbledError: (errors.OutcomeUnknownError,),
     MultiError: (ServerError,),
-    LockTimeoutError: (LockTakenError, OperationTimeoutError),
-    UnreachableError: (NotSentError, OperationTimeoutError),
+    errors.LockTimeoutError: (errors.LockTakenError, errors.OperationTimeoutError),
+    errors.UnreachableError: (errors.NotSentError, errors.OperationTimeoutError),
 }
 
 
@@ -103,12 +93,14 @@ def test_different_answers_are_not_confused() -> None:
     """Who catches "refused" or "not sent" must not get something that may have been executed."""
     for derived, bases in BASES.items():
         assert all(issubclass(derived, base) for base in bases)
-    assert not issubclass(OutcomeUnknownError, NotSentError)
-    assert not issubclass(NotSentError, OutcomeUnknownError)
-    assert not issubclass(GarbledError, NotSentError | ProtocolError)
+    assert not issubclass(errors.OutcomeUnknownError, errors.NotSentError)
+    assert not issubclass(errors.NotSentError, errors.OutcomeUnknownError)
+    assert not issubclass(errors.GarbledError, errors.NotSentError | errors.ProtocolError)
     for kind in ALL:
         if issubclass(kind, ServerError):
-            assert not issubclass(kind, ConnectionLossError | TimeoutError | ProtocolError)
+            assert not issubclass(
+                kind, errors.ConnectionLossError | TimeoutError | errors.ProtocolError
+            )
         # A wrong argument is the caller's mistake, nothing about the outside world is.
         assert not issubclass(kind, ValueError | TypeError)
     own = {kind.__name__ for kind in ALL if issubclass(kind, OSError)}

@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.scripted import STAT, Script, reply_frame
-from zkwire.errors import (
-    BadVersionError,
-    EphemeralOnLocalSessionError,
-    MultiError,
-    NoNodeError,
-    ProtocolError,
-    RuntimeInconsistencyError,
-    ServerError,
-    SessionExpiredError,
-    SessionMovedError,
-)
+from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import MultiResponse, pack_multi
@@ -76,9 +66,9 @@ class Bench:
         assert self.script.session.broken is None
         return call.value()
 
-    def multi_error(self, call: Request, *codes: int) -> MultiError:
+    def multi_error(self, call: Request, *codes: int) -> errors.MultiError:
         """The call's error after refusals with these codes."""
-        with pytest.raises(MultiError) as caught:
+        with pytest.raises(errors.MultiError) as caught:
             self.answer(call, *map(error_slot, codes))
         return caught.value
 
@@ -130,12 +120,12 @@ def test_an_empty_one_is_allowed(bench: Bench, verb: str) -> None:
 )
 def test_a_truncated_reply_is_garbage(data: bytes) -> None:
     for length in range(len(data)):
-        with pytest.raises(ProtocolError):
+        with pytest.raises(errors.ProtocolError):
             decoded(data[:length])
-        with pytest.raises(ProtocolError):
+        with pytest.raises(errors.ProtocolError):
             MultiResponse.decode(data, 0, length)
     assert MultiResponse.decode(b"junk" + data + b"junk", 4, 4 + len(data)) == decoded(data)
-    with pytest.raises(ProtocolError, match="trailing"):
+    with pytest.raises(errors.ProtocolError, match="trailing"):
         decoded(data + b"\0")
 
 
@@ -144,7 +134,7 @@ def test_an_unreadable_reply_ends_its_call_and_the_connection(bench: Bench) -> N
     bench.feed(call, slot(99))
     assert bench.script.session.broken is not None
     error = call.error()
-    assert isinstance(error, ProtocolError)
+    assert isinstance(error, errors.ProtocolError)
     assert error.maybe_applied
 
 
@@ -174,8 +164,8 @@ def test_a_refused_multi_says_what_was_wrong(bench: Bench) -> None:
     error = bench.multi_error(call, 0, -103, -2)
     assert (error.index, error.code, error.maybe_applied) == (1, -103, False)
     assert error.results[0] is None
-    assert isinstance(error.results[1], BadVersionError)
-    assert isinstance(error.results[2], RuntimeInconsistencyError)
+    assert isinstance(error.results[1], errors.BadVersionError)
+    assert isinstance(error.results[2], errors.RuntimeInconsistencyError)
     assert (error.results[1].op, error.results[1].path) == ("check", "/b")
     assert "check /b" in str(error)
     assert "operation 1" in str(error)
@@ -210,7 +200,7 @@ def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool, closes
         bench.script.greet_again(session_id=0)
     else:
         bench.script.feed(reply_frame(2, 0x777, -112))
-    with pytest.raises(SessionExpiredError) as caught:
+    with pytest.raises(errors.SessionExpiredError) as caught:
         call.value()
     assert (caught.value.op, caught.value.maybe_applied) == ("multi", False)
     assert bench.script.state is State.EXPIRED
@@ -219,7 +209,7 @@ def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool, closes
 def test_known_A34_a_multi_of_a_session_that_has_moved_costs_the_connection(bench: Bench) -> None:
     call = bench.ask("multi", Check("/a"), Delete("/b"))
     bench.feed(call, error_slot(-118), error_slot(-2))
-    with pytest.raises(SessionMovedError):
+    with pytest.raises(errors.SessionMovedError):
         call.value()
     assert "moved" in (bench.script.session.broken or bench.script.session.last_failure)
 
@@ -235,10 +225,10 @@ def test_a_session_that_is_served_after_all_is_perhaps_a_local_one(
         bench.script.reconnect()
     bench.script.flush()
     bench.script.answer(call, r.SyncResponse("/"))
-    with pytest.raises(MultiError, match="as if the session had expired") as caught:
+    with pytest.raises(errors.MultiError, match="as if the session had expired") as caught:
         call.value()
     error = caught.value.__cause__
-    assert isinstance(error, EphemeralOnLocalSessionError)
+    assert isinstance(error, errors.EphemeralOnLocalSessionError)
     assert (caught.value.index, error.op, error.path) == (1, "create", "/a")
     assert "localSessionsUpgradingEnabled=true" in str(error)
     assert not caught.value.maybe_applied
@@ -250,7 +240,7 @@ def test_what_no_local_session_is_refused_for_is_told_as_it_was_said(bench: Benc
     bench.feed(call, error_slot(-112), error_slot(-2))
     bench.script.flush()
     bench.script.answer(call, r.SyncResponse("/"))
-    with pytest.raises(SessionExpiredError):
+    with pytest.raises(errors.SessionExpiredError):
         call.value()
 
 
@@ -259,13 +249,13 @@ def test_a_client_that_is_being_closed_asks_no_more(bench: Bench) -> None:
     bench.script.flush()
     bench.script.session.close(bench.script.now)
     bench.feed(call, error_slot(-112))
-    assert isinstance(call.error(), SessionExpiredError)
+    assert isinstance(call.error(), errors.SessionExpiredError)
 
 
 @pytest.mark.parametrize("code", [-115, -124])
 def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, code: int) -> None:
     call = bench.ask("multi", Delete("/a"), Delete("/b"))
-    with pytest.raises(ProtocolError, match=f"delete was refused with {code}") as caught:
+    with pytest.raises(errors.ProtocolError, match=f"delete was refused with {code}") as caught:
         bench.answer(call, error_slot(code), error_slot(-2))
     assert caught.value.maybe_applied
 
@@ -275,7 +265,7 @@ def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, cod
 def test_a_wrong_number_of_results_is_garbage(bench: Bench, verb: str, count: int) -> None:
     made = Delete if verb == "multi" else GetData
     call = bench.ask(verb, made("/a"), made("/b"))
-    with pytest.raises(ProtocolError, match=f"{count} results for 2") as caught:
+    with pytest.raises(errors.ProtocolError, match=f"{count} results for 2") as caught:
         bench.answer(call, *[error_slot(0)] * count)
     assert (caught.value.op, caught.value.maybe_applied) == (verb, verb == "multi")
 
@@ -286,7 +276,7 @@ def test_errors_stand_in_their_places(bench: Bench) -> None:
     children = slot(8, r.GetChildrenResponse(("x",)).encode())
     first, second, third = bench.answer(call, data, error_slot(-101), children)
     assert first == DataAndStat(b"", STAT)
-    assert type(second) is NoNodeError
+    assert type(second) is errors.NoNodeError
     assert (second.op, second.path) == ("get_data", "/none")
     assert third == ["x"]
 
@@ -378,9 +368,9 @@ def test_the_operations_of_a_transaction_have_their_own_outcomes(
     call: Any = transaction._sent_by(bench.script._ask)
     if refused:
         bench.multi_error(call, 0, -103)
-        with pytest.raises(BadVersionError):
+        with pytest.raises(errors.BadVersionError):
             checked.result()
-        with pytest.raises(ServerError):
+        with pytest.raises(errors.ServerError):
             created.result()
     else:
         bench.answer(call, slot(1, r.CreateResponse("/a").encode()), slot(13))

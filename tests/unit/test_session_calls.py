@@ -14,15 +14,7 @@ from tests.support.scripted import (
     script_in,
     usable_again,
 )
-from zkwire.errors import (
-    SERVER_ERRORS,
-    AuthFailedError,
-    NotSentError,
-    OutcomeUnknownError,
-    ServerError,
-    SessionMovedError,
-    error_for,
-)
+from zkwire import errors
 from zkwire.session.request import SEND_BATCH, Request
 from zkwire.wire import ops
 from zkwire.wire.model import State
@@ -85,7 +77,7 @@ def test_no_node_is_an_answer_to_exists_alone(script: Script) -> None:
     script.answer(exists, error=NO_NODE)
     script.answer(data, error=NO_NODE)
     assert exists.value() is None
-    assert failure(data) is SERVER_ERRORS[NO_NODE]
+    assert failure(data) is errors.SERVER_ERRORS[NO_NODE]
 
 
 ENDING = {-112, -115, -118, -124}
@@ -95,9 +87,9 @@ def test_known_A13_every_error_code_ends_its_call_and_no_more(script: Script) ->
     for code in {*range(-150, 0), 1, 42, 2**31 - 1, -(2**31), -999} - ENDING:
         call = script.call("set_data", "/a", b"")
         script.answer(call, error=code)
-        assert failure(call) is SERVER_ERRORS.get(code, ServerError), code
+        assert failure(call) is errors.SERVER_ERRORS.get(code, errors.ServerError), code
         error = call.error()
-        assert isinstance(error, ServerError)
+        assert isinstance(error, errors.ServerError)
         assert (error.code, error.op, error.path) == (code, "set_data", "/a")
         assert error.maybe_applied == (code in {-4, -5, -7, -122}), "some execute it later"
     assert script.state is State.CONNECTED
@@ -111,10 +103,10 @@ def test_known_A13_the_codes_about_the_session_end_their_call_as_well(code: int)
     call, other = script.call("create", "/a"), script.call("create", "/b")
     script.flush()
     script.answer(call, error=code)
-    assert failure(call) is type(error_for(code, None, None))
+    assert failure(call) is type(errors.error_for(code, None, None))
     if code in {-115, -124}:
         assert script.state is State.AUTH_FAILED
-        assert failure(call) is failure(other) is AuthFailedError
+        assert failure(call) is failure(other) is errors.AuthFailedError
         told = "requires an authentication that this client has not given" in str(other.error())
         assert told == (code == -124)
 
@@ -125,10 +117,10 @@ def test_known_A34_a_moved_session_costs_the_connection(script: Script) -> None:
     script.feed(script.reply_to(head, error=-118) + script.reply_to(other))
     assert script.session.broken is not None
     assert script.state is State.CONNECTED
-    assert failure(head) is SessionMovedError
+    assert failure(head) is errors.SessionMovedError
     assert not other.ready
     script.lose()
-    assert failure(other) is OutcomeUnknownError
+    assert failure(other) is errors.OutcomeUnknownError
     assert usable_again(script)
 
 
@@ -166,7 +158,9 @@ def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before(scrip
         again = script_in(State.CONNECTED)
         calls = _batch(again)
         again.lose(written, why="reset by peer")
-        expected = [OutcomeUnknownError if end <= written else NotSentError for end in ends]
+        expected = [
+            errors.OutcomeUnknownError if end <= written else errors.NotSentError for end in ends
+        ]
         assert [failure(call) for call in calls] == expected, written
     assert [maybe_applied(call) for call in calls] == [True, False, True, True, False]
     change, read, *_ = calls
@@ -179,7 +173,7 @@ def test_known_B3_nothing_is_sent_twice(script: Script) -> None:
     sent = script.send("create", "/a")
     queued = script.call("create", "/b")
     script.lose(script.written + 10_000)
-    assert (failure(sent), failure(queued)) == (OutcomeUnknownError, NotSentError)
+    assert (failure(sent), failure(queued)) == (errors.OutcomeUnknownError, errors.NotSentError)
     script.connect()
     assert [sent.name for sent in script.sent] == ["connect"]
 
@@ -200,7 +194,7 @@ def test_known_A36_calls_wait_for_a_server_no_longer_than_a_session_timeout(stat
     assert script.wake() == []
     script.advance(0.001)
     assert script.wake() == ["first"]
-    assert failure(first) is NotSentError
+    assert failure(first) is errors.NotSentError
     assert not maybe_applied(first)
     script.advance(1.0)
     assert script.wake() == ["second"]
@@ -219,7 +213,7 @@ def test_calls_wait_for_the_timeout_that_was_granted(granted: float) -> None:
         script.advance(rest - 0.001)
         assert [call.ready for call in calls] == [False, False]
         script.advance(0.002)
-        assert [failure(call) for call in calls] == [NotSentError, NotSentError]
+        assert [failure(call) for call in calls] == [errors.NotSentError, errors.NotSentError]
         assert all(f"for {granted:.1f} s" in str(call.error()) for call in calls)
 
 
