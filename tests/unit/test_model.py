@@ -178,6 +178,6 @@ def test_a_user_that_would_be_another_or_is_no_text_is_refused(function: Any) ->
     for user in ("", "a:b", ":"):
         with pytest.raises(ValueError, match="user"):
             function(user, "password")
-    for user, password in ((b"u", "p"), ("u", b"p"), (None, "p"), ("u", 1)):
+    for wrong in ((b"u", "p"), ("u", b"p"), (None, "p"), ("u", 1)):
         with pytest.raises(TypeError, match="must be a str"):
-            function(user, password)
+            function(*wrong)
