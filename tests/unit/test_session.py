@@ -174,6 +174,32 @@ def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(state: Sta
     assert (maybe_applied(sent), maybe_applied(read), maybe_applied(queued)) == (True, False, False)
 
 
+@pytest.mark.parametrize("steps", range(3))
+def test_a_session_that_no_server_knows_is_closed_at_once(steps: int) -> None:
+    script = Script()
+    if steps:
+        script.session.start(script.now)
+    if steps > 1:
+        script.dial()
+    waiting = script.call("exists", "/a")
+    assert script.session.close(script.now) is None
+    assert script.state is State.CLOSED
+    assert failure(waiting) is ClientClosedError
+
+
+def test_what_comes_too_late_from_a_mechanism_is_not_heard(script: Script) -> None:
+    """Nothing is sent; each connection has a token of its own."""
+    script.session.sasl_token(b"late")
+    script.session.sasl_done(script.now)
+    script.session.sasl_failed("late")
+    assert script.state is State.CONNECTED
+    assert script.session.data_to_send(script.now) == b""
+    first = script.session.connection
+    assert script.session.connection is first
+    script.reconnect()
+    assert script.session.connection is not first
+
+
 @pytest.mark.parametrize("state", [state for state in State if not state.terminal])
 def test_known_A38_a_local_close_ends_the_session_from_every_state(state: State) -> None:
     script = script_in(state)
@@ -199,7 +225,9 @@ def test_known_A37_close_comes_behind_the_calls_that_are_queued(state: State) ->
 def test_known_A37_calls_that_the_close_has_overtaken_are_reported(script: Script) -> None:
     """The close itself is sent again."""
     calls = [script.call("create", f"/{number}") for number in range(5)]
-    closing = script.close()
+    closing, claim = script.close(), Claim()
+    script.session.hold(claim)
+    assert claim.lost, "nothing is held any more"
     script.flush()
     script.answer(calls[0])
     script.lose()

@@ -217,6 +217,12 @@ def test_calls_wait_for_the_timeout_that_was_granted(granted: float) -> None:
         assert all(f"for {granted:.1f} s" in str(call.error()) for call in calls)
 
 
+def test_a_call_is_given_up_once() -> None:
+    script = script_in(State.DISCONNECTED)
+    call = script.call("create", "/a")
+    assert [script.session.withdraw(call) for _ in range(2)] == [True, False]
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["first to last", "last to first"])
 def test_many_that_are_given_up_are_no_costlier_than_their_number(order: int) -> None:
     class Counted(Request):

@@ -40,6 +40,14 @@ def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
     assert woken == [0, 2, 3]
 
 
+def test_a_lone_waker_is_forgotten_and_no_other() -> None:
+    change = script_in(State.DISCONNECTED).session.change
+    for forgotten, left in ((dir, (print,)), (print, ())):
+        change._add_waker(print)
+        change._drop_waker(forgotten)
+        assert change._take_wakers() == left
+
+
 @pytest.mark.parametrize("current", State)
 def test_a_state_that_is_already_there(current: State) -> None:
     wait = StateWait({State.CONNECTED}, current)

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.jute.records import SetWatches2
+from zkwire.session.request import Request
 from zkwire.session.waitable import CallbackWatch, Waitable, Watch
-from zkwire.session.watch_table import BATCH_BYTES, WatchTable
+from zkwire.session.watch_table import BATCH_BYTES, WatchManager, WatchTable
+from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind
 
@@ -159,11 +161,17 @@ def test_iteration_ends_with_the_watch_and_raises_what_ended_the_session(
         watch = armed(owner)
         owner.meanwhile.append(partial(end, watch))
         assert all_of(watch) == []
-    watch = armed(owner, 2)
-    owner.meanwhile = [lambda: None, lambda: watch._deliver(event()), partial(expire, watch)]
-    with pytest.raises(SessionExpiredError):
-        all_of(watch)
-    assert owner.meanwhile == []
+    closed = partial(ClientClosedError, "the client has been closed")
+    endings: list[tuple[Callable[[Watch], object], type[Exception]]] = [
+        (expire, SessionExpiredError),
+        (lambda watch: watch._end(State.CLOSED, closed), ClientClosedError),
+    ]
+    for ending, error in endings:
+        watch = armed(owner, 2)
+        owner.meanwhile = [lambda: None, partial(watch._deliver, event()), partial(ending, watch)]
+        with pytest.raises(error):
+            all_of(watch)
+        assert owner.meanwhile == []
 
 
 def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> None:
@@ -263,6 +271,23 @@ def test_batches_are_small_and_complete(wanted: set[tuple[WatchKind, int, int]])
         size = len(SetWatches2.pack(0, *batch)) - 28
         assert size > 0
         assert size <= BATCH_BYTES or sum(map(len, batch)) == 1, "one long path goes alone"
+
+
+def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
+    """Two of them, so that the first answer leaves one under way."""
+    watching, cover = WatchManager("", []), Watch()
+    watching.table.add(WatchKind.PERSISTENT, "/a", cover)
+    calls = [
+        (Request(ops.GET_CHILDREN, "/a", b"\1", None, watch, "/a", CHILD), watch)
+        for watch in (Watch(), Watch())
+    ]
+    for call, watch in calls:
+        watching.expect(call, watch)
+        assert call.covered
+    watching.table.discard(WatchKind.PERSISTENT, "/a", cover)
+    for number, (call, watch) in enumerate(calls, 1):
+        watching.answered(call, watch, 0, None, number)
+        assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number
 
 
 MANY = 1000
