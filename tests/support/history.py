@@ -118,9 +118,6 @@ def check(history: Iterable[Record]) -> list[str]:
     return found
 
 
-# --- locks ----------------------------------------------------------------------------------------
-
-
 class _Lock:
     """Reads the history of one lock from its beginning to its end."""
 
@@ -261,9 +258,6 @@ def _fenced(records: Sequence[Record]) -> Iterator[str]:
         for write in writes:
             if owners and (write.who, write.fence) not in owners:
                 yield f"FENCE: {key}: {write.who} was never granted {write.fence}"
-
-
-# --- operations -----------------------------------------------------------------------------------
 
 
 def _happened(records: Sequence[Record]) -> list[Record]:

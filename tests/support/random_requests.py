@@ -130,13 +130,8 @@ class Generator:
             if flags not in {5, 6} and ttl < 0:
                 ttl = 1  # else the real server dies of it
             return op, r.CreateTTLRequest(path, data, acl, flags, ttl)
-        if op is ops.CREATE_CONTAINER:
-            choice: tuple[int, ...] = (0, 2, 4, 4, 7)
-        else:
-            choice = (
-                (0, 0, 0, 1, 1, 2, 3, 4, 7, -1) if in_multi else (0, 0, 0, 1, 1, 2, 3, 4, 5, -1)
-            )
-        flags = rng.choice(choice)
+        usual = (0, 0, 0, 1, 1, 2, 3, 4, 7 if in_multi else 5, -1)
+        flags = rng.choice((0, 2, 4, 4, 7) if op is ops.CREATE_CONTAINER else usual)
         return op, r.CreateRequest(path, data, acl, flags)
 
     def write(self, *, in_multi: bool = False) -> tuple[ops.Op, Record]:
@@ -164,14 +159,9 @@ class Generator:
         parts: list[tuple[ops.Op, Record]] = []
         for _ in range(self.rng.choice((0, 1, 2, 3, 5))):
             path, watch = self.path(), self.rng.random() < 0.5
-            parts.append(
-                self.rng.choice(
-                    (
-                        (ops.GET_DATA, r.GetDataRequest(path, watch)),
-                        (ops.GET_CHILDREN, r.GetChildrenRequest(path, watch)),
-                    )
-                )
-            )
+            data = ops.GET_DATA, r.GetDataRequest(path, watch)
+            children = ops.GET_CHILDREN, r.GetChildrenRequest(path, watch)
+            parts.append(self.rng.choice((data, children)))
         if self.rng.random() < 0.05:
             parts.append((ops.DELETE, r.DeleteRequest(self.path(), -1)))
         body = multi_body(parts)

@@ -30,34 +30,21 @@ def _secrets(sent: list[Sent]) -> list[bytes | None]:
     return [one.read(AuthPacket).auth for one in sent if one.name == "auth"]
 
 
-# --- authentication as a call ---------------------------------------------------------------------
-
-
-def test_an_authentication_is_answered_before_older_requests(script: Script) -> None:
-    """Servers answer it at once, so its answer is not matched with the line of requests."""
+def test_authentications_are_answered_in_their_order_before_older_requests(script: Script) -> None:
+    """Servers answer them at once, so the answers are not matched with the line of requests."""
     older = script.call("exists", "/a")
-    call = script.call("add_auth", "digest", b"u:p")
+    calls = [script.call("add_auth", "digest", b"u:%d" % number) for number in range(3)]
     younger = script.call("exists", "/b")
-    sent = script.flush()
-    assert {one.name for one in sent} == {"exists", "auth"}
-    assert [one.read(AuthPacket) for one in sent if one.name == "auth"] == [
-        AuthPacket(0, "digest", b"u:p")
-    ]
-    script.feed(ACCEPTED)
-    assert call.value() is None
+    packets = [one.read(AuthPacket) for one in script.flush() if one.name == "auth"]
+    assert packets == [AuthPacket(0, "digest", b"u:%d" % number) for number in range(3)]
+    for number in range(3):
+        assert [call.ready for call in calls] == [n < number for n in range(3)]
+        script.feed(ACCEPTED)
+    assert calls[2].value() is None
     assert not older.ready
     script.answer(older)
     script.answer(younger)
     assert failure(younger) is None
-
-
-def test_several_authentications_are_answered_in_their_order(script: Script) -> None:
-    calls = [script.call("add_auth", "digest", b"u:%d" % number) for number in range(3)]
-    assert _secrets(script.flush()) == [b"u:0", b"u:1", b"u:2"]
-    for number in range(3):
-        assert [call.ready for call in calls] == [n < number for n in range(3)]
-        script.feed(ACCEPTED)
-    assert all(call.ready for call in calls)
 
 
 def test_a_lost_connection_leaves_an_authentication_to_the_next(script: Script) -> None:
@@ -115,19 +102,6 @@ def test_an_authentication_cannot_be_given_up() -> None:
     assert call.value() is None
 
 
-@pytest.mark.parametrize("state", [State.NOT_STARTED, State.CONNECTED])
-def test_the_end_ends_authentications(state: State) -> None:
-    script = script_in(state)
-    call = script.call("add_auth", "digest", b"u:p")
-    script.log_when_ready(call, "ended")
-    script.session.closed()
-    assert script.wake() == ["ended"]
-    assert call.error() is not None
-
-
-# --- SASL -----------------------------------------------------------------------------------------
-
-
 def _with_sasl() -> Script:
     script = Script(sasl=True)
     script.reach()
@@ -136,14 +110,6 @@ def _with_sasl() -> Script:
 
 def _answer(xid: int, token: bytes | None) -> bytes:
     return reply_frame(xid, 0, 0, SetSASLResponse(token).encode())
-
-
-def _sasl(script: Script) -> None:
-    """The whole exchange, of one token."""
-    script.session.sasl_token(b"token")
-    (sent,) = script.flush()
-    script.feed(_answer(sent.xid, b"proof"))
-    script.session.sasl_done(script.now)
 
 
 def test_a_sasl_exchange() -> None:
@@ -167,6 +133,12 @@ def test_a_sasl_exchange() -> None:
     assert script.session.challenge is None
     call = script.send("exists", "/a")
     assert call.xid == 4, "one line of xids"
+    script.feed(_answer(3, b"twice"))
+    assert script.session.broken is not None
+    script.greet_again()
+    assert script.session.challenge == b"", "an exchange of its own"
+    script.feed(_answer(1, b"not asked for"))
+    assert script.session.broken is not None
 
 
 def test_nothing_else_is_sent_before_the_mechanism_is_satisfied(script: Script) -> None:
@@ -191,74 +163,22 @@ def test_nothing_else_is_sent_before_the_mechanism_is_satisfied(script: Script) 
     assert script.names() == ["exists"]
 
 
-def test_each_connection_has_an_exchange_of_its_own() -> None:
-    script = _with_sasl()
-    script.welcome()
-    _sasl(script)
-    script.greet_again()
-    assert script.session.challenge == b""
-    _sasl(script)
-    assert script.state is State.CONNECTED
-
-
-def test_a_token_that_comes_too_late_is_dropped() -> None:
-    script = _with_sasl()
-    script.welcome()
-    script.lose()
-    script.session.sasl_token(b"late")
-    script.session.sasl_done(script.now)
-    assert script.state is State.DISCONNECTED
-    script.dial()
-    assert script.names() == ["connect"]
-    script.session.sasl_token(b"early")
-    script.session.sasl_done(script.now)
-    assert script.names() == []
-    assert not script.state.usable
-
-
-def test_a_rejected_exchange_ends_the_session() -> None:
+@pytest.mark.parametrize("by_server", [False, True])
+def test_a_rejected_exchange_ends_the_session(by_server: bool) -> None:
+    """As does one whose server the mechanism does not believe."""
     script = _with_sasl()
     call = script.call("exists", "/a")
     script.welcome()
     script.session.sasl_token(b"hunter2")
     (sent,) = script.flush()
-    script.feed(reply_frame(sent.xid, 0, -115))
+    if by_server:
+        script.feed(reply_frame(sent.xid, 0, -115))
+    else:
+        script.session.sasl_failed("the proof is wrong")
     assert script.state is State.AUTH_FAILED
     assert failure(call) is AuthFailedError
-    assert "SASL" in str(call.error())
+    assert ("SASL" if by_server else "the proof is wrong") in str(call.error())
     assert "hunter2" not in str(call.error())
-
-
-def test_a_mechanism_that_does_not_believe_the_server_ends_the_session() -> None:
-    script = _with_sasl()
-    script.welcome()
-    script.session.sasl_failed("the proof is wrong")
-    assert script.state is State.AUTH_FAILED
-    assert "the proof is wrong" in str(script.session.ending())
-
-
-@pytest.mark.parametrize("state", [State.CONNECTED, State.DISCONNECTED, State.EXPIRED])
-def test_a_failure_that_comes_too_late_is_nobodys(state: State) -> None:
-    script = script_in(state)
-    script.session.sasl_failed("late")
-    assert script.state is state
-
-
-@pytest.mark.parametrize("asked", [False, True])
-def test_an_answer_that_is_not_expected_costs_one_connection(asked: bool) -> None:
-    script = _with_sasl()
-    script.welcome()
-    xid = 1
-    if asked:
-        script.session.sasl_token(b"token")
-        (sent,) = script.flush()
-        script.feed(_answer(sent.xid, b""))
-        xid = sent.xid
-    script.feed(_answer(xid, b"twice"))
-    assert script.session.broken is not None
-
-
-# --- read-only servers ----------------------------------------------------------------------------
 
 
 def _read_only(servers: int = 3) -> Script:
@@ -268,24 +188,9 @@ def _read_only(servers: int = 3) -> Script:
     return script
 
 
-@pytest.mark.parametrize("wanted", [False, True])
-def test_the_greeting_says_whether_such_a_server_will_do(wanted: bool) -> None:
-    script = Script(read_only=wanted)
-    (sent,) = script.reach()
-    assert sent.connect_request().read_only is wanted
-
-
-def test_the_state_says_that_the_server_is_read_only() -> None:
-    script = _read_only()
-    assert script.state is State.CONNECTED_READ_ONLY
-    call = script.call("exists", "/a")
-    script.answer(call)
-    assert failure(call) is None
-
-
 def test_the_search_begins_after_a_tenth_of_a_second_and_slows_down() -> None:
     script = _read_only()
-    pauses = list[float]()
+    pauses, asked = list[float](), list[int]()
     for _ in range(14):
         answered = script.now
         while script.session.asking is None:
@@ -293,23 +198,13 @@ def test_the_search_begins_after_a_tenth_of_a_second_and_slows_down() -> None:
             assert due is not None
             script.advance(due - script.now)
             script.pong()
+        asked.append(script.session.asking[1])
         pauses.append(round(script.now - answered, 3))
-        script.session.answered(b"ro", script.now)
+        script.session.answered(b"ro" if len(asked) % 2 else b"", script.now)
         assert script.session.asking is None
     doubling = [FIRST_SEARCH_PAUSE * 2**number for number in range(10)]
     assert pauses == pytest.approx([*doubling, *[LONGEST_SEARCH_PAUSE] * 4])
-
-
-def test_the_search_goes_round() -> None:
-    script, asked = _read_only(), []
-    for _ in range(4):
-        script.advance(LONGEST_SEARCH_PAUSE / 100)
-        while script.session.asking is None:
-            script.advance(0.1)
-            script.pong()
-        asked.append(script.session.asking[1])
-        script.session.answered(b"", script.now)
-    assert asked == [2, 3, 1, 2]
+    assert asked[:4] == [2, 3, 1, 2], "it goes round"
 
 
 def test_moving_to_a_read_write_server() -> None:
@@ -337,40 +232,20 @@ def test_moving_to_a_read_write_server() -> None:
     assert script.reach()[0].connect_request().session_id == OTHER_ID
 
 
-def test_a_real_session_stays_what_it_is_on_a_read_only_server() -> None:
+@pytest.mark.parametrize("found", [SESSION_ID, OTHER_ID])
+def test_a_real_session_stays_what_it_is_on_a_read_only_server(found: int) -> None:
     """Its nodes and locks live on; a new session in its place would be a silent expiry."""
     script = Script(servers=2, read_only=True)
     script.connect()
-    script.reconnect(read_only=True)
+    assert script.sent[0].connect_request().read_only
+    script.greet_again(session_id=found, read_only=True)
+    if found == OTHER_ID:
+        assert script.state is State.EXPIRED
+        return
     assert script.state is State.CONNECTED_READ_ONLY
     script.lose()
     request = script.reach()[0].connect_request()
     assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
-
-
-def test_a_real_session_is_never_replaced_by_a_read_only_one() -> None:
-    script = Script(servers=2, read_only=True)
-    script.connect()
-    script.greet_again(session_id=OTHER_ID, read_only=True)
-    assert script.state is State.EXPIRED
-
-
-@pytest.mark.parametrize("answer", [b"", b"ro", b"rw"])
-def test_an_answer_after_the_loss_means_nothing(answer: bytes) -> None:
-    script = _read_only()
-    script.advance(FIRST_SEARCH_PAUSE)
-    script.lose()
-    assert script.session.asking is None
-    script.session.answered(answer, script.now)
-    script.connect()
-    script.session.answered(answer, script.now)
-    assert script.state is State.CONNECTED
-    script.advance(TIMEOUT / 2)
-    assert script.session.asking is None
-    assert script.session.broken is None
-
-
-# --- resumed sessions -----------------------------------------------------------------------------
 
 
 def test_a_resumed_session_shows_its_id_and_password() -> None:
@@ -384,22 +259,8 @@ def test_a_resumed_session_shows_its_id_and_password() -> None:
     assert script.session.credentials == Credentials(OTHER_ID, b"p" * 16)
 
 
-def test_a_session_that_is_gone_cannot_be_resumed() -> None:
+@pytest.mark.parametrize("found", [0, SESSION_ID])
+def test_a_session_is_resumed_or_gone_but_never_another(found: int) -> None:
     script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
-    script.reach()
-    script.gone()
+    script.greet(session_id=found)
     assert script.state is State.EXPIRED
-
-
-def test_a_session_is_resumed_or_gone_but_never_another() -> None:
-    script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
-    script.greet(session_id=SESSION_ID)
-    assert script.state is State.EXPIRED
-
-
-def test_credentials_go_from_one_session_to_the_next() -> None:
-    first = script_in(State.CONNECTED)
-    second = Script(resume=first.session.credentials)
-    second.dial()
-    request = second.flush()[0].connect_request()
-    assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)

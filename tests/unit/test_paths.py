@@ -24,50 +24,25 @@ from zkwire.wire.paths import (
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(300))
 
-# --- which paths are paths ------------------------------------------------------------------------
 
 GOOD = [
     *("/", "/a", "/a/b", "/ ", "/a b", "/...", "/.a", "/a.", "/a..", "/..a", "/.a./..b../c"),
     *("/a\u00a0", "/\u00e4\u00df", "/\u4e2d", "/\ud7ff", "/\uf900", "/\uffef"),
     "/" + "x" * 100_000,
 ]
+FORBIDDEN_ONES = "\0\x01\x1f\n\x7f\x80\x9f\ud800\udfff\ue000\uf8ff\ufff0\uffff\U0001f600"
 BAD = {
-    "": "start with '/'",
-    "a": "start with '/'",
-    "a/b": "start with '/'",
-    "./a": "start with '/'",
-    "/a/": "end with '/'",
-    "//": "end with '/'",
-    "//a": "empty name",
-    "/a//b": "empty name",
-    "/.": "'.' or '..'",
-    "/..": "'.' or '..'",
-    "/./a": "'.' or '..'",
-    "/a/.": "'.' or '..'",
-    "/a/./b": "'.' or '..'",
-    "/a/../b": "'.' or '..'",
-    "/a/..": "'.' or '..'",
-    "/\x00": r"U\+0000 at 1",
-    "/a\x00b": r"U\+0000 at 2",
-    "/\x01": r"U\+0001",
-    "/\x1f": r"U\+001F",
-    "/\n": r"U\+000A",
-    "/\x7f": r"U\+007F",
-    "/\x80": r"U\+0080",
-    "/\x9f": r"U\+009F",
-    "/\ud800": r"U\+D800",
-    "/a\udfff": r"U\+DFFF",
-    "/\ue000": r"U\+E000",
-    "/\uf8ff": r"U\+F8FF",
-    "/\ufff0": r"U\+FFF0",
-    "/\uffff": r"U\+FFFF",
-    "/abc/\U0001f600": r"U\+1F600 at 5",
+    **dict.fromkeys(("", "a", "a/b", "./a"), "start with '/'"),
+    **dict.fromkeys(("/a/", "//"), "end with '/'"),
+    **dict.fromkeys(("//a", "/a//b"), "empty name"),
+    **dict.fromkeys(("/.", "/..", "/./a", "/a/.", "/a/./b", "/a/../b", "/a/.."), "'.' or '..'"),
+    **{f"/abc/{c}d": rf"U\+{ord(c):04X} at 5" for c in FORBIDDEN_ONES},
 }
 
 
-@pytest.mark.parametrize("path", GOOD, ids=lambda path: ascii(path[:20]))
-def test_good_paths(path: str) -> None:
-    assert check_path(path) is path
+def test_good_paths() -> None:
+    for path in GOOD:
+        assert check_path(path) is path
 
 
 @pytest.mark.parametrize("path", BAD, ids=ascii)
@@ -101,17 +76,12 @@ def accepted(path: str, *, sequential: bool = False) -> bool:
 
 @PROPERTY
 @given(texts)
-def test_the_rules(path: str) -> None:
-    assert accepted(path) == bool(PATH.fullmatch(path))
-
-
-@PROPERTY
-@given(texts)
 @example("/a/")
 @example("/")
 @example("//")
-def test_the_rules_for_sequential_creates(path: str) -> None:
-    """The server checks the path with a number behind it."""
+def test_the_rules(path: str) -> None:
+    """For sequential creates the server checks the path with a number behind it."""
+    assert accepted(path) == bool(PATH.fullmatch(path))
     assert accepted(path, sequential=True) == bool(PATH.fullmatch(path + "1"))
 
 
@@ -120,7 +90,7 @@ def test_a_sequential_create_may_end_as_no_name_may(path: str) -> None:
     assert check_path(path, sequential=True) is path
 
 
-@pytest.mark.parametrize("path", ["", "a", "//", "/a//", "/./", "/a/../b", "/a\x00"])
+@pytest.mark.parametrize("path", ["", "/a//", "/a\x00"])
 def test_a_sequential_create_is_no_excuse(path: str) -> None:
     with pytest.raises(ValueError, match=r"^path ") as caught:
         check_path(path, sequential=True)
@@ -144,9 +114,6 @@ def test_what_is_remembered_is_bounded_and_does_not_keep_others_out() -> None:
     assert all(len(path) < 1000 for path in paths._accepted)
 
 
-# --- chroots --------------------------------------------------------------------------------------
-
-
 def test_chroots() -> None:
     assert check_chroot("") == check_chroot("/") == ""
     assert check_chroot("/app") == "/app"
@@ -156,21 +123,6 @@ def test_chroots() -> None:
             check_chroot(bad)
 
 
-@pytest.mark.parametrize(
-    ("chroot", "path", "full"),
-    [
-        ("", "/", "/"),
-        ("", "/a", "/a"),
-        ("/app", "/", "/app"),
-        ("/app", "/a", "/app/a"),
-        ("/app/sub", "/a/b", "/app/sub/a/b"),
-    ],
-)
-def test_a_chroot_is_added_and_taken_off(chroot: str, path: str, full: str) -> None:
-    assert join(chroot, path) == full
-    assert strip(chroot, full) == path
-
-
 @pytest.mark.parametrize("path", ["/apple", "/ap", "/", "/b/app", "/apple/app/a", CONFIG_NODE])
 def test_what_is_outside_a_chroot_stays_as_it_is(path: str) -> None:
     assert strip("/app", path) == path
@@ -178,9 +130,12 @@ def test_what_is_outside_a_chroot_stays_as_it_is(path: str) -> None:
 
 @PROPERTY
 @given(good_paths, good_paths)
+@example("", "/")
+@example("/app/sub", "/a/b")
 def test_a_chroot_comes_off_as_it_went_on(chroot: str, path: str) -> None:
     chroot = check_chroot(chroot)
     full = join(chroot, path)
+    assert full == (chroot + path if path != "/" else chroot or "/")
     assert check_path(full) == full
     assert strip(chroot, full) == path
 
@@ -198,14 +153,9 @@ def test_a_sequential_create_stays_inside_the_chroot(
     assert strip(chroot, created) == f"{path}{number:010}"
 
 
-@pytest.mark.parametrize(
-    ("path", "above"), [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")]
-)
-def test_parent(path: str, above: str) -> None:
-    assert parent(path) == above
-
-
-# --- sequence numbers -----------------------------------------------------------------------------
+def test_parent() -> None:
+    pairs = [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")]
+    assert [parent(path) for path, _ in pairs] == [above for _, above in pairs]
 
 
 @PROPERTY
@@ -233,17 +183,6 @@ def test_the_number_at_the_end_of_a_name(prefix: str, number: int) -> None:
 )
 def test_names_without_a_number(name: str) -> None:
     assert sequence_number(name) is None
-
-
-def test_order_is_by_number_and_not_by_name() -> None:
-    """Prefixes differ between sessions and between implementations."""
-    names = ["b-lock-0000000009", "a-lock-0000000010", "_c_ff-lock-0000000002", "0000000011"]
-    assert sorted(names, key=lambda name: sequence_number(name) or 0) == [
-        "_c_ff-lock-0000000002",
-        "b-lock-0000000009",
-        "a-lock-0000000010",
-        "0000000011",
-    ]
 
 
 @pytest.mark.parametrize("number", [-(2**31), -(2**31) + 1, -1_000_000_000])

@@ -25,6 +25,9 @@ from zkwire.wire.ops import WatchKind
 EXPIRED, SESSION_REJECTED = -112, -115
 
 
+OF_NODES = {"get_data", "create"}
+
+
 class Interrupted(BaseException):
     """What a signal handler raises."""
 
@@ -137,63 +140,43 @@ def test_the_end_of_a_session_reaches_everybody(end: str) -> None:
         assert events == [Event(EventType.NONE, "", script.state)]
 
 
-def test_an_answer_to_a_credential_ends_all_who_wait_for_it() -> None:
+@pytest.mark.parametrize("what", ["an answer to credentials", "get_data", "create"])
+def test_calls_that_end_together_or_in_vain_are_not_forgotten(what: str) -> None:
     calls: list[Request] = []
 
     def scene() -> tuple[Script, Callable[[], object]]:
-        script = script_in(State.CONNECTED)
+        script = script_in(State.DISCONNECTED if what in OF_NODES else State.CONNECTED)
         calls[:] = [script.call("add_auth", "digest", b"u:p") for _ in range(3)]
+        if what in OF_NODES:
+            calls.extend(script.call(what, path) for path in ("/a", "/b"))
+            late = script.now + script.session.timeout
+            return script, lambda: script.session.on_deadline(late)
         script.flush()
-        answer = reply_frame(ops.AUTH_XID)
-        return script, lambda: script.session.receive_data(answer, script.now)
+        return script, lambda: script.session.receive_data(reply_frame(ops.AUTH_XID), script.now)
 
     for script in interrupted_everywhere(scene):
         script.advance(2 * script.session.timeout)
         assert all(call.ready for call in calls)
 
 
-@pytest.mark.parametrize("verb", ["get_data", "create"])
-def test_a_call_that_waits_in_vain_is_not_forgotten(verb: str) -> None:
-    calls: list[Request] = []
-
-    def scene() -> tuple[Script, Callable[[], object]]:
-        script = script_in(State.DISCONNECTED)
-        calls[:] = [script.call(verb, path, *[b""] * (verb == "create")) for path in ("/a", "/b")]
-        calls.append(script.call("add_auth", "digest", b"u:p"))
-        late = script.now + script.session.timeout
-        return script, lambda: script.session.on_deadline(late)
-
-    for script in interrupted_everywhere(scene):
-        script.advance(2 * script.session.timeout)
-        assert all(call.ready for call in calls)
-
-
-@pytest.mark.parametrize("name", ["add_watch", "get_data"])
+@pytest.mark.parametrize("name", ["add_watch", "get_data", "alone"])
 def test_a_request_that_was_not_submitted_leaves_no_watch_to_be_expected(name: str) -> None:
-    watching = name == "add_watch"
-
     def scene() -> tuple[Script, Callable[[], object]]:
-        script = script_in(State.CONNECTED)
-        arguments = (Watch(),) if watching else ()
-        return script, lambda: script.call(name, "/a", *arguments)
+        script, watch = script_in(State.CONNECTED), Watch()
+        if name != "alone":
+            return script, lambda: script.call(name, "/a", *[watch] * (name == "add_watch"))
+        body = AddWatchRequest.pack("/a", 0)
+        call = Request(ops.ADD_WATCH, "/a", body, None, watch, "/a", WatchKind.PERSISTENT)
+        return script, lambda: script.session.send_alone(call, script.now)
 
     for place in range(1, 10_000):
         script, function = scene()
         if not interrupted_at(place, function):
             break
-        queued = bool(script.session.queued)
-        assert bool(script.session._watches._expected) == (queued and watching)
-
-
-def test_a_request_that_was_not_sent_alone_leaves_no_watch_to_be_expected() -> None:
-    def scene() -> tuple[Script, Callable[[], object]]:
-        script = script_in(State.CONNECTED)
-        watch, body = Watch(), AddWatchRequest.pack("/a", 0)
-        call = Request(ops.ADD_WATCH, "/a", body, None, watch, "/a", WatchKind.PERSISTENT)
-        return script, lambda: script.session.send_alone(call, script.now)
-
-    for script in interrupted_everywhere(scene):
-        assert not script.session._watches._expected
+        if name == "alone":
+            script.lose(why="interrupted")
+        queued = bool(script.session.queued) and name == "add_watch"
+        assert bool(script.session._watches._expected) == queued
 
 
 def test_a_handshake_that_was_interrupted_is_begun_anew() -> None:

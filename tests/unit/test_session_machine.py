@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -74,12 +75,10 @@ class TimedClaim(Claim):
         return super()._lose(message)
 
 
-@dataclass(eq=False)
-class Unanswered:
-    """A request on the wire; ``call`` is None for one that the session has made itself."""
+class Unanswered(NamedTuple):
+    """A request on the wire: where it ends there, and when it was sent."""
 
-    call: Request | None
-    xid: int
+    call: Request
     end: int
     at: float
 
@@ -88,7 +87,7 @@ class Unanswered:
 class Model:
     """What is expected of the session."""
 
-    queue: list[Request | None] = field(default_factory=list)
+    queue: list[Request] = field(default_factory=list)
     line: list[Unanswered] = field(default_factory=list)
     restoring: list[Sent] = field(default_factory=list)
     position: int = 0
@@ -97,11 +96,9 @@ class Model:
     steps: int = 0
     last_xid: int = 0
     last_zxid: int = 0
-    local: bool = False
     secrets: list[bytes] = field(default_factory=list)
     opened: float = 0.0
     contact: float | None = None
-    counts: bool = True  # answers on this connection prolong the lease
     accepted: bool = False
     timeout: float = TIMEOUT
     pings: list[float] = field(default_factory=list)
@@ -110,25 +107,6 @@ class Model:
     seen: dict[Watch, list[EventType | int]] = field(default_factory=dict)
     ended: dict[Request, object] = field(default_factory=dict)
     woken: dict[Request, int] = field(default_factory=dict)
-    doubted: list[Request] = field(default_factory=list)  # guards that ended without an answer
-    again: set[Request] = field(default_factory=set)  # the session's own, that ask for them again
-    fresh: bool = True  # the next usable connection is a new one
-
-    def needed(self, kind: WatchKind, path: str) -> bool:
-        """Whether a watch on the server, of this kind, still concerns anybody."""
-        child = kind is WatchKind.CHILD
-        waiting = [one.call for one in self.line] + self.queue
-        return any(
-            (other is WatchKind.CHILD) == child and where == path
-            for other, where, _ in self.watches
-        ) or any(
-            call is not None
-            and call.watch is not None
-            and call.watch_path == path
-            and (call.watch_kind is WatchKind.CHILD) == child
-            and call not in self.again
-            for call in waiting
-        )
 
 
 class Driven(Script):
@@ -168,33 +146,7 @@ class SessionMachine(RuleBasedStateMachine):
         if not fresh:
             self.connect()
 
-    # --- what the session does on its own -------------------------------------------------------
-
-    def _doubt(self, call: Request) -> None:
-        if call.watch is not None and call.own_czxid is not None:
-            self.model.doubted.append(call)
-
-    def _adopt(self) -> None:
-        """On a new connection guards are asked for again, before anything that is queued."""
-        if not (self.session.usable and self.model.fresh):
-            return
-        set_again = {watch for _, _, watch in self.model.watches}
-        expected = [
-            (call.watch_path, call.watch, call.own_czxid)
-            for call in self.model.doubted
-            if call.watch in set_again
-        ]
-        known = {*self.model.queue, *(one.call for one in self.model.line)}
-        new = [c for c in self.session._requests if c.op is ops.GET_CHILDREN2 and c not in known]
-        assert [(call.watch_path, call.watch, call.own_czxid) for call in new] == expected
-        assert all(call.body.endswith(b"\0") for call in new), "its watch is set already"
-        self.model.queue[:0] = new
-        self.model.again |= set(new)
-        self.model.fresh = False
-        self.model.doubted.clear()
-
     def check_sent(self, sent: list[Sent]) -> None:
-        self._adopt()
         for one in sent:
             self.model.position += len(one.body) + (4 if one.name == "connect" else 12)
             if one.name == "connect":
@@ -214,30 +166,27 @@ class SessionMachine(RuleBasedStateMachine):
         request = one.connect_request()
         assert self.model.position == len(one.body) + 4, "the connect request is not the first"
         assert request.last_zxid_seen == self.model.last_zxid
-        assert request.session_id == (SESSION_ID if self._known() else 0)
+        assert request.session_id == (SESSION_ID if self.model.accepted else 0)
 
     def _check_request(self, one: Sent) -> None:
         assert self.session.usable
         call = self.model.queue.pop(0)
-        assert one.name == ("remove_watches" if call is None else call.op.name)
+        assert one.name == call.op.name
         assert one.xid == self.model.last_xid + 1
         self.model.last_xid = one.xid
-        self.model.line.append(Unanswered(call, one.xid, self.model.position, one.at))
+        self.model.line.append(Unanswered(call, self.model.position, one.at))
 
     def expect_loss(self, written: int) -> Callable[[], None]:
         """Note how each call must end when the connection breaks now; returns the check."""
         unknown, unsent, closing = list[Request](), list[Request](), False
-        self._adopt()
-        self.model.fresh = True
         if self.session.usable:
-            lost = [*self.model.line, *(Unanswered(call, 0, 2**62, 0) for call in self.model.queue)]
+            lost = [*self.model.line, *(Unanswered(call, 2**62, 0) for call in self.model.queue)]
             for one in lost:
-                if one.call is not None and one.call is self.model.closing:
+                if one.call is self.model.closing:
                     closing = True
-                elif one.call is not None:
+                else:
                     (unknown if one.end <= written else unsent).append(one.call)
-                    self._doubt(one.call)
-            self.model.queue = [self.model.closing] if closing else []
+            self.model.queue = [call for call in [self.model.closing] if call and closing]
         self.model.line, self.model.restoring, self.model.pings = [], [], []
         self.model.greeted = False
         connected = "lost" in TRANSITIONS[self.session.state]
@@ -248,8 +197,6 @@ class SessionMachine(RuleBasedStateMachine):
             assert {failure(call) for call in unsent} <= {NotSentError}
 
         return check
-
-    # --- callers --------------------------------------------------------------------------------
 
     def _may_submit(self) -> bool:
         return not self.session.ended and self.model.closing is None
@@ -276,51 +223,29 @@ class SessionMachine(RuleBasedStateMachine):
         if at_once:
             self.script.flush()
 
-    @precondition(_may_submit)
-    @rule(path=PATHS, which=st.integers(0, 3))
-    def submit_guard(self, path: str, which: int) -> None:
-        watch = self._watch(which)
-        self._submitted(self.script.guard(path, watch))
-        self.model.watches.add((WatchKind.CHILD, path, watch))
-
     def _watch(self, which: int) -> Watch:
-        """One of those that are open, or a new one."""
-        still_open = [watch for watch in self.watches if not watch.closed]
-        watch = still_open[which] if which < len(still_open) else Watch()
+        """One of the last, or a new one."""
+        watch = self.watches[-which] if 0 < which <= len(self.watches) else Watch()
         if watch not in self.watches:
             self.watches.append(watch)
             self.model.fired[watch], self.model.seen[watch] = [], []
         return watch
 
-    @precondition(lambda self: any(call is not None for call in self.model.queue))
+    @precondition(lambda self: bool(self.model.queue))
     @rule(which=st.integers(0, 5))
     def abandon_queued(self, which: int) -> None:
-        calls = [call for call in self.model.queue if call not in {None, self.model.closing}]
-        if which < len(calls):
-            call = calls[which]
-            assert call is not None
+        call = self.model.queue[which % len(self.model.queue)]
+        if call is not self.model.closing:
             assert self.session.withdraw(call)
             assert failure(call) is NotSentError
             self.model.queue.remove(call)
 
-    @precondition(lambda self: any(one.call for one in self.model.line))
+    @precondition(lambda self: bool(self.model.line))
     @rule()
     def abandon_sent(self) -> None:
-        call = next(one.call for one in self.model.line if one.call)
+        call = self.model.line[0].call
         assert not self.session.withdraw(call)
         assert not call.ready
-
-    @precondition(lambda self: bool(self.watches))
-    @rule(which=st.integers(0, 3))
-    def close_watch(self, which: int) -> None:
-        watch = self.watches[which % len(self.watches)]
-        gone = {(kind, path) for kind, path, other in self.model.watches if other is watch}
-        self.model.watches = {entry for entry in self.model.watches if entry[2] is not watch}
-        tell = self.session.usable and self.model.closing is None
-        unneeded = {(k is WatchKind.CHILD, p) for k, p in gone if not self.model.needed(k, p)}
-        watch.close()
-        if tell:
-            self.model.queue += [None] * len(unneeded)
 
     @rule(secret=st.sampled_from([b"u:p", b"v:p", b"w:p"]))
     def add_auth(self, secret: bytes) -> None:
@@ -355,8 +280,6 @@ class SessionMachine(RuleBasedStateMachine):
             self._submitted(call)
             self.model.closing = call
             assert all(claim.lost for claim in self.claims), "before the request is sent"
-
-    # --- the network ----------------------------------------------------------------------------
 
     @precondition(lambda self: self.session.state in {State.NOT_STARTED, State.DISCONNECTED})
     @rule()
@@ -400,8 +323,6 @@ class SessionMachine(RuleBasedStateMachine):
         if again:
             self.connect()
 
-    # --- the server -----------------------------------------------------------------------------
-
     def _feed(self, data: bytes) -> None:
         self.script.feed(data, [1, 3, len(data) // 2])
         self._check_holds()
@@ -409,19 +330,17 @@ class SessionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._greetable())
     @rule(
-        answer=st.sampled_from(["welcome"] * 6 + ["read-only", "refused", "gone", "foreign"]),
+        answer=st.sampled_from(["welcome"] * 6 + ["refused", "gone", "foreign"]),
         timeout=st.sampled_from([TIMEOUT, TIMEOUT, 3.0]),
     )
     def greet(self, answer: str, timeout: float) -> None:
-        known = self._known()
+        known = self.model.accepted
         if answer in {"gone", "foreign"} and not self._may_end():
             answer = "welcome"
-        if answer in {"welcome", "read-only"} or (answer == "foreign" and not known):
+        if answer == "welcome" or (answer == "foreign" and not known):
             self.model.greeted = True
-            self.model.local = answer == "read-only" and not known
-            self._feed(welcome_frame(timeout=timeout, read_only=answer == "read-only"))
+            self._feed(welcome_frame(timeout=timeout))
             self.model.timeout, self.model.accepted = timeout, True
-            self.model.counts = answer != "read-only"
             self._heard(self.model.opened)
             self._check_restoration()
         elif answer == "refused":
@@ -432,25 +351,6 @@ class SessionMachine(RuleBasedStateMachine):
             closing = self.model.closing is not None
             ended = State.CLOSED if closing else State.EXPIRED
             assert self.session.state is (ended if known else State.DISCONNECTED)
-
-    def _known(self) -> bool:
-        """Whether the ensemble knows the session, and not only a server that has lost it."""
-        return self.model.accepted and not self.model.local
-
-    @precondition(lambda self: self.session.asking is not None)
-    @rule(answer=st.sampled_from([b"rw", b"ro", b"null", b""]))
-    def seek(self, answer: bytes) -> None:
-        asking = self.session.asking
-        self.session.answered(answer, self.script.now)
-        if self.script.drop_if_broken():
-            assert answer == b"rw"
-            self.script.dial()
-            assert self.session.server == asking
-            self.model.position, self.model.opened = 0, self.script.now
-            self.script.flush()
-            self._drop_overdue()
-        else:
-            assert answer != b"rw"
 
     def _greetable(self) -> bool:
         return self.session.state is State.HANDSHAKE and not self.model.greeted
@@ -483,17 +383,14 @@ class SessionMachine(RuleBasedStateMachine):
     def answer(self, code: int, zxid: int) -> None:
         one = self.model.line.pop(0)
         call, zxid = one.call, self.model.last_zxid + zxid
-        if (call is not None and call is self.model.closing) or (
-            code in FATAL and not self._may_end()
-        ):
+        if call is self.model.closing or (code in FATAL and not self._may_end()):
             code = 0
         self.model.last_zxid = max(self.model.last_zxid, zxid)
-        if call is not None and call.watch is not None:
+        if call.watch is not None:
             self._settle(call, call.watch, code)
-        self._feed(self._reply(one, code, zxid))
+        self._feed(self.script.reply_to(call, error=code, zxid=zxid))
         self._heard(one.at)
-        if call is not None:
-            self._check_answer(call, code)
+        self._check_answer(call, code)
 
     @precondition(lambda self: self.session.usable)
     @rule(codes=st.lists(st.sampled_from([0, 0, NO_NODE]), min_size=1, max_size=5))
@@ -505,14 +402,7 @@ class SessionMachine(RuleBasedStateMachine):
                 self.answer(code, 1)
 
     def _heard(self, sent_at: float) -> None:
-        """A server without the ensemble cannot say that the session lives."""
-        if self.model.counts:
-            self.model.contact = max(self.model.contact or 0.0, sent_at)
-
-    def _reply(self, one: Unanswered, code: int, zxid: int) -> bytes:
-        if one.call is None:
-            return reply_frame(one.xid, zxid, code)
-        return self.script.reply_to(one.call, error=code, zxid=zxid)
+        self.model.contact = max(self.model.contact or 0.0, sent_at)
 
     def _check_answer(self, call: Request, code: int) -> None:
         assert isinstance(call.outcome, Refused if self._refused(call, code) else Answered)
@@ -533,23 +423,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _settle(self, call: Request, watch: Watch, code: int) -> None:
         kind = call.watch_kind
-        if call.own_czxid is not None:
-            entry = (kind, call.watch_path, watch)
-            if code in FATAL or code == -118:
-                self._doubt(call)
-            elif code and entry in self.model.watches:
-                self.model.watches.remove(entry)
-                gone = EventType.NODE_DELETED, EventType.CHILD_WATCH_REMOVED
-                self.model.fired[watch].append(gone[code != NO_NODE])
-            return
         if code == 0 and kind is WatchKind.EXIST:
             kind = WatchKind.DATA
         elif code != 0 and not (code == NO_NODE and kind is WatchKind.EXIST):
             return
-        if not watch.closed:
-            self.model.watches.add((kind, call.watch_path, watch))
-        elif not self.model.needed(kind, call.watch_path) and self.model.closing is None:
-            self.model.queue.append(None)
+        self.model.watches.add((kind, call.watch_path, watch))
 
     @precondition(lambda self: self.session.usable or bool(self.model.restoring))
     @rule(event=st.sampled_from(sorted(FIRES)), path=PATHS)
@@ -576,8 +454,6 @@ class SessionMachine(RuleBasedStateMachine):
         if again:
             self.connect()
 
-    # --- time -----------------------------------------------------------------------------------
-
     @rule(seconds=SECONDS)
     def advance(self, seconds: float) -> None:
         self.script.advance(seconds)
@@ -595,12 +471,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _drop_overdue(self) -> None:
         """Calls that have ended because no server was reached were overdue."""
-        for call in [call for call in self.model.queue if call is not None and call.ready]:
+        for call in [call for call in self.model.queue if call.ready]:
             assert not self.session.usable or self.session.ended
             assert failure(call) is NotSentError or self.session.ended
             assert call.deadline is not None
             assert call.deadline <= self.script.now
-            self._doubt(call)
             self.model.queue.remove(call)
 
     def _lease(self) -> float:
@@ -609,8 +484,6 @@ class SessionMachine(RuleBasedStateMachine):
     def _check_holds(self) -> None:
         if self.script.now >= self._lease():
             assert all(claim.lost for claim in self.claims)
-
-    # --- always ---------------------------------------------------------------------------------
 
     @invariant()
     def ends_are_final(self) -> None:
@@ -646,8 +519,7 @@ class SessionMachine(RuleBasedStateMachine):
     def watches_hear_what_the_model_says(self) -> None:
         for watch in self.watches:
             self.model.seen[watch] += types(watch)
-            if not watch.closed:
-                assert self.model.seen[watch] == self.model.fired[watch]
+            assert self.model.seen[watch] == self.model.fired[watch]
         for _, _, watch in self.model.watches:
             assert self.session.ended or not watch.ready
 
@@ -668,7 +540,6 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        self._adopt()
         if not self.session.ended:
             assert self.session.queued == len(self.model.queue)
             assert self.session.unanswered == len(self.model.line)

@@ -23,7 +23,6 @@ from tests.support.scripted import (
 )
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
-from zkwire.session.control_frames import PING
 from zkwire.session.hosts import FIRST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY
 from zkwire.session.outcomes import CLOSED, UNGREETED
@@ -34,25 +33,6 @@ THIRD = TIMEOUT / 3
 SMALL = 0.001
 PONG = reply_frame(ops.PING_XID, 0x999)
 LONG_FRAME = reply_frame(ops.NOTIFICATION_XID, -1, 0, bytes(100_000))
-
-
-# --- pings ----------------------------------------------------------------------------------------
-
-
-def test_a_ping_byte_by_byte(script: Script) -> None:
-    script.jump(THIRD)
-    script.session.on_deadline(script.now)
-    assert script.session.data_to_send(script.now) == PING
-    assert bytes.fromhex("00000008fffffffe0000000b") == PING
-
-
-def test_any_request_puts_the_ping_off(script: Script) -> None:
-    script.advance(THIRD / 2)
-    script.send("exists", "/a")
-    script.advance(THIRD - SMALL)
-    assert [sent.name for sent in script.sent[1:]] == ["exists"]
-    script.advance(SMALL)
-    assert [sent.name for sent in script.sent[1:]] == ["exists", "ping"]
 
 
 def test_known_A23_what_a_server_sends_does_not_put_the_ping_off(script: Script) -> None:
@@ -89,9 +69,6 @@ def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, b
         script.pong()
     assert script.state is State.CONNECTED
     assert _longest_gap(script) <= THIRD + SMALL
-
-
-# --- a dead connection ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
@@ -137,70 +114,44 @@ def test_known_A55_events_alone_keep_a_connection_for_a_session_timeout(script: 
 def test_known_A55_the_only_server_has_a_moment_to_end_what_it_has_closed(
     servers: int, why: str, waits: bool
 ) -> None:
-    script = Script(servers=servers)
+    """It has nothing to end before it greets."""
+    early, script = Script(servers=servers), Script(servers=servers)
+    early.reach()
+    early.lose(why=why)
+    assert early.session.act_at == early.now
+    assert early.session.last_failure.endswith(why + UNGREETED) == (why == CLOSED)
     script.connect()
     script.lose(why=why)
     pause = script.session.act_at - script.now
     assert FIRST_PAUSE / 2 <= pause <= FIRST_PAUSE if waits else pause == 0
 
 
-def test_a_server_that_closes_before_it_greets_has_nothing_to_end() -> None:
-    script = Script()
-    script.reach()
-    script.lose(why=CLOSED)
-    assert script.session.act_at == script.now
-    assert script.session.last_failure.endswith(CLOSED + UNGREETED)
-
-
+@pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("watching", [False, True])
-def test_known_A55_a_session_taken_back_is_asked_for_again_soon(watching: bool) -> None:
+def test_known_A55_a_session_taken_back_is_asked_for_again_soon(
+    watching: bool, answered: bool
+) -> None:
     script = script_in(State.CONNECTED)
     if watching:
         script.watching("get_data", "/a")
     script.lose(why=CLOSED)
     script.greet()
     script.flush()
-    greeted = script.state
     script.advance(SETTLED)
-    assert [sent.name for sent in script.sent[1:]] == ["set_watches" if watching else "ping"]
+    asked = "set_watches" if watching else "ping"
+    assert [sent.name for sent in script.sent[1:]] == [asked]
+    if answered:
+        script.feed(reply_frame(script.sent[1].xid) if watching else PONG)
+    greeted = script.state
     script.advance(THIRD - SMALL)
     assert script.state is greeted
+    assert script.sent[1:][-1].name == ("ping" if answered else asked)
     script.advance(SMALL)
-    assert script.state is not greeted
-    script.reach()
-    script.gone()
-    assert script.state is State.EXPIRED
-
-
-def test_an_answer_ends_the_doubt_about_a_session_taken_back() -> None:
-    script = script_in(State.CONNECTED)
-    script.lose(why=CLOSED)
-    script.connect()
-    script.advance(SETTLED)
-    script.pong()
-    script.advance(THIRD - SMALL)
-    assert [sent.name for sent in script.sent] == ["connect", "ping"]
-    assert script.state is State.CONNECTED
-
-
-def test_an_answer_of_any_kind_keeps_a_connection_that_brings_events() -> None:
-    script = script_in(State.CONNECTED)
-    for answer in (True, False, True, False) * 3:
-        script.event(3, "/a")
-        script.advance(THIRD)
-        if answer:
-            script.pong()
-        else:
-            script.answer(script.send("exists", "/a"), error=NO_NODE)
-    assert script.state is State.CONNECTED
-
-
-def test_a_trickle_of_bytes_does_not_keep_a_connection(script: Script) -> None:
-    for byte in LONG_FRAME[: PROGRESS_BYTES - 1]:
-        if script.session.usable:
-            script.advance(THIRD / 256)
-            script.feed(bytes([byte]))
-    assert script.now == START + 2 * THIRD
+    assert (script.state is greeted) == answered
+    if not answered:
+        script.reach()
+        script.gone()
+        assert script.state is State.EXPIRED
 
 
 def test_answers_to_pings_that_vanish_in_a_garbled_frame_do_not_keep_a_connection() -> None:
@@ -234,75 +185,6 @@ def test_known_A22_ping_flag_does_not_survive_reconnect(script: Script) -> None:
     script.feed(PONG)  # belongs to nothing that was sent on this connection
     assert script.session.lease_deadline == made_at + TIMEOUT
     assert made_at == pinged_at
-
-
-# --- the lease ------------------------------------------------------------------------------------
-
-
-def test_there_is_no_lease_before_the_first_welcome() -> None:
-    script = Script()
-    assert script.session.lease_deadline == 0.0
-    script.reach()
-    assert script.session.lease_deadline == 0.0
-
-
-def test_the_lease_counts_from_the_beginning_of_the_connection() -> None:
-    script = Script()
-    script.dial()
-    script.jump(1.0)
-    script.flush()
-    script.jump(1.0)
-    script.welcome()
-    assert script.session.lease_deadline == START + TIMEOUT
-
-
-def test_the_lease_counts_from_the_sending_of_the_last_request_that_was_answered() -> None:
-    script = script_in(State.CONNECTED)
-    script.jump(1.0)
-    first = script.call("exists", "/1")
-    script.jump(1.0)
-    script.flush()
-    script.jump(1.0)
-    second = script.send("exists", "/2")
-    script.jump(1.0)
-    assert script.session.lease_deadline == START + TIMEOUT
-    script.answer(first)
-    assert script.session.lease_deadline == START + 2.0 + TIMEOUT
-    script.answer(second, error=-101)
-    assert script.session.lease_deadline == START + 3.0 + TIMEOUT
-
-
-def test_a_pong_counts_from_the_sending_of_its_ping(script: Script) -> None:
-    script.advance(THIRD)
-    script.event(3, "/a")
-    script.advance(THIRD)
-    assert [sent.name for sent in script.sent[1:]] == ["ping", "ping"]
-    script.jump(1.0)
-    script.feed(PONG)
-    assert script.session.lease_deadline == START + THIRD + TIMEOUT
-    script.feed(PONG)
-    assert script.session.lease_deadline == START + 2 * THIRD + TIMEOUT
-
-
-def test_an_answer_to_something_older_does_not_turn_the_lease_back(script: Script) -> None:
-    script.advance(THIRD)  # a ping
-    script.jump(0.5)
-    call = script.call("exists", "/a")
-    script.answer(call)
-    lease = script.session.lease_deadline
-    script.feed(PONG)
-    assert script.session.lease_deadline == lease == START + THIRD + 0.5 + TIMEOUT
-
-
-def test_what_answers_nothing_does_not_lengthen_the_lease(script: Script) -> None:
-    script.jump(1.0)
-    script.session.add_auth("digest", b"u:p")
-    script.flush()
-    script.feed(event_frame(3, "/a") + reply_frame(ops.AUTH_XID) + PONG)
-    assert script.session.lease_deadline == START + TIMEOUT
-
-
-# --- who relies on it -----------------------------------------------------------------------------
 
 
 def _holding(script: Script) -> Claim:
@@ -361,11 +243,10 @@ def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: S
 
 def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -> None:
     call = script.send("exists", "/a")
-    claim = _holding(script)
+    _holding(script)
     script.log_when_ready(call, "reply")
     script.jump(3 * TIMEOUT)
     script.answer(call)
-    assert claim.lost
     assert script.wake() == ["claim", "reply"]
 
 
@@ -380,53 +261,23 @@ def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read(script: Script) 
 
 
 def test_known_A29_a_pause_ends_a_hold_at_the_next_deadline_that_is_kept(script: Script) -> None:
-    claim = _holding(script)
+    given_back = _holding(script)
+    script.session.unhold(given_back)
+    script.session.unhold(given_back)
     script.jump(TIMEOUT)
-    script.session.on_deadline(script.now)
-    assert claim.lost
-
-
-def test_a_hold_that_was_lost_stays_lost(script: Script) -> None:
-    claim = _holding(script)
-    script.lose()
-    script.jump(TIMEOUT)
-    script.connect()
-    assert claim.lost
-    script.advance(TIMEOUT)
-    assert len(claim.told) == 1
-
-
-def test_a_hold_that_begins_behind_the_lease_is_lost_at_once(script: Script) -> None:
-    script.lose()
-    script.advance(TIMEOUT)
-    claim = _holding(script)
-    due = script.session.next_deadline()
-    assert due is not None
-    assert due <= script.now
-    script.session.on_deadline(script.now)
-    assert claim.lost
-
-
-def test_a_hold_given_back_is_told_so_once_and_nothing_more(script: Script) -> None:
-    claim = _holding(script)
-    script.session.unhold(claim)
-    script.session.unhold(claim)
-    script.lose()
-    script.advance(2 * TIMEOUT)
-    assert claim.released == 1
-    assert not claim.lost
+    for claim in (_holding(script), _holding(script)):  # the second one when all is over
+        assert (script.session.next_deadline() or 0) <= script.now
+        script.session.on_deadline(script.now)
+        assert claim.lost
+    assert (given_back.released, given_back.lost) == (1, False)
 
 
 def test_all_holds_are_lost_in_the_order_in_which_they_began(script: Script) -> None:
-    claims = [Claim(str(number), log=script.log) for number in range(20)]
-    for number in range(20):
-        script.session.hold(claims[number * 7 % 20])
+    for number in "315426":
+        script.session.hold(Claim(number, log=script.log))
     script.jump(TIMEOUT)
     script.session.on_deadline(script.now)
-    assert script.wake() == [str(number * 7 % 20) for number in range(20)]
-
-
-# --- looking for a server -------------------------------------------------------------------------
+    assert script.wake() == [*"315426"]
 
 
 def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
@@ -440,61 +291,38 @@ def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
     assert script.session.broken is not None
 
 
-def _pauses(script: Script, attempts: int) -> list[float]:
-    pauses = []
-    for _ in range(attempts):
-        script.lose(why="refused")
-        pauses.append(script.session.act_at - script.now)
-        script.now = script.session.act_at
-        script.session.on_deadline(script.now)
-        assert script.state is State.CONNECTING
-    return pauses
-
-
-@pytest.mark.parametrize("of_use", ["it has lasted", "an answer"])
-def test_a_connection_of_use_starts_the_pauses_anew(of_use: str) -> None:
-    script = Script()
-    script.session.start(script.now)
-    assert _pauses(script, 4)[-1] > 0
-    script.connect()
-    if of_use == "an answer":
-        script.advance(SMALL)
-        script.answer(script.call("exists", "/a"))
-    else:
-        script.advance(STEADY)
-    script.lose()
-    assert script.session.act_at == script.now
-
-
-def test_connections_that_break_one_after_the_other_are_made_more_and_more_slowly() -> None:
-    """As when a program repeats a request for which a server ends the connection."""
-    script = Script()
-    pauses: list[float] = []
+@pytest.mark.parametrize("of_use", ["it has lasted", "an answer", "neither"])
+def test_connections_of_use_start_the_pauses_anew(of_use: str) -> None:
+    """Others are made more slowly: a server may end them for a request that a program repeats."""
+    script, pauses = Script(), []
     for _ in range(9):
         script.connect()
+        if of_use == "an answer":
+            script.advance(SMALL)
+            script.answer(script.call("exists", "/a"))
+        elif of_use == "it has lasted":
+            script.advance(STEADY)
         script.lose()
         pauses.append(script.session.act_at - script.now)
-    assert pauses == pytest.approx([0, 0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1])
-
-
-def test_nothing_is_tried_before_the_pause_is_over() -> None:
-    script = Script()
-    script.session.start(script.now)
-    _pauses(script, 3)
-    script.lose()
+    slower = [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1]
+    assert pauses == pytest.approx(slower if of_use == "neither" else [0] * 9)
     states = []
-    for early in (SMALL, 0.0):
+    for early in (SMALL, 0.0):  # nothing is tried before
         script.session.on_deadline(script.session.act_at - early)
         states.append(script.state)
-    assert states == [State.DISCONNECTED, State.CONNECTING]
+    assert of_use != "neither" or states == [State.DISCONNECTED, State.CONNECTING]
 
 
 def test_known_A30_a_pause_longer_than_an_attempt_takes_nothing_from_it() -> None:
     script = Script(servers=2, timeout=0.9)
     script.session.start(script.now)
-    assert _pauses(script, 20)[-1] > 0.9 / 3
-    started_at = script.now
-    assert script.session.act_at == pytest.approx(started_at + 0.3)
+    for _ in range(20):
+        script.lose(why="refused")
+        pause = script.session.act_at - script.now
+        script.now = script.session.act_at
+        script.session.on_deadline(script.now)
+    assert pause > 0.9 / 3
+    assert script.session.act_at == pytest.approx(script.now + 0.3)
     script.session.on_deadline(script.now + 0.29)
     assert script.session.broken is None
     script.connect()
@@ -515,27 +343,16 @@ def test_known_A10_servers_that_hang_up_without_a_word_keep_nobody_waiting() -> 
     assert "the server closed it" in str(call.error())
 
 
-# --- deadlines ------------------------------------------------------------------------------------
-
-
-def test_nothing_is_due_before_the_start_and_after_the_end() -> None:
-    assert Script().session.next_deadline() is None
-    Script().session.on_deadline(START)
-    for state in State:
-        assert (script_in(state).session.next_deadline() is None) == (
-            state is State.NOT_STARTED or state.terminal
-        )
-
-
-@pytest.mark.parametrize("state", [state for state in State if not state.terminal])
+@pytest.mark.parametrize("state", State)
 def test_a_deadline_that_is_not_due_changes_nothing(state: State) -> None:
     script = script_in(state)
     claim = _holding(script)
-    call = script.call("exists", "/a") if not script.session.usable else None
+    call = None if script.session.usable or state.terminal else script.call("exists", "/a")
     due = script.session.next_deadline()
+    assert (due is None) == (state is State.NOT_STARTED or state.terminal)
     script.session.on_deadline(script.now if due is None else min(script.now, due - SMALL))
     assert script.state is state
     assert script.session.next_deadline() == due
-    assert not claim.lost or state is State.NOT_STARTED
+    assert not claim.lost or state.terminal or state is State.NOT_STARTED
     assert script.session.broken is None
     assert call is None or not call.ready

@@ -1,4 +1,4 @@
-"""Watches: which read sets which, which event fires which, and who else must hear of it."""
+"""Watches, persistent ones too: which request sets which, what fires it, and how they end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from tests.support.scripted import (
     NO_AUTH,
     NO_NODE,
     STAT,
-    TIMEOUT,
     Script,
     Sent,
     armed,
@@ -19,22 +18,28 @@ from tests.support.scripted import (
     script_in,
     types,
 )
-from zkwire.errors import NotSentError, OutcomeUnknownError
-from zkwire.jute.records import (
-    ExistsRequest,
-    GetChildren2Request,
-    GetDataRequest,
-    RemoveWatchesRequest,
-)
+from zkwire.errors import NotSentError, NoWatcherError, OutcomeUnknownError
+from zkwire.jute import records as r
+from zkwire.jute.records import GetChildren2Request, RemoveWatchesRequest
+from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
-from zkwire.wire.model import Event, EventType, State
+from zkwire.session.watch_table import BATCH_BYTES
+from zkwire.wire.model import Event, EventType, State, WatchType
+from zkwire.wire.paths import CONFIG_NODE
 
 CREATED = EventType.NODE_CREATED
 DELETED = EventType.NODE_DELETED
 CHANGED = EventType.NODE_DATA_CHANGED
 CHILDREN = EventType.NODE_CHILDREN_CHANGED
 
-DATA_TYPE, CHILD_TYPE = 2, 1  # of a remove_watches request
+# What fires the watch of each read.
+OF_DATA, OF_CHILDREN = {CREATED, DELETED, CHANGED}, {DELETED, CHILDREN}
+KINDS: dict[str, set[EventType]] = {
+    **dict.fromkeys(("get_data", "exists", "exists, missing"), OF_DATA),
+    **dict.fromkeys(("get_children", "get_children_with_stat"), OF_CHILDREN),
+}
+DATA_KINDS = [kind for kind in KINDS if KINDS[kind] is OF_DATA]
+UNKNOWN_TYPES = [-2, -1, 0, 5, 6, 7, 8, 99, 2**31 - 1, -(2**31)]
 
 
 def _watching(script: Script, kind: str, path: str = "/a") -> Watch:
@@ -51,77 +56,54 @@ def _restored_lists(script: Script) -> list[tuple[str, ...]]:
     return [paths for request in requests for paths in request[1:]]
 
 
-# --- what fires what ------------------------------------------------------------------------------
-
-FIRES: dict[str, set[int]] = {
-    "get_data": {CREATED, DELETED, CHANGED},
-    "exists": {CREATED, DELETED, CHANGED},
-    "exists, missing": {CREATED, DELETED, CHANGED},
-    "get_children": {DELETED, CHILDREN},
-    "get_children_with_stat": {DELETED, CHILDREN},
-}
-UNKNOWN_TYPES = [-2, -1, 0, 5, 6, 7, 8, 99, 2**31 - 1, -(2**31)]
+def _removals(sent: list[Sent]) -> list[RemoveWatchesRequest]:
+    return [one.read(RemoveWatchesRequest) for one in sent if one.name == "remove_watches"]
 
 
 @pytest.mark.parametrize("event", [CREATED, DELETED, CHANGED, CHILDREN, *UNKNOWN_TYPES])
-@pytest.mark.parametrize("kind", FIRES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_known_A42_every_event_fires_the_watches_it_concerns(kind: str, event: int) -> None:
     script = script_in(State.CONNECTED)
     watch, elsewhere = _watching(script, kind), _watching(script, kind, "/elsewhere")
-    script.event(event, "/a")
-    expected = [Event(EventType(event), "/a", State.CONNECTED)] if event in FIRES[kind] else []
-    assert events(watch) == expected
-    assert armed(watch) == (not expected)
+    for path in ("/a", "", "/nobody"):
+        script.event(event, path)
+    fired = event in KINDS[kind]
+    assert [event[:3] for event in events(watch)] == [(event, "/a", State.CONNECTED)] * fired
+    assert armed(watch) == (not fired)
     assert armed(elsewhere)
     assert script.session.broken is None
 
 
-def test_an_event_for_nobody_is_harmless(script: Script) -> None:
-    script.event(CHANGED, "/nobody")
-    script.event(CHANGED, "")
-    assert script.session.broken is None
+def test_the_same_watch_set_twice_is_one(script: Script, watch: Watch) -> None:
+    for kinds, change in ((["get_data"] * 3, CHANGED), (["get_data", "get_children"], DELETED)):
+        for kind in kinds:
+            script.answer(script.call(kind, "/a", watch=watch))
+        assert _restored_lists(script)[0] == ("/a",)
+        script.event(change, "/a")
+        assert types(watch) == [change]
+        with pytest.raises(RuntimeError):
+            watch.wait(0)
 
 
-def test_the_end_of_a_node_fires_a_watch_once_though_it_is_set_twice(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.answer(script.call("get_children", "/a", watch=watch))
-    script.event(DELETED, "/a")
-    assert types(watch) == [DELETED]
-    with pytest.raises(RuntimeError):
-        watch.wait(0)
-
-
-def test_the_same_watch_set_twice_is_one(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    for _ in range(3):
-        script.answer(script.call("get_data", "/a", watch=watch))
-    assert _restored_lists(script) == [("/a",), (), ()]
-    script.event(CHANGED, "/a")
-    assert types(watch) == [CHANGED]
-    with pytest.raises(RuntimeError):
-        watch.wait(0)
-
-
-# --- what sets what -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999])
-@pytest.mark.parametrize("verb", ["get_data", "get_children", "get_children_with_stat"])
-def test_a_refused_read_sets_no_watch(verb: str, code: int, script: Script, watch: Watch) -> None:
-    script.send(verb, "/a", watch=watch)
+@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999, None])
+@pytest.mark.parametrize("verb", ["exists", "get_data", "get_children", "get_children_with_stat"])
+def test_a_read_that_fails_sets_no_watch(
+    verb: str, code: int | None, script: Script, watch: Watch
+) -> None:
+    """But that of exists for a missing node; without a code the reply cannot be read."""
+    if (verb, code) == ("exists", NO_NODE):
+        return
+    call = script.send(verb, "/a", watch=watch)
     script.log_when_ready(watch, "not set")
-    script.answer(script.calls[-1], error=code)
+    if code is None:
+        script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    else:
+        script.answer(call, error=code)
     assert script.wake() == ["not set"]
     assert not armed(watch)
     assert _restored_lists(script) == []
-
-
-@pytest.mark.parametrize("code", [NO_AUTH, -5, -999])
-def test_a_refused_exists_sets_no_watch_unless_the_node_is_missing(code: int) -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    script.answer(script.call("exists", "/a", watch=watch), error=code)
-    assert not armed(watch)
-    assert _restored_lists(script) == []
+    script.watching(verb, "/a").close()
+    assert script.names() == ["remove_watches"], "nothing else is expected"
 
 
 def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Script) -> None:
@@ -130,63 +112,18 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
 
 
-def test_a_read_that_is_lost_sets_no_watch(script: Script, watch: Watch) -> None:
-    call = script.send("get_data", "/a", watch=watch)
-    script.log_when_ready(watch, "not set")
-    assert _restored_lists(script) == []
-    assert failure(call) is OutcomeUnknownError
-    assert script.wake() == ["not set"]
-
-
-def test_an_unreadable_reply_sets_no_watch_and_leaves_no_trace(
-    script: Script, watch: Watch
-) -> None:
-    call = script.send("get_data", "/a", watch=watch)
-    script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    assert not armed(watch)
-    assert _restored_lists(script) == []
-    _is_the_last_to_leave(script, script.watching("get_data", "/a"))
-
-
-def _is_the_last_to_leave(script: Script, watch: Watch) -> None:
-    script.flush()
-    script.session.forget_watch(watch)
-    assert script.names() == ["remove_watches"]
-
-
-# --- the order of the wire ------------------------------------------------------------------------
-
-
-def test_a_reply_that_shows_a_change_comes_behind_the_event_of_that_change(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    read = script.send("get_data", "/a")
+def test_events_and_replies_keep_the_order_of_the_wire(script: Script, watch: Watch) -> None:
+    """A reply that shows a change comes behind its event, which is not for a watch set later."""
+    before = script.watching("get_data", "/a")
+    read = script.send("get_data", "/a", watch=watch)
     fired_before: list[bool] = []
-    read._add_waker(lambda: fired_before.append(not armed(watch)))
-    script.log_when_ready(watch, "event")
+    read._add_waker(lambda: fired_before.append(not armed(before)))
+    script.log_when_ready(before, "event")
     script.log_when_ready(read, "reply")
     script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))
     assert script.wake() == ["event", "reply"]
     assert fired_before == [True]
-
-
-def test_an_event_before_the_reply_is_not_for_the_watch_that_the_reply_sets() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.call("get_data", "/a", watch=watch)
-    script.feed(event_frame(CHANGED, "/a") + script.reply_to(call))
     assert armed(watch)
-    assert types(watch) == []
-
-
-# --- early watches --------------------------------------------------------------------------------
-
-
-def test_an_early_watch_is_set_before_its_read_is_answered(script: Script, watch: Watch) -> None:
-    call = script.guard("/a", watch)
-    script.flush()
-    script.event(DELETED, "/a")
-    assert types(watch) == [DELETED]
-    script.answer(call, error=NO_NODE)
-    assert types(watch) == []
 
 
 def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
@@ -194,24 +131,23 @@ def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: W
     for _ in range(3):
         assert script.session.withdraw(script.guard("/a", watch))
     assert script.session._watches._to_repeat == []
-    script.lose()
-    script.connect()
+    script.reconnect()
     assert "get_children2" not in [sent.name for sent in script.sent]
 
 
-def test_an_early_watch_on_a_missing_node_fires_alone() -> None:
-    script, early = script_in(State.CONNECTED), Watch()
-    other = script.watching("get_children", "/a")
+@pytest.mark.parametrize("told", [True, False], ids=["event", "answer"])
+def test_a_guard_fires_once_by_an_event_or_by_its_answer(told: bool, script: Script) -> None:
+    guard, other = Watch(), script.watching("get_children", "/a")
     missing = script.watching_missing("/a")
-    call = script.guard("/a", early)
+    call = script.guard("/a", guard)
     script.flush()
-    script.log_when_ready(early, "fired")
+    script.log_when_ready(guard, "fired")
+    if told:
+        script.event(DELETED, "/a")
     script.answer(call, error=NO_NODE)
     assert script.wake() == ["fired"]
-    assert events(early) == [Event(DELETED, "/a", State.CONNECTED)]
-    assert armed(other)
-    assert armed(missing)
-    assert _restored_lists(script) == [(), ("/a",), ("/a",)]
+    assert events(guard) == [Event(DELETED, "/a", State.CONNECTED)]
+    assert (armed(other), armed(missing)) == (not told, not told)
 
 
 def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires(script: Script) -> None:
@@ -231,84 +167,51 @@ def test_a_guard_that_is_refused_fires(script: Script) -> None:
 
 @pytest.mark.parametrize("code", [-122, -127])
 def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int, script: Script) -> None:
+    """While it is needed."""
     guard = Watch()
     script.answer(script.guard("/a", guard), error=code)
-    (again,) = script.flush()
-    script.serve(again, error=code)
-    assert armed(guard)
-    (again,) = script.flush()
-    assert again.read(GetChildren2Request) == GetChildren2Request("/a", True)
-    script.serve(again, error=NO_NODE)
+    for error in (code, NO_NODE):
+        assert armed(guard)
+        (again,) = script.flush()
+        assert again.read(GetChildren2Request) == GetChildren2Request("/a", True)
+        script.serve(again, error=error)
     assert types(guard) == [DELETED]
-
-
-def test_a_guard_of_a_session_that_has_moved_is_asked_again_on_the_next_connection() -> None:
-    script, guard = script_in(State.CONNECTED), Watch()
-    script.answer(script.guard("/a", guard), error=-118)
-    assert armed(guard)
-    script.reconnect()
-    assert "get_children2" in [sent.name for sent in script.sent]
-
-
-def test_a_guard_that_is_not_needed_any_more_is_not_asked_again(script: Script) -> None:
-    guard = Watch()
     call = script.guard("/a", guard)
     script.flush()
     script.session.forget_watch(guard, tell=False)
-    script.answer(call, error=-127)
+    script.answer(call, error=code)
     assert script.flush() == []
 
 
-@pytest.mark.parametrize("written", [None, 0])
+@pytest.mark.parametrize("written", [None, 0, -118])
 def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
+    """Or one that a server has refused because the session has moved."""
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.guard("/a", watch)
     script.flush()
+    if written == -118:
+        script.answer(call, error=-118)
     script.lose(written)
-    assert failure(call) is (OutcomeUnknownError if written is None else NotSentError)
+    if written != -118:
+        assert failure(call) is (OutcomeUnknownError if written is None else NotSentError)
     assert armed(watch)
     script.connect()
     assert script.sent[1].set_watches().child_watches == ("/a",)
+    assert script.sent[2].name == "get_children2"
     script.event(DELETED, "/a")
     assert types(watch) == [DELETED]
 
 
-def test_an_early_watch_outlives_a_read_that_waited_in_vain() -> None:
-    script, watch = script_in(State.DISCONNECTED), Watch()
-    call = script.guard("/a", watch)
-    script.advance(TIMEOUT)
-    assert failure(call) is NotSentError
-    assert armed(watch)
-    script.connect()
-    assert script.sent[1].set_watches().child_watches == ("/a",)
+def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
+    script.watching("get_data", "/a").close()
+    (removal,) = script.flush()
+    script.serve(removal, error=-121)
+    assert script.session.broken is None
+    assert not script.session.unanswered
 
 
-# --- watches taken back ---------------------------------------------------------------------------
-
-
-def _removal(sent: list[Sent]) -> list[RemoveWatchesRequest]:
-    return [one.read(RemoveWatchesRequest) for one in sent if one.name == "remove_watches"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "number"),
-    [
-        ("get_data", DATA_TYPE),
-        ("exists", DATA_TYPE),
-        ("exists, missing", DATA_TYPE),
-        ("get_children", CHILD_TYPE),
-        ("get_children_with_stat", CHILD_TYPE),
-    ],
-)
-def test_the_last_watcher_to_leave_tells_the_server(kind: str, number: int, script: Script) -> None:
-    watch = _watching(script, kind)
-    watch.close()
-    assert _removal(script.flush()) == [RemoveWatchesRequest("/a", number)]
-    assert _restored_lists(script) == []
-
-
-@pytest.mark.parametrize("first", ["get_data", "exists", "exists, missing"])
-@pytest.mark.parametrize("second", ["get_data", "exists", "exists, missing"])
+@pytest.mark.parametrize("first", DATA_KINDS)
+@pytest.mark.parametrize("second", DATA_KINDS)
 def test_known_A43_a_watch_that_another_needs_stays_on_the_server(first: str, second: str) -> None:
     script = script_in(State.CONNECTED)
     leaving, staying = _watching(script, first), _watching(script, second)
@@ -321,50 +224,25 @@ def test_known_A43_a_watch_that_another_needs_stays_on_the_server(first: str, se
 def test_known_A43_data_and_children_are_left_separately(script: Script) -> None:
     leaving, staying = _watching(script, "get_data"), _watching(script, "get_children")
     leaving.close()
-    assert _removal(script.flush()) == [RemoveWatchesRequest("/a", DATA_TYPE)]
+    assert _removals(script.flush()) == [RemoveWatchesRequest("/a", 2)]
     script.event(CHILDREN, "/a")
     assert types(staying) == [CHILDREN]
 
 
-def test_a_watch_taken_back_while_the_session_closes_needs_no_call(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.session.close(script.now)
-    script.session.forget_watch(watch)
-    assert script.names() == ["close_session"]
-
-
 @pytest.mark.parametrize("sent", [True, False])
-def test_a_watch_taken_back_before_its_read_is_answered_hears_nothing(sent: bool) -> None:
+def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone(sent: bool) -> None:
+    """And hears nothing."""
     script, told = script_in(State.CONNECTED), list[Event]()
-    watch = Watch(told.append)
+    staying, watch = script.watching("get_data", "/a"), Watch(told.append)
     call = script.call("get_data", "/a", watch=watch)
     if sent:
         script.flush()
     watch.close()
     script.answer(call)
-    script.event(CHANGED, "/a")
-    script.wake()
-    assert told == []
-
-
-def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone() -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    staying = script.watching("get_data", "/a")
-    call = script.send("get_data", "/a", watch=watch)
-    watch.close()
-    script.answer(call)
     assert script.names() == []
     script.event(CHANGED, "/a")
-    assert types(staying) == [CHANGED]
-
-
-def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    script.session.forget_watch(watch)
-    (removal,) = script.flush()
-    script.feed(reply_frame(removal.xid, script.zxid, -121))
-    assert script.session.broken is None
-    assert not script.session.unanswered
+    script.wake()
+    assert (types(staying), told) == ([CHANGED], [])
 
 
 def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script) -> None:
@@ -374,61 +252,300 @@ def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script
     assert script.names() == []
     assert script.session.watch_count == 0
     script.watching("get_data", "/b").close()
-    assert _removal(script.flush()) == [RemoveWatchesRequest("/b", DATA_TYPE)]
+    assert _removals(script.flush()) == [RemoveWatchesRequest("/b", 2)]
 
 
-# --- chroot ---------------------------------------------------------------------------------------
+REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
+DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED
+ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
+ANY = 3  # of a remove_watches request
 
 
-def _below(chroot: str = "/app") -> Script:
-    script = Script(chroot=chroot)
+def _asks_for_a_watch(call: Request) -> bool:
+    return r.ExistsRequest.decode(call.body).watch  # all reads look like this
+
+
+@pytest.mark.parametrize(("recursive", "mode"), [(False, 0), (True, 1)])
+def test_an_added_watch_is_set_with_the_reply(recursive: bool, mode: int) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.call("add_watch", "/a", watch, recursive=recursive)
+    (sent,) = script.flush()
+    assert (sent.name, sent.read(r.AddWatchRequest)) == ("add_watch", r.AddWatchRequest("/a", mode))
+    script.event(CHANGED, "/a")
+    assert types(watch) == [], "that one came before it was set"
+    script.answer(call)
+    assert call.value() is watch
+    script.event(CHANGED, "/a")
+    assert types(watch) == [CHANGED]
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
+def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
+    told = list[Event]()
+    first = script.call("add_watch", "/a", told.append)
+    if answered:
+        script.answer(first)
+    second = script.call("add_watch", "/a", told.append)
+    for call in (second,) if answered else (first, second):
+        script.answer(call)
+    assert second.value() is first.value()
+    for _ in range(2):
+        script.event(CHANGED, "/a")
+        script.wake()
+        assert [event.type for event in told] == [CHANGED], "who closes it hears no more"
+        second.value().close()
+    assert script.session.watch_count == 0
+
+
+@pytest.mark.parametrize("at", ["/a", "/"])
+def test_a_recursive_watch_hears_of_all_nodes_below(at: str, script: Script) -> None:
+    """But not of their children: it hears of each of those anyway."""
+    watch, paths = script.persistent(at, recursive=True), ["/a", "/a/b", "/a/b/c"]
+    others = ["/", "/ab", "/b/a"]
+    for path in paths + others:
+        for event in ALL_CHANGES:
+            script.event(event, path)
+    told = paths if at == "/a" else paths + others
+    expected = [(e, p) for p in told for e in ALL_CHANGES if e != CHILDREN]
+    assert [(event.type, event.path) for event in events(watch)] == expected
+
+
+@pytest.mark.parametrize("event", [*EventType, 0, 8, 99, -(2**31)])
+@pytest.mark.parametrize(("zxid", "seen"), [(0x123, 0x123), (1, 1), (-1, None), (0, None)])
+def test_which_events_a_persistent_watch_hears_and_with_which_zxid(
+    event: int, zxid: int, seen: int | None, script: Script
+) -> None:
+    """Servers from 3.9 on tell it; others, and those that catch up with changes, send -1."""
+    watch, recursive = script.persistent("/a"), script.persistent("/", recursive=True)
+    once = script.watching("get_data", "/a")
+    script.event(event, "/a", zxid=zxid)
+    assert [one.zxid for one in events(watch)] == [seen] * (event in ALL_CHANGES)
+    for other in (recursive, once):
+        assert [one.zxid for one in events(other)] == [seen] * (
+            event in {CREATED, CHANGED, DELETED}
+        )
+    assert script.session.broken is None
+
+
+def test_the_configuration_is_outside_every_chroot(watch: Watch) -> None:
+    script = Script(chroot="/app")
     script.connect()
-    return script
-
-
-def test_requests_name_the_whole_path() -> None:
-    script = _below()
-    script.call("exists", "/a")
-    script.call("get_data", "/")
-    first, second = script.flush()
-    assert first.read(ExistsRequest).path == "/app/a"
-    assert second.read(GetDataRequest).path == "/app"
-
-
-def test_an_event_outside_the_chroot_concerns_nobody_below_it() -> None:
-    script = _below()
-    watch = script.watching("get_data", "/a")
-    for path in ["/a", "/ap", "/application/a", "/app/app/a"]:
-        script.event(CHANGED, path)
+    for call in (script.call("get_config"), script.call("get_config", watch=watch)):
+        asked = r.GetDataRequest.decode(call.body)
+        assert asked == r.GetDataRequest(CONFIG_NODE, call.watch is watch)
+        script.answer(call)
+    script.event(CHANGED, "/app" + CONFIG_NODE)
     assert armed(watch)
+    script.event(CHANGED, CONFIG_NODE)
+    assert events(watch) == [Event(CHANGED, CONFIG_NODE, State.CONNECTED)]
+    script.persistent("/a")
+    with pytest.raises(RuntimeError, match=r"^/a cannot"):  # the caller's path
+        script.call("add_watch", "/a", Watch(), recursive=True)
 
 
-def test_a_watch_that_is_closed_while_it_is_being_restored_is_taken_back(script: Script) -> None:
-    """The server has been told to keep it; nobody would want its event, and it wakes a waiter."""
-    watch = script.watching("get_data", "/a")
-    kept = script.watching("get_data", "/b")
-    script.lose()
-    script.greet()
-    [restoring] = script.flush()
-    assert restoring.name == "set_watches"
-    script.close_watch(watch)
-    again = script.call("get_data", "/a", watch=Watch())
-    assert not script.flush(), "before the answer nothing goes out"
-    script.serve(restoring)
-    assert script.names() == ["remove_watches", "get_data"], "in this order: the new one stays"
-    assert script.sent[-2].read(RemoveWatchesRequest).path == "/a"
-    assert armed(kept)
-    assert not again.ready
+def test_of_many_pieces_only_those_with_persistent_watches_need_the_new_request() -> None:
+    script, long = script_in(State.CONNECTED), "/" + "x" * (BATCH_BYTES // 2)
+    for number in range(3):
+        script.watching("get_data", f"{long}{number}")
+    script.persistent(f"{long}p")
+    script.persistent(f"{long}r", recursive=True)
+    script.greet_again()
+    names = [sent.name for sent in script.flush()]
+    assert names == ["set_watches"] * 3 + ["set_watches2"] * 2
+    for _ in names:
+        assert not script.state.usable, "before all pieces are answered"
+        script.feed(reply_frame(-8))
+    assert script.state.usable
 
 
-def test_what_was_closed_while_it_was_restored_is_forgotten_with_the_connection() -> None:
+def test_a_child_watch_is_set_again_behind_a_recursive_one(script: Script) -> None:
+    """Up to 3.8 ``add_watch`` writes both tables, but does not send what the child watch needs."""
+    script.watching("get_children", "/c")
+    child = script.watching("get_children", "/a")
+    script.persistent("/a", recursive=True)
+    (again,) = script.flush()
+    assert again.set_watches() == r.SetWatches(script.zxid, (), (), ("/a",))
+    script.serve(again)
+    script.reconnect()
+    first, second = script.sent[1:]
+    assert first.set_watches2()[1:] == ((), (), ("/c",), (), ("/a",))
+    assert second.set_watches().child_watches == ("/a",)
+    script.event(CHILDREN, "/a")
+    assert types(child) == [CHILDREN]
+
+
+def test_a_reconnect_tells_persistent_watches_to_read_again(script: Script) -> None:
+    """Each may hide something; who waits for the state and then reads is not told afterwards."""
+    watches = {path: script.persistent(path, recursive=path == "/r") for path in ("/a", "/b", "/r")}
+    once = script.watching("get_data", "/d")
+    for _ in range(2):
+        script.lose()
+        script.log_when_ready(script.session.change, "usable")
+        script.log_when_ready(watches["/a"], "read again")
+        script.connect()
+        assert script.wake() == ["read again", "usable"]
+        for path, watch in watches.items():
+            assert events(watch) == [Event(REREAD, path, State.CONNECTED)]
+            assert armed(watch)
+    assert types(once) == []
+
+
+COVERED = [
+    *((False, verb) for verb in ("get_data", "exists", "get_children", "get_children_with_stat")),
+    *((True, verb) for verb in ("get_data", "exists")),
+]
+
+
+@pytest.mark.parametrize(("recursive", "verb"), COVERED)
+def test_a_read_on_a_covered_path_asks_for_no_watch_and_has_one(recursive: bool, verb: str) -> None:
+    """Up to 3.8 asking for one would end the persistent watch."""
     script = script_in(State.CONNECTED)
-    watch = script.watching("get_data", "/a")
-    script.lose()
-    script.greet()
-    script.flush()
-    script.close_watch(watch)
-    script.lose()
-    script.connect()
+    persistent, watch = script.persistent("/a", recursive=recursive), Watch()
+    call = script.call(verb, "/a", watch=watch)
+    assert not _asks_for_a_watch(call)
+    script.answer(call)
+    assert armed(watch)
+    change = CHILDREN if verb.startswith("get_children") else CHANGED
+    for _ in range(2):
+        script.event(change, "/a")
+    assert types(watch) == [change]
+    assert types(persistent) == [change] * 2
+    closed = script.watching(verb, "/a")
+    closed.close()
+    assert script.names() == [], "the server knows of none"
+    assert armed(persistent)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
+def test_persistent_and_recursive_on_one_path_are_refused(first: bool, answered: bool) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.send("add_watch", "/a", Watch(), recursive=first)
+    if answered:
+        script.answer(call)
+    with pytest.raises(RuntimeError, match="/a cannot have"):
+        script.call("add_watch", "/a", watch, recursive=not first)
+    _leaves_nothing_behind(script, watch)
+    if answered:  # what was refused is not expected, so the server is told of this end
+        call.value().close()
+        assert _removals(script.flush()) == [RemoveWatchesRequest("/a", ANY)]
+        script.call("add_watch", "/a", watch, recursive=not first)
+
+
+@pytest.mark.parametrize(("recursive", "verb"), COVERED)
+def test_a_read_behind_an_add_that_is_not_answered_is_refused(recursive: bool, verb: str) -> None:
+    script, watch = script_in(State.CONNECTED), Watch()
+    call = script.send("add_watch", "/a", Watch(), recursive=recursive)
+    with pytest.raises(RuntimeError, match="has not been answered"):
+        script.call(verb, "/a", watch=watch)
+    _leaves_nothing_behind(script, watch)
+    script.call(verb, "/a")
+    script.send(verb, "/b", watch=Watch())
+    script.answer(call)
+
+
+def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert script.names() == []
-    assert [sent.name for sent in script.sent] == ["connect"]
+    assert watch.ready
+    assert repr(watch).startswith("<Watch 0 armed")
+    assert script.session.queued == 0
+
+
+def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
+    persistent = script.persistent("/a")
+    call = script.call("get_data", "/a", watch=Watch())
+    persistent.close()
+    assert script.session.withdraw(call)
+    assert script.names() == ["remove_watches"]
+
+
+@pytest.mark.parametrize("guarding", [False, True])
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
+    guarding: bool, recursive: bool, script: Script, watch: Watch
+) -> None:
+    """It would take the watch away on the server before its reply is here."""
+    cover = script.persistent("/a", recursive=recursive)
+    if guarding:
+        call = script.guard("/a", watch)
+    else:
+        call = script.call("get_children_with_stat", "/a", watch=watch)
+    assert _asks_for_a_watch(call) == recursive
+    script.flush()
+    cover.close()
+    assert script.names() == []
+    script.answer(call, r.GetChildren2Response((), STAT), zxid=0x777)
+    _, again = script.flush()
+    assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
+    script.event(DELETED, "/a")
+    assert types(watch) == [DELETED]
+
+
+GONE = {
+    "data": DATA_GONE,
+    "missing": DATA_GONE,
+    "child": CHILD_GONE,
+    "persistent": PERSISTENT_GONE,
+}
+
+
+@pytest.mark.parametrize(
+    ("which", "gone"),
+    [
+        (WatchType.DATA, {"data", "missing"}),
+        (WatchType.CHILDREN, {"child"}),
+        (WatchType.PERSISTENT, {"persistent"}),
+        (WatchType.ANY, set(GONE)),
+        (WatchType.PERSISTENT_RECURSIVE, set()),
+    ],
+)
+def test_removing_by_type(which: WatchType, gone: set[str], script: Script) -> None:
+    watches = {
+        "data": script.watching("get_data", "/a"),
+        "missing": script.watching_missing("/a"),
+        "child": script.watching("get_children", "/a"),
+        "persistent": script.persistent("/a"),
+    }
+    call = script.call("remove_watches", "/a", which)
+    for sent in script.flush():
+        script.serve(sent)
+    assert failure(call) is (None if gone else NoWatcherError)
+    for name, watch in watches.items():
+        assert types(watch) == [GONE[name]] * (name in gone)
+        assert armed(watch) == (name not in gone)
+        if name in gone:
+            with pytest.raises(RuntimeError, match="not set"):
+                watch.wait(0)
+    assert script.session.watch_count == len(watches) - len(gone)
+
+
+@pytest.mark.parametrize("which", WatchType)
+def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType) -> None:
+    script = script_in(State.CONNECTED)
+    elsewhere = script.persistent("/b")
+    call = script.call("remove_watches", "/a", which)
+    assert script.names() == []
+    assert failure(call) is NoWatcherError
+    assert armed(elsewhere)
+
+
+@pytest.mark.parametrize("state", [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE])
+def test_removing_without_a_connection_is_done_at_once(state: State, script: Script) -> None:
+    """A new connection is not told of them, so there is nothing to wait for."""
+    watch = script.persistent("/a")
+    script.lose()
+    if state is State.CONNECTING:
+        script.advance(script.session.act_at - script.now)
+    elif state is State.HANDSHAKE:
+        script.dial()
+    assert script.state is state
+    call = script.call("remove_watches", "/a")
+    assert call.ready
+    assert call.value() is None
+    assert types(watch) == [PERSISTENT_GONE]
+    if state is not State.HANDSHAKE:
+        script.dial()
+    script.flush()
+    script.welcome()
+    assert script.state.usable
+    assert script.names() == []

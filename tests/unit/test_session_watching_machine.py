@@ -1,8 +1,8 @@
 """No watch is ever silently lost, whatever is set, closed, changed and lost in whatever order.
 
-The other side is a model of a real server's watches: up to 3.8 one mode for each path in each of
-its two tables, where the last request wins, or several as from 3.9 on. The session's frames drive
-it and nothing else does, so a watch that the server has forgotten is one that does not fire here.
+The other side is the embedded server without its sockets: up to 3.8 it keeps one mode for each path
+in each of its two tables, where the last request wins, or several as from 3.9 on. The session's
+frames drive it and nothing else does, so a watch that it has forgotten does not fire here.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.examples import examples
-from tests.support.scripted import NO_NODE, STAT, Script, Sent, event_frame, events, reply_frame
+from tests.support.operation_samples import BY_NAME
+from tests.support.scripted import Script, Sent, events
 from zkwire.jute import records as r
+from zkwire.jute.frames import frame
 from zkwire.session.request import Answered, Request
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import ancestors
-from zkwire.wire.model import Event, EventType, WatchType
+from zkwire.testing.server.processor import Processor
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Event, EventType, WatchType
 from zkwire.wire.ops import LASTING, WatchKind
 from zkwire.wire.paths import parent
 
@@ -39,185 +44,78 @@ CONCERNS = {
     WatchKind.PERSISTENT: {CREATED, CHANGED, DELETED, CHILDREN},
     WatchKind.RECURSIVE: {CREATED, CHANGED, DELETED},
 }
-ONCE, ALWAYS, BELOW = "standard", "persistent", "recursive"  # the modes of a server
-NO_WATCHER = -121
 VERBS = st.sampled_from(["get_data", "exists", "get_children"])
 PATHS = st.sampled_from(["/a", "/a", "/a", "/a/b", "/"])
 
 
-@dataclass
-class Node:
-    mzxid: int
-    pzxid: int
-
-
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     zxid: int
     type: EventType
     path: str
 
 
-class Table:
-    """``WatchManager``, for one connection."""
-
-    def __init__(self, one_mode: bool) -> None:
-        self.modes: dict[str, set[str]] = {}
-        self._one_mode = one_mode
-
-    def add(self, path: str, mode: str) -> None:
-        kept = set[str]() if self._one_mode else self.modes.get(path, set())
-        self.modes[path] = kept | {mode}
-
-    def remove(self, path: str, modes: set[str]) -> bool:
-        old = self.modes.pop(path, set())
-        if old - modes:
-            self.modes[path] = old - modes
-        return bool(old & modes)
-
-    def fire(self, event: EventType, path: str) -> bool:
-        """Whether the connection hears of it; one-shot watches of the path are gone then."""
-        told = False
-        for above in ancestors(path):
-            modes = self.modes.get(above, set())
-            told = told or (BELOW in modes and event is not CHILDREN)
-            told = told or (above == path and bool(modes - {BELOW}))
-        self.remove(path, {ONCE})
-        return told
-
-
 class Server:
-    """Nodes, and the watches of the one connection there is."""
+    """The embedded server, its connection to the session under test, and one of somebody else."""
 
     def __init__(self, one_mode: bool) -> None:
-        self._one_mode = one_mode
-        self.zxid = 0x100
-        self.nodes = {"/": Node(0, 0)}
+        self.processor = Processor(rng=Random(1), version="3.8" if one_mode else "3.9")
+        self._other = self.processor.connect()
+        hello = r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode()
+        self.processor.receive(self._other, frame(hello), 0.0)
         self.changes: list[Change] = []
         self.executed: dict[int, int] = {}  # the zxid as of which each request was executed
         self.set_again_missing = set[str]()
+        self._mine = self.processor.connect()
         self.connect()
+
+    @property
+    def zxid(self) -> int:
+        return self.processor.state.tree.zxid
+
+    @property
+    def out(self) -> list[bytes]:
+        """What has not reached the session yet."""
+        return self._mine.output
 
     def connect(self) -> None:
         """A new connection: no watch of the old one is known."""
-        self.data, self.child = Table(self._one_mode), Table(self._one_mode)
+        self.processor.lost(self._mine)
+        self._mine = self.processor.connect()
         self.inbox: list[Sent] = []
-        self.out: list[bytes] = []
-
-    # --- changes by others ------------------------------------------------------------------------
 
     def change(self, path: str, data: bool) -> None:
-        """Write the node, or else make it come or go."""
-        if data and path in self.nodes:
-            self.zxid += 1
-            self.nodes[path].mzxid = self.zxid
-            self._note(CHANGED, path)
-        elif path != "/" and path not in self.nodes and parent(path) in self.nodes:
-            self._come_or_go(path, CREATED)
-        elif path != "/" and path in self.nodes and path + "/b" not in self.nodes:
-            self._come_or_go(path, DELETED)
+        """Somebody else writes the node, or else makes it come or go."""
+        nodes, above = self.processor.state.tree.nodes, parent(path)
+        if data and path in nodes:
+            self._write("set_data", r.SetDataRequest(path, b"", -1).encode(), (CHANGED, path))
+        elif path != "/" and path not in nodes and above in nodes:
+            body = r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0).encode()
+            self._write("create", body, (CREATED, path), (CHILDREN, above))
+        elif path != "/" and path in nodes and path + "/b" not in nodes:
+            body = r.DeleteRequest(path, -1).encode()
+            self._write("delete", body, (DELETED, path), (CHILDREN, above))
 
-    def _come_or_go(self, path: str, event: EventType) -> None:
-        self.zxid += 1
-        if event is CREATED:
-            self.nodes[path] = Node(self.zxid, self.zxid)
-        else:
-            del self.nodes[path]
-        self.nodes[parent(path)].pzxid = self.zxid
-        self._note(event, path)
-        self._note(CHILDREN, parent(path))
-
-    def _note(self, event: EventType, path: str) -> None:
-        self.changes.append(Change(self.zxid, event, path))
-        told = self.child.fire(event, path) if event is CHILDREN else self.data.fire(event, path)
-        if event is DELETED:
-            told = self.child.fire(event, path) or told  # one event, though two tables have it
-        if told:
-            self._tell(event, path)
-
-    def _tell(self, event: EventType, path: str) -> None:
-        self.out.append(event_frame(event, path))
-
-    # --- requests ---------------------------------------------------------------------------------
+    def _write(self, name: str, body: bytes, *changes: tuple[EventType, str]) -> None:
+        before = self.zxid
+        self.processor.receive(self._other, request_frame(Sent(name, 1, body, 0.0)), 0.0)
+        assert self.zxid == before + 1
+        self.changes += [Change(self.zxid, *change) for change in changes]
 
     def serve(self) -> None:
         """Execute the oldest request."""
         sent = self.inbox.pop(0)
         self.executed[sent.xid] = self.zxid
-        code, body = self._execute(sent)
-        self.out.append(reply_frame(sent.xid, self.zxid, code, body))
+        if sent.name in {"set_watches", "set_watches2"}:
+            asked = sent.set_watches() if sent.name == "set_watches" else sent.set_watches2()
+            nodes = self.processor.state.tree.nodes
+            self.set_again_missing |= set(asked.exist_watches) - nodes.keys()
+        self.processor.receive(self._mine, request_frame(sent), 0.0)
 
-    def _execute(self, sent: Sent) -> tuple[int, bytes]:
-        if sent.name == "add_watch":
-            request = sent.read(r.AddWatchRequest)
-            self._add(request.path, BELOW if request.mode else ALWAYS)
-            return 0, r.ErrorResponse(0).encode()
-        if sent.name == "remove_watches":
-            removal = sent.read(r.RemoveWatchesRequest)
-            return (0 if self._remove(removal.path, removal.type) else NO_WATCHER), b""
-        if sent.name == "set_watches":
-            old = sent.read(r.SetWatches)
-            lists = (old.data_watches, old.exist_watches, old.child_watches)
-            self._set_again(r.SetWatches2(old.relative_zxid, *lists, (), ()))
-            return 0, b""
-        if sent.name == "set_watches2":
-            self._set_again(sent.read(r.SetWatches2))
-            return 0, b""
-        return self._read(sent)
 
-    def _read(self, sent: Sent) -> tuple[int, bytes]:
-        request = sent.read(r.ExistsRequest)  # all of them look like this
-        there = request.path in self.nodes
-        table = self.child if sent.name == "get_children" else self.data
-        if request.watch and (there or sent.name == "exists"):
-            table.add(request.path, ONCE)
-        if not there:
-            return NO_NODE, b""
-        answers = {
-            "exists": r.ExistsResponse(STAT),
-            "get_data": r.GetDataResponse(b"", STAT),
-            "get_children": r.GetChildrenResponse(()),
-        }
-        return 0, answers[sent.name].encode()
-
-    def _add(self, path: str, mode: str) -> None:
-        self.data.add(path, mode)
-        if mode == ALWAYS or self._one_mode:
-            self.child.add(path, mode)
-
-    def _remove(self, path: str, kind: int) -> bool:
-        anything = {ONCE, ALWAYS, BELOW}
-        modes = anything if kind == WatchType.ANY or self._one_mode else {ONCE}
-        tables = {WatchType.DATA: [self.data], WatchType.CHILDREN: [self.child]}
-        found = [
-            t.remove(path, modes) for t in tables.get(WatchType(kind), [self.data, self.child])
-        ]
-        return any(found)
-
-    def _set_again(self, request: r.SetWatches2) -> None:
-        missed: EventType | None
-        for path in request.data_watches:
-            node = self.nodes.get(path)
-            missed = CHANGED if node and node.mzxid > request.relative_zxid else None
-            self._set_or_tell(self.data, path, missed if node else DELETED)
-        for path in request.exist_watches:
-            if path not in self.nodes:
-                self.set_again_missing.add(path)
-            self._set_or_tell(self.data, path, CREATED if path in self.nodes else None)
-        for path in request.child_watches:
-            node = self.nodes.get(path)
-            missed = CHILDREN if node and node.pzxid > request.relative_zxid else None
-            self._set_or_tell(self.child, path, missed if node else DELETED)
-        for path in request.persistent_watches:
-            self._add(path, ALWAYS)
-        for path in request.persistent_recursive_watches:
-            self._add(path, BELOW)
-
-    def _set_or_tell(self, table: Table, path: str, missed: EventType | None) -> None:
-        if missed is None:
-            table.add(path, ONCE)
-        else:
-            self._tell(missed, path)
+def request_frame(sent: Sent) -> bytes:
+    if sent.name == "connect":
+        return frame(sent.body)
+    return frame(r.RequestHeader(sent.xid, BY_NAME[sent.name].opcode).encode() + sent.body)
 
 
 @dataclass(eq=False)
@@ -253,7 +151,6 @@ class WatchingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.script = Script()
-        self.script.connect()
         self.locals: list[Local] = []
 
     @initialize(one_mode=st.sampled_from([True, True, False]), there=st.integers(0, 2))
@@ -261,8 +158,16 @@ class WatchingMachine(RuleBasedStateMachine):
         self.server = Server(one_mode)
         for path in ["/a", "/a/b"][:there]:
             self.server.change(path, data=False)
+        self._connect()
 
-    # --- the client -------------------------------------------------------------------------------
+    def _connect(self) -> None:
+        self.script.dial()
+        while not self.script.state.usable:
+            self.flush()
+            self.serve(100)
+            for local in self._persistent():
+                local.since, local.heard = self.server.zxid, []
+            self.deliver(100)
 
     @rule(verb=VERBS, path=PATHS)
     def read(self, verb: str, path: str) -> None:
@@ -315,8 +220,6 @@ class WatchingMachine(RuleBasedStateMachine):
     def remove_watches(self, path: str, which: WatchType) -> None:
         self.script.call("remove_watches", path, which)
 
-    # --- the server, and others -------------------------------------------------------------------
-
     @rule(path=PATHS, data=st.booleans())
     def change(self, path: str, data: bool) -> None:
         self.server.change(path, data)
@@ -332,9 +235,9 @@ class WatchingMachine(RuleBasedStateMachine):
 
     @rule(some=st.integers(1, 3))
     def deliver(self, some: int) -> None:
-        arrived, self.server.out = self.server.out[:some], self.server.out[some:]
-        for frame in arrived:
-            self.script.feed(frame)
+        arrived = [self.server.out.pop(0) for _ in self.server.out[:some]]
+        for data in arrived:
+            self.script.feed(data)
         assert self.script.session.broken is None
         self._listen()
 
@@ -351,15 +254,7 @@ class WatchingMachine(RuleBasedStateMachine):
         self._listen()
         self.script.lose()
         self.server.connect()
-        self.script.dial()
-        self.script.flush()
-        self.script.welcome()
-        while not self.script.state.usable:
-            self.flush()
-            self.serve(100)
-            for local in self._persistent():
-                local.since, local.heard = self.server.zxid, []
-            self.deliver(100)
+        self._connect()
 
     @rule()
     def settle(self) -> None:

@@ -74,6 +74,9 @@ class Peer:
         return self.outgoing.read()
 
 
+Pair = tuple[TlsFilter, Peer]
+
+
 def pieces_of(data: bytes, size: Callable[[], int]) -> Iterator[bytes]:
     at = 0
     while at < len(data):
@@ -109,11 +112,16 @@ def shake(
 
 
 @pytest.fixture
-def pair(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> tuple[TlsFilter, Peer]:
+def fresh(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> Pair:
+    """Both sides before the handshake."""
+    return TlsFilter(client_context, "localhost"), Peer(server_context)
+
+
+@pytest.fixture
+def pair(fresh: Pair) -> Pair:
     """Both sides after the handshake."""
-    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
-    shake(client, peer)
-    return client, peer
+    shake(*fresh)
+    return fresh
 
 
 def refused(client: TlsFilter, peer: Peer) -> str:
@@ -127,18 +135,20 @@ def refused(client: TlsFilter, peer: Peer) -> str:
     return describe(caught.value)
 
 
-# --- what works -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1"])
-def test_a_handshake_in_pieces_of_one_byte(
-    authority: Authority, server_context: ssl.SSLContext, host: str, version: ssl.TLSVersion
+@pytest.mark.parametrize("size", [1, 65536])
+def test_a_handshake_in_pieces_and_what_comes_with_its_end(
+    authority: Authority,
+    server_context: ssl.SSLContext,
+    host: str,
+    version: ssl.TLSVersion,
+    size: int,
 ) -> None:
     context = authority.client_context()
     context.maximum_version = version
     client, peer = TlsFilter(context, host), Peer(server_context)
-    shake(client, peer, lambda: 1)
+    assert shake(client, peer, lambda: size, b"first words") == b"first words"
     assert peer.tls.version() == version.name.replace("_", ".")
     peer.incoming.write(client.encrypt(b"request"))
     assert peer.receive() == b"request"
@@ -147,23 +157,13 @@ def test_a_handshake_in_pieces_of_one_byte(
     assert client.error is None
 
 
-def test_an_address_with_a_zone(
-    authority: Authority, client_context: ssl.SSLContext, tmp_path: Path
-) -> None:
+def test_an_address_with_a_zone(authority: Authority, client_context: ssl.SSLContext) -> None:
     peer = Peer(context_for(authority, "zone", hosts=("IP:fe80::1",)))
     shake(TlsFilter(client_context, "fe80::1%eth0"), peer)
     assert peer.ready
 
 
-@pytest.mark.parametrize("size", [1, 65536])
-def test_what_comes_with_the_end_of_the_handshake(
-    client_context: ssl.SSLContext, server_context: ssl.SSLContext, size: int
-) -> None:
-    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
-    assert shake(client, peer, lambda: size, b"first words") == b"first words"
-
-
-def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int) -> None:
+def test_much_in_random_pieces_both_ways(pair: Pair, seed: int) -> None:
     client, peer = pair
     random = Random(seed)
 
@@ -182,22 +182,6 @@ def test_much_in_random_pieces_both_ways(pair: tuple[TlsFilter, Peer], seed: int
     assert back == data
 
 
-def test_everything_that_is_complete_comes_out_at_once(pair: tuple[TlsFilter, Peer]) -> None:
-    client, peer = pair
-    data = bytes(100) * 10_000
-    assert client.feed(peer.send(data)) == data
-    peer.incoming.write(client.encrypt(data))
-    assert peer.receive() == data
-
-
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_bytes_are_encrypted(pair: tuple[TlsFilter, Peer], kind: Callable[..., Any]) -> None:
-    client, peer = pair
-    peer.incoming.write(client.encrypt(kind(b"words")))
-    assert peer.receive() == b"words"
-    assert client.encrypt(kind(b"")) == b""
-
-
 class Partial:
     """A TLS object that takes three bytes at a time, as its documentation allows, and not none."""
 
@@ -209,31 +193,21 @@ class Partial:
         return int(self._inner.write(data[:3]))
 
 
-def test_what_the_library_does_not_take_at_once_is_written_again(
-    pair: tuple[TlsFilter, Peer],
-) -> None:
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("partial", [False, True])
+def test_any_bytes_are_encrypted(pair: Pair, kind: Callable[..., Any], partial: bool) -> None:
+    """What the library does not take at once is written again."""
     client, peer = pair
-    broken: Any = client
-    broken._tls = Partial(broken._tls)
-    peer.incoming.write(client.encrypt(b"ten bytes!"))
+    if partial:
+        broken: Any = client
+        broken._tls = Partial(broken._tls)
+    peer.incoming.write(client.encrypt(kind(b"ten bytes!")))
     assert peer.receive() == b"ten bytes!"
-    assert client.encrypt(b"") == b""
-
-
-def test_one_context_serves_many_connections(
-    client_context: ssl.SSLContext, server_context: ssl.SSLContext
-) -> None:
-    for _ in range(3):
-        shake(TlsFilter(client_context, "localhost"), Peer(server_context))
-
-
-# --- ends -----------------------------------------------------------------------------------------
+    assert client.encrypt(kind(b"")) == b""
 
 
 @pytest.mark.parametrize("size", [1, 65536])
-def test_close_notify_is_an_end_after_all_before_it(
-    pair: tuple[TlsFilter, Peer], size: int
-) -> None:
+def test_close_notify_is_an_end_after_all_before_it(pair: Pair, size: int) -> None:
     client, peer = pair
     ciphertext = peer.send(b"last words")
     with pytest.raises(ssl.SSLWantReadError):
@@ -250,7 +224,7 @@ def test_close_notify_is_an_end_after_all_before_it(
     assert client.error is None
 
 
-def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: tuple[TlsFilter, Peer]) -> None:
+def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: Pair) -> None:
     client, peer = pair
     whole, half = peer.send(b"whole"), peer.send(b"half")[:-1]
     assert client.feed(whole + half) == b"whole"
@@ -259,10 +233,8 @@ def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: tuple[TlsFilte
     assert client.error is None
 
 
-def test_a_handshake_that_is_cut_is_never_done(
-    client_context: ssl.SSLContext, server_context: ssl.SSLContext
-) -> None:
-    client, peer = TlsFilter(client_context, "localhost"), Peer(server_context)
+def test_a_handshake_that_is_cut_is_never_done(fresh: Pair) -> None:
+    client, peer = fresh
     assert not client.handshake()
     peer.incoming.write(client.take_output())
     peer.handshake()
@@ -279,9 +251,7 @@ PLAIN_TEXT = {"TLS: the other side does not speak TLS", NO_RECORD}
 
 
 @pytest.mark.parametrize("size", [1, 65536])
-def test_a_forged_record_is_an_error_after_all_before_it(
-    pair: tuple[TlsFilter, Peer], size: int
-) -> None:
+def test_a_forged_record_is_an_error_after_all_before_it(pair: Pair, size: int) -> None:
     client, peer = pair
     good, forged = peer.send(b"good"), bytearray(peer.send(b"forged"))
     forged[-1] ^= 1
@@ -295,14 +265,11 @@ def test_a_forged_record_is_an_error_after_all_before_it(
     assert client.take_output(), "an alert tells the peer"
 
 
-def test_plain_text_in_the_middle(pair: tuple[TlsFilter, Peer]) -> None:
+def test_plain_text_in_the_middle(pair: Pair) -> None:
     client, _ = pair
     assert client.feed(b"plain text, and long enough") == b""
     assert client.error is not None
     assert describe(client.error) in PLAIN_TEXT
-
-
-# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["other.example", "127.0.0.2"])
@@ -323,14 +290,19 @@ def test_an_expired_certificate(authority: Authority, client_context: ssl.SSLCon
     assert words == "TLS: certificate has expired"
 
 
-def test_an_unknown_authority(
+def test_an_unknown_authority_and_no_version_in_common(
     tmp_path: Path, authority: Authority, server_context: ssl.SSLContext
 ) -> None:
-    stranger = Authority(tmp_path, "stranger")
-    client = TlsFilter(stranger.client_context(), "localhost")
-    assert refused(client, Peer(server_context)) == (
+    stranger = TlsFilter(Authority(tmp_path, "stranger").client_context(), "localhost")
+    assert refused(stranger, Peer(server_context)) == (
         "TLS: the certificate is not trusted: unable to get local issuer certificate"
     )
+    context = authority.client_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    server = context_for(authority, "older", hosts=BOTH_NAMES)
+    server.maximum_version = ssl.TLSVersion.TLSv1_2
+    words = refused(TlsFilter(context, "localhost"), Peer(server))
+    assert words == "TLS: the server refused: protocol version"
 
 
 @pytest.fixture
@@ -349,6 +321,12 @@ def test_a_client_certificate_that_is_shown(
     peer = Peer(demanding_context)
     shake(TlsFilter(context, "localhost"), peer)
     assert peer.tls.getpeercert() is not None
+    context = authority.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    words = refused(TlsFilter(context, "localhost"), Peer(demanding_context))
+    assert words == (
+        "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
+    )
 
 
 def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
@@ -370,26 +348,6 @@ def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
     assert describe(client.error) == "TLS: the server wants a client certificate"
 
 
-def test_a_client_certificate_that_is_missing_in_tls_1_2(
-    authority: Authority, demanding_context: ssl.SSLContext
-) -> None:
-    context = authority.client_context()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    words = refused(TlsFilter(context, "localhost"), Peer(demanding_context))
-    assert words == (
-        "TLS: the server refused: handshake failure; perhaps it wants a client certificate"
-    )
-
-
-def test_no_version_in_common(authority: Authority, server_context: ssl.SSLContext) -> None:
-    context = authority.client_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    server = context_for(authority, "older", hosts=BOTH_NAMES)
-    server.maximum_version = ssl.TLSVersion.TLSv1_2
-    words = refused(TlsFilter(context, "localhost"), Peer(server))
-    assert words == "TLS: the server refused: protocol version"
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -408,38 +366,35 @@ def test_a_peer_that_speaks_plain_text(client_context: ssl.SSLContext, answer: b
     assert describe(caught.value) == "TLS: the other side does not speak TLS"
 
 
-# --- words and arguments --------------------------------------------------------------------------
-
-
-def made(kind: type[ssl.SSLError], **attributes: object) -> ssl.SSLError:
-    error = kind(1, "[SSL: SOMETHING] something (_ssl.c:1007)")
-    for name, value in attributes.items():
-        setattr(error, name, value)
-    return error
-
-
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("kind", "attributes", "words"),
     [
-        (made(ssl.SSLZeroReturnError), "the other side ended the connection"),
-        (made(ssl.SSLEOFError), "the other side ended the connection"),
-        (made(ssl.SSLWantReadError), "the other side wants to renegotiate"),
-        (made(ssl.SSLError), "failed"),
-        (made(ssl.SSLError, reason="NO_CIPHERS_AVAILABLE"), "no ciphers available"),
-        (made(ssl.SSLError, reason=None), "failed"),
+        (ssl.SSLZeroReturnError, {}, "the other side ended the connection"),
+        (ssl.SSLEOFError, {}, "the other side ended the connection"),
+        (ssl.SSLWantReadError, {}, "the other side wants to renegotiate"),
+        (ssl.SSLError, {}, "failed"),
+        (ssl.SSLError, {"reason": "NO_CIPHERS_AVAILABLE"}, "no ciphers available"),
+        (ssl.SSLError, {"reason": None}, "failed"),
         (
-            made(ssl.SSLError, reason="TLSV1_ALERT_UNKNOWN_CA"),
+            ssl.SSLError,
+            {"reason": "TLSV1_ALERT_UNKNOWN_CA"},
             "the server does not accept the client certificate: unknown ca",
         ),
         (
-            made(ssl.SSLError, reason="SSLV3_ALERT_BAD_CERTIFICATE"),
+            ssl.SSLError,
+            {"reason": "SSLV3_ALERT_BAD_CERTIFICATE"},
             "the server wants a client certificate, or a better one",
         ),
-        (made(ssl.SSLCertVerificationError), "the certificate is not valid"),
-        (made(ssl.SSLCertVerificationError, verify_message="is odd"), "is odd"),
+        (ssl.SSLCertVerificationError, {}, "the certificate is not valid"),
+        (ssl.SSLCertVerificationError, {"verify_message": "is odd"}, "is odd"),
     ],
 )
-def test_words_for_other_errors(error: ssl.SSLError, words: str) -> None:
+def test_words_for_other_errors(
+    kind: type[ssl.SSLError], attributes: dict[str, object], words: str
+) -> None:
+    error = kind(1, "[SSL: SOMETHING] something (_ssl.c:1007)")
+    for name, value in attributes.items():
+        setattr(error, name, value)
     assert describe(error) == f"TLS: {words}"
 
 

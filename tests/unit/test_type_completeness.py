@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -56,8 +57,7 @@ def culprits(report: dict[str, Any]) -> list[str]:
             f"{symbol['name']}: {diagnostic['message'].splitlines()[0]}"
             for symbol in report["symbols"]
             for diagnostic in symbol["diagnostics"]
-            if "partially unknown" not in diagnostic["message"]
-            and "docstring" not in diagnostic["message"]
+            if not re.search("partially unknown|docstring", diagnostic["message"])
         }
     )
 
