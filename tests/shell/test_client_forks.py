@@ -53,12 +53,14 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
     started = time.monotonic()
     good = [(verb, {a[0]: a[1] for a in arguments}) for verb, arguments in ARGUMENTS.items()]
     attempts: list[Callable[[], object]] = [client.connect, client.__enter__, watch.wait]
-    for operations in (client, client.pipeline):
+    sides: list[Any] = [client, client.pipeline]
+    for operations in sides:
         attempts += [partial(getattr(operations, verb), **arguments) for verb, arguments in good]
     if not call.ready:  # another thread may have read its answer before the fork
         attempts += [call.result, lambda: call.result(0.5)]
     assert_refused(attempts)
-    for acquire in (lambda: lock.acquire(0.5), lock.try_acquire):
+    acquires: list[Callable[[], object]] = [lambda: lock.acquire(0.5), lock.try_acquire]
+    for acquire in acquires:
         with pytest.raises((ForkedError, RuntimeError), match=r"already|parent process"):
             acquire()
     assert not lock.held
