@@ -23,7 +23,6 @@ from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
     AsyncClient,
-    BadVersionError,
     Check,
     Client,
     Create,
@@ -33,10 +32,7 @@ from zkwire import (
     GetChildren,
     GetData,
     Id,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    ServerError,
     SetData,
     State,
     Watch,
@@ -98,38 +94,6 @@ def poll_state(client: Client, state: State) -> bool:
 
 # --- operations -----------------------------------------------------------------------------------
 
-REFUSALS: list[tuple[type[ServerError], str, tuple[Any, ...]]] = [
-    (NoNodeError, "create", ("{}/no/node",)),
-    (NoNodeError, "create_with_stat", ("{}/no/node",)),
-    (NodeExistsError, "create", ("{}",)),
-    (NodeExistsError, "create_with_stat", ("{}",)),
-    (NoNodeError, "delete", ("{}/no",)),
-    (BadVersionError, "delete", ("{}/child", 7)),
-    (NotEmptyError, "delete", ("{}",)),
-    (NoNodeError, "set_data", ("{}/no", b"")),
-    (BadVersionError, "set_data", ("{}", b"", 7)),
-    (NoNodeError, "get_data", ("{}/no",)),
-    (NoNodeError, "get_children", ("{}/no",)),
-    (NoNodeError, "get_children_with_stat", ("{}/no",)),
-]
-
-
-@both
-@pytest.mark.since("3.5")
-async def test_refusals_have_classes_of_their_own(kind: Kind, hosts: str, fresh_path: str) -> None:
-    async with opened(kind, hosts) as client:
-        await done(client.create(fresh_path))
-        await done(client.create(f"{fresh_path}/child"))
-        for expected, verb, arguments in REFUSALS:
-            filled = [a.format(fresh_path) if isinstance(a, str) else a for a in arguments]
-            for operations, finish in ((client, done), (asking(client), answer)):
-                with pytest.raises(expected) as caught:
-                    await finish(getattr(operations, verb)(*filled))
-                assert type(caught.value) is expected
-                assert (caught.value.path, caught.value.maybe_applied) == (filled[0], False)
-                assert caught.value.op is not None
-        assert await done(client.get_children(fresh_path)) == ["child"]
-
 
 class Recorder:
     """What is called of it is returned: the name of the operation and its arguments."""
@@ -153,6 +117,8 @@ def script(root: str) -> list[tuple[str, Any, Any]]:
         ask.get_data(f"{root}/n"),
         ask.exists(f"{root}/n"),
         ask.exists(f"{root}/none"),
+        ask.get_data(f"{root}/none"),
+        ask.get_children(f"{root}/none"),
         ask.get_children(root),
         ask.get_children_with_stat(root),
         ask.get_all_children_number(root),
@@ -213,6 +179,14 @@ async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str)
     assert seen[0] == seen[1]
     assert seen[0] == seen[2]
     assert ("create", "ROOT/n") in seen[0]
+    for refused in (
+        ("NodeExistsError", "create", "ROOT/n", False),
+        ("BadVersionError", "set_data", "ROOT/n", False),
+        ("NotEmptyError", "delete", "ROOT", False),
+        ("NoNodeError", "get_data", "ROOT/none", False),
+        ("NoNodeError", "get_children", "ROOT/none", False),
+    ):
+        assert (refused[1], refused) in seen[0]
 
 
 @both
@@ -251,27 +225,6 @@ async def test_properties(kind: Kind, hosts: str) -> None:
     assert f"{kind.__name__} {hosts}" in repr(client)
     await done(client.close())
     assert (client.state, client.lease_remaining()) == (State.CLOSED, 0.0)
-
-
-@both
-async def test_a_server_may_grant_another_timeout(kind: Kind) -> None:
-    def grant(connection: Connection) -> None:
-        connection.greet(timeout_ms=1234)
-        for request in connection.requests():
-            connection.answer(request)
-
-    with FakeServer(grant) as server:
-        async with opened(kind, server.hosts, session_timeout=9) as client:
-            assert client.session_timeout == 1.234
-
-
-@both
-async def test_credentials_are_sent_before_any_request(kind: Kind, fake: FakeServer) -> None:
-    secrets = [("digest", b"me:secret"), ("other", b"\0\xff")]
-    async with opened(kind, fake.hosts, auth=secrets) as client:
-        await done(client.exists("/a"))
-    assert [r.op for r in fake.received][:3] == ["auth", "auth", "exists"]
-    assert [(r.record.scheme, r.record.auth) for r in fake.received[:2]] == secrets
 
 
 # --- wrong arguments ------------------------------------------------------------------------------

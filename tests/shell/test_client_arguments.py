@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -43,22 +42,6 @@ async def test_a_wrong_argument_is_refused_and_nothing_sent(kind: Kind, fake: Fa
         assert [(r.xid, r.op) for r in fake.received] == [(1, "exists")]
         assert client.state is State.CONNECTED
     assert tried == 2 * sum(len(wrongs) for row in ARGUMENTS.values() for *_, wrongs in row)
-
-
-def test_kinds_of_nodes_that_do_not_go_together_are_refused(fake: FakeServer) -> None:
-    kinds: list[dict[str, Any]] = [{"ephemeral": True}, {"container": True}, {"ttl": 1}]
-    with Client(fake.hosts) as client:
-        for one, other in itertools.combinations(kinds, 2):
-            for verb in ("create", "create_with_stat"):
-                with pytest.raises(ValueError, match="not two of them"):
-                    getattr(client, verb)("/a", **one, **other)
-        with pytest.raises(ValueError, match="a container cannot be sequential"):
-            client.create("/a", container=True, sequential=True)
-        client.create("/a")
-        assert client.create("/a/", sequential=True) == "/a/0000000000"
-        with pytest.raises(ValueError, match="end with '/'"):
-            client.create("/a/")
-        assert [(r.xid, r.op) for r in fake.received] == [(1, "create"), (2, "create")]
 
 
 def test_the_longest_request_is_sent_and_one_byte_more_is_not(

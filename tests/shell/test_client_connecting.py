@@ -43,7 +43,6 @@ from zkwire import (
     ClientClosedError,
     NotSentError,
     OperationTimeoutError,
-    State,
     ZooKeeperError,
 )
 from zkwire.net.dial import MOST_LOOK_UPS
@@ -487,14 +486,3 @@ async def test_asyncio_timeout_around_one_operation() -> None:
             gate.release()
             assert (await client.get_data("/")).data == b"", "in step"
             assert not client._session.unanswered
-
-
-async def test_a_limit_takes_back_what_waits_for_the_next_connection(fake: FakeServer) -> None:
-    async with AsyncClient(fake.hosts, operation_timeout=0.05) as client:
-        fake.stop_listening()
-        fake.reset_all()
-        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-        with pytest.raises(OperationTimeoutError, match="withdrawn unsent") as caught:
-            await client.create("/a")
-        assert not caught.value.maybe_applied
-        assert client._session.queued == 0

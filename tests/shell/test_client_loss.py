@@ -22,7 +22,7 @@ import pytest
 
 from tests.shell.test_client import PATIENCE, SLACK, refused_port, undisturbed, within
 from tests.shell.test_roles import Clock
-from tests.support.aio_helpers import awaited, blocking, eventually, spinning
+from tests.support.aio_helpers import blocking, eventually, spinning
 from tests.support.both_clients import Kind, answer, asking, both, done, ended, opened
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
 from tests.support.fake_server import Connection, FakeServer, answering, deaf, mute, reply, serve
@@ -142,6 +142,7 @@ async def test_what_the_end_of_the_session_says_of_calls(kind: Kind) -> None:
             error = await refusal(lambda: client.create("/b"))
             advice = "make a new Client"
             assert ends_with(error, SessionExpiredError, "create", "/b", False, advice)
+            assert await done(client.wait_for_state(State.CONNECTED)) is State.EXPIRED
     with FakeServer(takes_notes) as server:
         async with opened(kind, server.hosts) as client:
             sent = asking(client).create("/a")
@@ -523,15 +524,6 @@ async def test_a_black_hole_is_noticed_and_what_was_there_comes_back() -> None:
             assert client.session_id == session_id
 
 
-async def test_calls_end_when_no_server_comes_back(fake: FakeServer) -> None:
-    async with opened(AsyncClient, fake.hosts, session_timeout=0.4) as client:
-        fake.stop_listening()
-        fake.reset_all()
-        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-        with within(0.4 + SLACK), pytest.raises(NotSentError, match="repeat it freely"):
-            await client.create("/a")
-
-
 async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
     with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
         async with AsyncClient(proxy.hosts, session_timeout=2.0) as client:
@@ -546,30 +538,6 @@ async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
             await eventually("the callback is called", lambda: told == [lock.lost])
             proxy.black_hole(False)
             proxy.cut_all()
-
-
-async def test_expiry_ends_everything(server: Server) -> None:
-    client = AsyncClient(server.hosts)
-    states: list[State] = []
-    client.add_state_listener(states.append)
-    await client.connect()
-    watch, lock = Watch(), AsyncSequentialLock(client, "/lock")
-    await client.exists("/new", watch=watch)
-    assert await lock.acquire()
-    waiting = [asyncio.ensure_future(awaited(each)) for each in (watch, lock.lost)]
-    await asyncio.sleep(0)
-    await blocking(server.expire, client.session_id)
-    with pytest.raises(SessionExpiredError):
-        await waiting[0]
-    assert await waiting[1] is True
-    with pytest.raises(SessionExpiredError):
-        client.create("/a")
-    with pytest.raises(SessionExpiredError):
-        await client.connect()
-    assert await client.wait_for_state(State.CONNECTED) is State.EXPIRED
-    await eventually("listeners are told", lambda: states[-1:] == [State.EXPIRED])
-    await client.close()
-    assert client.state is State.EXPIRED
 
 
 async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) -> None:
