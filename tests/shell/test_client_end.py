@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -230,18 +230,22 @@ def test_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
         all_ended()
 
 
-async def test_close_by_many_tasks_and_of_a_client_never_used(hosts: str) -> None:
+@both
+async def test_close_of_a_client_never_used_is_told(kind: Kind) -> None:
+    told: list[State] = []
+    never: Any = kind("127.0.0.1:1")
+    never.add_state_listener(told.append)
+    await done(never.close())
+    await eventually("the listener is told", lambda: told == [State.CLOSED])
+
+
+async def test_close_by_many_tasks_at_once(hosts: str) -> None:
     client = AsyncClient(hosts)
     await client.connect()
     last = client.exists("/")
     with within(CLOSE_BOUND):
         assert await asyncio.gather(*(client.close() for _ in range(5))) == [None] * 5
     assert await last is not None, "what was asked for before is still answered"
-    told: list[State] = []
-    never = AsyncClient(hosts)
-    never.add_state_listener(told.append)
-    await never.close()
-    await eventually("the listener is told", lambda: told == [State.CLOSED])
 
 
 async def test_close_while_connecting_and_calls_while_closing() -> None:
@@ -379,12 +383,6 @@ def test_close_in_a_finalizer(fake: FakeServer) -> None:
     assert fake.count("close_session") == 1
 
 
-def collect(lock: AbstractContextManager[object]) -> None:
-    """Have the collector run where the lock is taken."""
-    with lock:
-        gc.collect()
-
-
 def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
     """E8: the collector may run it in the thread that has the client's state lock."""
     with Client(fake.hosts) as client:
@@ -393,8 +391,13 @@ def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
             client.exists("/a", watch=(watch := Watch()))
             return watch
 
+        def collect() -> int:
+            with client._driver.mutex:
+                gc.collect()
+                return client._session.watch_count
+
         Owner(watching)
-        Running(lambda: collect(client._driver.mutex)).result()
+        assert Running(collect).result() == 1, "it was closed in the middle of something else"
         poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
 
 
