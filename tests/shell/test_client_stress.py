@@ -17,7 +17,7 @@ import pytest
 
 from tests.shell.test_client import PATIENCE, PAUSE, SLACK, poll_state, within
 from tests.shell.test_client_threads import STALL, ask, ask_until_answered, run_child
-from tests.support.fake_server import Connection, FakeServer, echo, reply
+from tests.support.fake_server import Connection, FakeServer, Request, echo, reply
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, ConnectionLossError, EventType, OperationTimeoutError, State, Watch
@@ -310,44 +310,30 @@ def test_ctrl_c_at_random_in_a_main_thread(seed: int) -> None:
 # --- pings under load -----------------------------------------------------------------------------
 
 
-def longest_gap(frames: list[Frame]) -> float:
-    """The longest time between two frames of the client on one connection."""
-    times = [frame.time for frame in frames if frame.direction == "c2s"]
-    return max(b - a for a, b in pairwise(times))
+TIMEOUT = 3.0
 
 
-@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
-def test_pings_go_out_under_a_flood(reader: str) -> None:
-    """A23: bytes keep the socket readable for longer than the session timeout."""
-    timeout = 3.0
-    # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
-    long = "/" + 10_000 * "f"
-    notification = reply(-1, r.WatcherEvent(EventType.NODE_CREATED, 3, long), zxid=-1)
-    over = threading.Event()
+class Flood:
+    """A script: after the first answer, events for longer than the session timeout."""
 
-    def flood(connection: Connection) -> None:
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
+        event = r.WatcherEvent(EventType.NODE_CREATED, 3, "/" + 10_000 * "f")
+        self._events = reply(-1, event, zxid=-1) * 100
+        self._one_frame = threading.Lock()
+
+    def __call__(self, connection: Connection) -> None:
         connection.greet()
         connection.answer(connection.request())
         connection.flush()
         waiting = connection.request()
-
-        one_frame = threading.Lock()
-
-        def pour() -> None:
-            ends = time.monotonic() + 1.5 * timeout
-            with contextlib.suppress(OSError):
-                while time.monotonic() < ends:
-                    with one_frame:
-                        connection.sock.sendall(notification * 100)
-                connection.answer(waiting)
-            over.set()
-
-        pouring = threading.Thread(target=pour)
+        pouring = threading.Thread(target=self._pour, args=(connection, waiting))
         pouring.start()
         try:
-            while not over.is_set():
+            while not self.over.is_set():
                 ping = connection.request(pings=True)
-                with one_frame:  # events alone would not keep the connection
+                with self._one_frame:  # events alone would not keep the connection
                     connection.answer(ping)
                     connection.flush()
             for request in connection.requests():
@@ -355,31 +341,45 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
         finally:
             pouring.join()
 
-    with FakeServer(flood) as server, Client(server.hosts, session_timeout=timeout) as client:
+    def _pour(self, connection: Connection, waiting: Request) -> None:
+        ends = time.monotonic() + 1.5 * TIMEOUT
+        with contextlib.suppress(OSError):
+            while time.monotonic() < ends:
+                with self._one_frame:
+                    connection.sock.sendall(self._events)
+            connection.answer(waiting)
+        self.over.set()
+
+
+@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
+def test_pings_go_out_under_a_flood(reader: str) -> None:
+    """A23: bytes keep the socket readable for longer than the session timeout."""
+    flood = Flood()
+    with FakeServer(flood) as server, Client(server.hosts, session_timeout=TIMEOUT) as client:
         client.create("/a")
         call = client.pipeline.exists("/a")
         if reader == "the I/O thread":
-            assert over.wait(PATIENCE)
+            assert flood.over.wait(PATIENCE)
         assert call.result(PATIENCE) is not None
         times = [q.time for q in server.received]
         # Due after a third; what matters is that the server never reaches its own limit.
-        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < timeout
+        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < TIMEOUT
         assert server.count("ping") >= 3
         assert len(server.connections) == 1
 
 
 def test_pings_go_out_while_a_big_reply_trickles_in() -> None:
     """A24: 900 KB take two session timeouts; the session is kept, and so is the connection."""
-    timeout = 3.0
     with (
         FakeServer() as server,
         FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, session_timeout=timeout) as client,
+        Client(proxy.hosts, session_timeout=TIMEOUT) as client,
     ):
         client.create("/big", bytes(900_000))
-        proxy.on("get_data", action=drip(2 * timeout))
-        with within(2 * timeout + 4 * SLACK):
+        proxy.on("get_data", action=drip(2 * TIMEOUT))
+        with within(2 * TIMEOUT + 4 * SLACK):
             assert len(client.get_data("/big").data) == 900_000
-        assert longest_gap(proxy.frames()) < timeout  # which is due after a third
+        times = [frame.time for frame in proxy.frames() if frame.direction == "c2s"]
+        assert max(b - a for a, b in pairwise(times)) < TIMEOUT  # which is due after a third
         assert len(server.connections) == 1
         assert server.count("ping") >= 4
