@@ -446,7 +446,7 @@ async def test_a_half_closed_connection_is_replaced(kind: Kind) -> None:
                 await retried(client.exists, "/")
 
 
-def test_a_hold_without_a_connection_makes_the_io_thread_look_at_its_deadline() -> None:
+def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:
     """It may wait for an attempt to connect that outlasts the lease."""
     over = threading.Event()
 
