@@ -1,4 +1,4 @@
-"""What the asyncio client refuses, how it keeps limits, and what an interrupt leaves."""
+"""What the asyncio client refuses, and what an interrupt leaves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.shell.test_aio_client import SLACK
 from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
-from tests.support.aio_helpers import awaited, blocking, run
-from tests.support.fake_server import FakeServer, mute
+from tests.support.aio_helpers import awaited, blocking
+from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
@@ -22,7 +21,6 @@ from zkwire import (
     ClientClosedError,
     EventType,
     ForkedError,
-    OperationTimeoutError,
     OutcomeUnknownError,
     State,
     Watch,
@@ -34,74 +32,14 @@ from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
 
-# --- limits ---------------------------------------------------------------------------------------
-
-
-async def test_operation_timeout() -> None:
-    with FakeServer(mute) as server:
-        async with AsyncClient(server.hosts, operation_timeout=0.05) as client:
-            with within(0.05 + SLACK), pytest.raises(OperationTimeoutError) as caught:
-                await client.create("/a")
-            assert caught.value.maybe_applied, "it was sent"
-            assert "stays in effect" in str(caught.value)
-            with pytest.raises(OperationTimeoutError) as caught:
-                await client.exists("/a")
-            assert not caught.value.maybe_applied
-            with pytest.raises(OperationTimeoutError):
-                await client.ensure_path("/a/b")
-
-
-async def test_operation_timeout_takes_back_what_was_not_sent(fake: FakeServer) -> None:
-    async with AsyncClient(fake.hosts, operation_timeout=0.05) as client:
-        fake.stop_listening()
-        fake.reset_all()
-        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-        with pytest.raises(OperationTimeoutError) as caught:
-            await client.create("/a")
-        assert not caught.value.maybe_applied
-        assert "withdrawn unsent" in str(caught.value)
-        assert client._session.queued == 0
-
-
-async def test_asyncio_timeout_around_one_operation() -> None:
-    gate = Gate()
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client:
-            proxy.on("exists", action=hold(gate), reply=True)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await client.exists("/")
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(awaited(client.get_data("/")), 0.05)
-            gate.release()
-            assert (await client.get_data("/")).data == b"", "in step"
-            assert not client._session.unanswered
-
-
-@pytest.mark.parametrize("endless", [float("inf"), 1e300, 1e10], ids=repr)
-async def test_a_time_limit_may_be_as_long_as_one_likes(endless: float, fake: FakeServer) -> None:
-    async with AsyncClient(fake.hosts, operation_timeout=endless) as client:
-        await client.connect(endless)
-        assert await client.exists("/a") is None
-        state = await client.wait_for_state(State.CONNECTED, timeout=endless)
-        assert state is State.CONNECTED
-        with pytest.raises(ValueError, match="timeout must"):
-            await client.connect(-1)
-        with pytest.raises(TypeError, match="one or more"):
-            await client.wait_for_state()
-        assert await client.wait_for_state(State.EXPIRED, timeout=0.01) is None
-
-
 # --- misuse ---------------------------------------------------------------------------------------
 
 
 def test_without_a_loop_there_is_a_clear_error() -> None:
     client = AsyncClient("127.0.0.1:1")
-    watch = Watch()
     for ask in (
-        lambda: client.exists("/a"),
-        lambda: client.get_data("/a", watch=watch),
-        lambda: client.create("/a"),
+        *(client.start, lambda: client.exists("/a"), lambda: client.create("/a")),
+        lambda: client.get_data("/a", watch=Watch()),
     ):
         with pytest.raises(RuntimeError, match="no running event loop"):
             ask()
@@ -110,53 +48,40 @@ def test_without_a_loop_there_is_a_clear_error() -> None:
     asyncio.run(client.close())
 
 
-def test_another_loop_is_refused_and_harms_nothing() -> None:
+async def test_another_loop_is_refused_and_harms_nothing(server: Server) -> None:
     """The client's loop goes on meanwhile; what was asked for there is answered there."""
     gate = Gate()
-    refused: list[str] = []
 
     async def elsewhere(client: AsyncClient, reply: Any, watch: Watch) -> None:
         async def call() -> None:
             await client.exists("/")
 
-        async def walk() -> None:
-            async for _ in client.walk("/"):
-                pass
-
         for ask in (
-            call,
-            client.connect,
-            client.close,
-            client.detach,
+            *(call, client.connect, client.close, client.detach),
             lambda: client.wait_for_state(State.CLOSED),
             lambda: client.ensure_path("/a"),
             lambda: awaited(reply),
             lambda: awaited(watch),
             AsyncSequentialLock(client, "/lock").try_acquire,
-            walk,
+            lambda: anext(client.walk("/")),
         ):
             with pytest.raises(RuntimeError, match="another event loop"):
                 await ask()
-            refused.append("")
 
-    async def main() -> None:
-        with Server() as server, FaultProxy(server.hosts) as proxy:
-            async with AsyncClient(proxy.hosts) as client:
-                watch = Watch()
-                await client.exists("/new", watch=watch)
-                proxy.on("get_data", action=hold(gate))
-                reply = client.get_data("/")
-                late = client.create("/late")
-                await blocking(lambda: asyncio.run(elsewhere(client, reply, watch)))
-                gate.release()
-                assert (await reply).data == b""
-                assert await late == "/late"
-                assert client.state is State.CONNECTED
-                await client.create("/new")
-                assert (await watch).type is EventType.NODE_CREATED
-
-    run(main)
-    assert len(refused) == 10
+    with FaultProxy(server.hosts) as proxy:
+        async with AsyncClient(proxy.hosts) as client:
+            watch = Watch()
+            await client.exists("/new", watch=watch)
+            proxy.on("get_data", action=hold(gate))
+            reply = client.get_data("/")
+            late = client.create("/late")
+            await blocking(lambda: asyncio.run(elsewhere(client, reply, watch)))
+            gate.release()
+            assert (await reply).data == b""
+            assert await late == "/late"
+            assert client.state is State.CONNECTED
+            await client.create("/new")
+            assert (await watch).type is EventType.NODE_CREATED
 
 
 def test_use_after_the_loop_has_ended(server: Server) -> None:
@@ -194,7 +119,6 @@ async def test_after_close(hosts: str) -> None:
         client.ensure_path("/a"),
         awaited(watch),
         AsyncSequentialLock(client, "/lock").acquire(),
-        client.__aenter__(),
     ):
         with pytest.raises(ClientClosedError):
             await waiting
@@ -206,34 +130,23 @@ async def test_after_close(hosts: str) -> None:
 
 async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
     async with AsyncClient(hosts) as client:
-        watch = Watch()
+        watch, lost = Watch(), AsyncSequentialLock(client, "/lock").lost
         await client.exists("/none", watch=watch)
-        with within(1.0), pytest.raises(RuntimeError, match="block the event loop: use await"):
+        for wait in (
+            *(watch.wait, lambda: watch.wait(5.0), lambda: lost.wait(5.0)),
+            lambda: next(iter(watch)),
+        ):
+            with within(1.0), pytest.raises(RuntimeError, match="block the event loop"):
+                wait()
+        with pytest.raises(RuntimeError, match="use await"):
             watch.wait()
-        with within(1.0), pytest.raises(RuntimeError, match="block the event loop: use await"):
-            watch.wait(5.0)
         assert watch.wait(0) is None
-        with pytest.raises(RuntimeError, match="block the event loop"):
-            next(iter(watch))
-        lost = AsyncSequentialLock(client, "/lock").lost
-        with within(1.0), pytest.raises(RuntimeError, match="block the event loop"):
-            lost.wait(5.0)
         assert lost.wait(0) is False
     with Client(hosts) as threaded:
         unasked = Watch()
         threaded.exists("/none", watch=unasked)
         with pytest.raises(RuntimeError, match="await belongs to AsyncClient"):
             await unasked
-
-
-async def test_wrong_arguments_are_refused_and_nothing_sent(fake: FakeServer) -> None:
-    async with AsyncClient(fake.hosts) as client:
-        with pytest.raises(ValueError, match="start with '/'"):
-            client.exists("a")
-        with pytest.raises(TypeError, match=r"use \.encode"):
-            client.set_data("/a", "text")  # type: ignore[arg-type]
-        await client.exists("/marker")
-        assert [(r.xid, r.op) for r in fake.received] == [(1, "exists")]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

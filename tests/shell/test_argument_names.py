@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
 
+from tests.support.both_clients import Kind, both, opened
 from tests.support.recipe_samples import RECIPES, made
 from zkwire import AsyncClient, Client
 from zkwire.testing import Server
@@ -26,21 +28,13 @@ def every(client: Client | AsyncClient) -> dict[str, Any]:
     }
 
 
-def assert_named(found: dict[str, Any]) -> None:
-    for kind, thing in found.items():
-        for name in dir(type(thing)):
-            if name.startswith("_") or not inspect.isfunction(getattr(type(thing), name)):
-                continue
-            with pytest.raises(TypeError) as e:
-                getattr(thing, name)(no_such_argument=1)
-            assert f"{kind}.{name}() got an unexpected keyword" in str(e.value)
-
-
-def test_an_unknown_argument_names_the_public_method(server: Server) -> None:
-    with Client(server.hosts) as client:
-        assert_named(every(client))
-
-
-async def test_an_unknown_argument_names_the_public_asyncio_method(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client:
-        assert_named(every(client))
+@both
+async def test_an_unknown_argument_names_the_public_method(kind: Kind, server: Server) -> None:
+    async with opened(kind, server.hosts) as client:
+        for public, thing in every(client).items():
+            for name in dir(type(thing)):
+                if name.startswith("_") or not inspect.isfunction(getattr(type(thing), name)):
+                    continue
+                message = re.escape(f"{public}.{name}() got an unexpected keyword")
+                with pytest.raises(TypeError, match=message):
+                    getattr(thing, name)(no_such_argument=1)

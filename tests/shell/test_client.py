@@ -1,4 +1,4 @@
-"""The blocking client as its users see it: operations, arguments, watches, limits, the end."""
+"""Both clients as their users see them: operations, replies, and what arguments are wrong."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 
+import zkwire
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Kind, answer, asking, both, done, opened
 from tests.support.fake_server import Connection, FakeServer, mute, silent
 from tests.support.lock_helpers import Running
-from tests.support.operation_samples import OPERATIONS
-from tests.support.server_control import poll
+from tests.support.operation_samples import OPERATIONS, SAMPLES
+from tests.support.server_control import free_port, poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    BadVersionError,
+    AsyncClient,
     Check,
     Client,
     Create,
@@ -29,13 +32,11 @@ from zkwire import (
     GetChildren,
     GetData,
     Id,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    ServerError,
     SetData,
     State,
     Watch,
+    ZooKeeperError,
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
@@ -84,308 +85,288 @@ def all_ended(name: str = "zkwire", *, but: str = "") -> None:
     poll("its threads end", ended, PATIENCE)
 
 
-def seen(watch: Watch) -> Event:
-    """The watch's event, without the zxid that servers tell from 3.9 on."""
-    event = watch.wait(PATIENCE)
-    assert event is not None
-    return Event(event.type, event.path, event.state)
+def poll_state(client: Client, state: State) -> bool:
+    """Wait until the client is in a state that nothing tells of."""
+    with suppress(TimeoutError):
+        poll("the state", lambda: client.state is state or None, PATIENCE)
+    return client.state is state
 
 
 # --- operations -----------------------------------------------------------------------------------
 
 
-def test_empty_data_and_none_at_all_read_as_empty(client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    assert client.get_data(fresh_path).data == b""
+class Recorder:
+    """What is called of it is returned: the name of the operation and its arguments."""
+
+    def __getattr__(self, verb: str) -> Callable[..., tuple[str, Any, Any]]:
+        return lambda *args, **kwargs: (verb, args, kwargs)
 
 
-REFUSALS: list[tuple[type[ServerError], str, tuple[Any, ...]]] = [
-    (NoNodeError, "create", ("{}/no/node",)),
-    (NoNodeError, "create_with_stat", ("{}/no/node",)),
-    (NodeExistsError, "create", ("{}",)),
-    (NodeExistsError, "create_with_stat", ("{}",)),
-    (NoNodeError, "delete", ("{}/no",)),
-    (BadVersionError, "delete", ("{}/child", 7)),
-    (NotEmptyError, "delete", ("{}",)),
-    (NoNodeError, "set_data", ("{}/no", b"")),
-    (BadVersionError, "set_data", ("{}", b"", 7)),
-    (NoNodeError, "get_data", ("{}/no",)),
-    (NoNodeError, "get_children", ("{}/no",)),
-    (NoNodeError, "get_children_with_stat", ("{}/no",)),
-]
-
-
-@pytest.mark.since("3.5")
-@pytest.mark.parametrize("way", ["blocking", "pipeline"])
-def test_refusals_have_classes_of_their_own(client: Client, fresh_path: str, way: str) -> None:
-    client.create(fresh_path)
-    client.create(f"{fresh_path}/child")
-    for expected, verb, arguments in REFUSALS:
-        filled = [a.format(fresh_path) if isinstance(a, str) else a for a in arguments]
-        ask = getattr(client if way == "blocking" else client.pipeline, verb)
-        with pytest.raises(expected) as caught:
-            getattr(ask(*filled), "result", lambda: None)()
-        assert type(caught.value) is expected
-        assert caught.value.path == filled[0]
-        assert caught.value.op is not None
-        assert not caught.value.maybe_applied
-    assert client.get_children(fresh_path) == ["child"]
-
-
-@pytest.mark.since("3.5")
-def test_pipeline_gives_the_results_of_the_blocking_calls(client: Client, fresh_path: str) -> None:
-    pipeline = client.pipeline
-    replies: list[Any] = [
-        pipeline.create(fresh_path, b"a"),
-        pipeline.create_with_stat(f"{fresh_path}/x"),
-        pipeline.exists(fresh_path),
-        pipeline.get_data(fresh_path),
-        pipeline.set_data(fresh_path, b"b"),
-        pipeline.get_data(fresh_path),
-        pipeline.get_children(fresh_path),
-        pipeline.get_children_with_stat(fresh_path),
-        pipeline.sync(),
-        pipeline.delete(f"{fresh_path}/x"),
-        pipeline.exists(f"{fresh_path}/x"),
+def script(root: str) -> list[tuple[str, Any, Any]]:
+    """Every operation at least once, good and refused."""
+    ask: Any = Recorder()
+    calls = [
+        ask.add_auth("digest", b"me:secret"),
+        ask.ensure_path(f"{root}/a/b"),
+        ask.create(f"{root}/n", b"one"),
+        ask.create(f"{root}/n", b"one"),
+        ask.create_with_stat(f"{root}/s-", b"x", sequential=True),
+        ask.create(f"{root}/e", ephemeral=True),
+        ask.set_data(f"{root}/n", b"two", 0),
+        ask.set_data(f"{root}/n", b"two", 0),
+        ask.get_data(f"{root}/n"),
+        ask.exists(f"{root}/n"),
+        ask.exists(f"{root}/none"),
+        ask.get_data(f"{root}/none"),
+        ask.get_children(f"{root}/none"),
+        ask.get_children(root),
+        ask.get_children_with_stat(root),
+        ask.get_all_children_number(root),
+        ask.get_ephemerals(root),
+        ask.set_acl(f"{root}/n", zkwire.CREATOR_ALL_ACL),
+        ask.get_acl(f"{root}/n"),
+        ask.multi([Create(f"{root}/m", b"1"), SetData(f"{root}/m", b"2"), Check(root)]),
+        ask.multi([Create(f"{root}/m", b"1"), SetData(f"{root}/m", b"2")]),
+        ask.multi_read([GetData(f"{root}/m"), GetData(f"{root}/none")]),
+        ask.add_watch(root, Watch(), recursive=True),
+        ask.remove_watches(root),
+        ask.remove_watches(root),
+        ask.delete(f"{root}/n", 1),
+        ask.delete(root),
+        ask.delete_tree(root),
+        ask.exists(root),
     ]
-    results = [reply.result(PATIENCE) for reply in replies]
-    assert all(reply.ready for reply in replies)
-    assert results[0] == fresh_path
-    assert results[1].path == f"{fresh_path}/x"
-    assert results[2].num_children == 1
-    assert results[3].data == b"a"
-    assert results[4].version == 1
-    assert results[5].data == b"b"
-    assert results[6] == ["x"]
-    assert results[7].children == ["x"]
-    assert results[8:] == [None, None, None]
+    for number, sample in enumerate(SAMPLES):
+        path = f"{root}/{number}"
+        calls += [ask.ensure_path(f"{path}/gone"), sample.call(ask, path)]
+    return calls
 
 
+def normal(value: Any, root: str) -> Any:
+    """Without what differs between two roots and two moments."""
+    match value:
+        case ZooKeeperError():
+            path = normal(value.path or "", root)
+            return type(value).__name__, value.op, path, value.maybe_applied
+        case zkwire.Stat():
+            return value.version, value.aversion, value.data_length, value.num_children
+        case Watch():
+            return "a watch"
+        case str():
+            return value.replace(root, "ROOT")
+        case list() | tuple():
+            items = [normal(item, root) for item in value]
+            return sorted(items) if all(isinstance(i, str) for i in items) else items
+    return value
+
+
+async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str) -> None:
+    """A script of every operation: with each client, and with the pipeline."""
+    seen = []
+    kinds: list[Kind] = [Client, Client, AsyncClient]
+    for number, kind in enumerate(kinds):
+        root, results = f"{fresh_path}-{number}", []
+        async with opened(kind, whole) as client:
+            for verb, arguments, named in script(root):
+                kept = number == 1 and verb in OPERATIONS
+                try:
+                    asked = getattr(client.pipeline if kept else client, verb)(*arguments, **named)
+                    result = await (answer(asked) if kept else done(asked))
+                except ZooKeeperError as error:
+                    result = error
+                results.append((verb, normal(result, root)))
+        seen.append(results)
+    assert seen[0] == seen[1]
+    assert seen[0] == seen[2]
+    assert ("create", "ROOT/n") in seen[0]
+    for refused in (
+        ("NodeExistsError", "create", "ROOT/n", False),
+        ("BadVersionError", "set_data", "ROOT/n", False),
+        ("NotEmptyError", "delete", "ROOT", False),
+        ("NoNodeError", "get_data", "ROOT/none", False),
+        ("NoNodeError", "get_children", "ROOT/none", False),
+    ):
+        assert (refused[1], refused) in seen[0]
+
+
+@both
 @pytest.mark.since("3.5")
-def test_chroot_is_put_before_and_taken_off(hosts: str, client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    watch = Watch()
-    with Client(hosts + fresh_path) as inside:
-        assert inside.create("/a", b"1") == "/a"
-        assert inside.create("/s-", sequential=True) == "/s-0000000001"
-        assert sorted(inside.get_children("/")) == ["a", "s-0000000001"]
-        assert inside.create_with_stat("/b").path == "/b"
-        inside.get_data("/a", watch=watch)
-        client.set_data(f"{fresh_path}/a", b"2")
-        assert seen(watch) == Event(EventType.NODE_DATA_CHANGED, "/a", State.CONNECTED)
+async def test_a_chroot_is_put_before_and_taken_off(
+    kind: Kind, hosts: str, fresh_path: str
+) -> None:
+    events: list[Event] = []
+    async with opened(kind, hosts) as outside, opened(kind, hosts + fresh_path) as inside:
+        await done(outside.create(fresh_path))
+        assert await done(inside.create("/a", b"1")) == "/a"
+        assert await done(inside.create("/s-", sequential=True)) == "/s-0000000001"
+        assert sorted(await done(inside.get_children("/"))) == ["a", "s-0000000001"]
+        assert (await done(inside.create_with_stat("/b"))).path == "/b"
+        await done(inside.get_data("/a", watch=events.append))
+        await done(outside.set_data(f"{fresh_path}/a", b"2"))
         with pytest.raises(NoNodeError) as caught:
-            inside.get_data("/no")
+            await done(inside.get_data("/no"))
         assert caught.value.path == "/no"
-    assert client.get_data(f"{fresh_path}/a").data == b"2"
+        await eventually("it fires", lambda: events)
+        assert (events[0].type, events[0].path) == (EventType.NODE_DATA_CHANGED, "/a")
+        assert (await done(outside.get_data(f"{fresh_path}/a"))).data == b"2"
+        assert (await done(outside.get_data(f"{fresh_path}/b"))).data == b""
 
 
-def test_properties(hosts: str) -> None:
-    client = Client(hosts, session_timeout=30.0)
-    assert state_of(client) is State.NOT_STARTED
-    assert client.session_id == 0
+@both
+async def test_properties(kind: Kind, hosts: str) -> None:
+    client: Any = kind(hosts, session_timeout=30.0)
+    assert (client.state, client.session_id) == (State.NOT_STARTED, 0)
+    assert (client.session_timeout, client.lease_remaining()) == (30.0, 0.0)
+    await done(client.connect())
+    assert client.state is State.CONNECTED
+    assert client.session_id != 0
     assert client.session_timeout == 30.0
-    assert client.lease_remaining() == 0.0
-    with client:
-        assert state_of(client) is State.CONNECTED
-        assert client.session_id != 0
-        assert client.session_timeout == 30.0
-        assert 20.0 < client.lease_remaining() <= 30.0
-        assert hosts in repr(client)
-    assert state_of(client) is State.CLOSED
-    assert client.lease_remaining() == 0.0
+    assert 20.0 < client.lease_remaining() <= 30.0
+    assert f"{kind.__name__} {hosts}" in repr(client)
+    await done(client.close())
+    assert (client.state, client.lease_remaining()) == (State.CLOSED, 0.0)
 
 
-def state_of(client: Client) -> State:
-    """For a type checker, which does not expect a property to change."""
-    return client.state
+# --- wrong arguments ------------------------------------------------------------------------------
+
+Wrong = list[tuple[Any, type[Exception], str]]
 
 
-def test_server_may_grant_another_timeout() -> None:
-    def grant(connection: Connection) -> None:
-        connection.greet(timeout_ms=1234)
-        for request in connection.requests():
-            connection.answer(request)
-
-    with FakeServer(grant) as server, Client(server.hosts, session_timeout=9) as client:
-        assert client.session_timeout == 1.234
+def bad(error: type[Exception], message: str, *values: Any) -> Wrong:
+    """Values that are refused with this error, which says so."""
+    return [(value, error, message) for value in values]
 
 
-def test_credentials_are_sent_before_any_request() -> None:
-    secrets = [("digest", b"me:secret"), ("other", b"\0\xff")]
-    with FakeServer() as server, Client(server.hosts, auth=secrets) as client:
-        client.exists("/a")
-        assert [r.op for r in server.received] == ["auth", "auth", "exists"]
-        assert [(r.record.scheme, r.record.auth) for r in server.received[:2]] == secrets
-
-
-def test_documentation_stands_on_both_kinds_of_operation() -> None:
-    for name in ("create", "get_data", "exists", "set_data", "delete", "sync"):
-        assert "connection" in (getattr(Client, name).__doc__ or "")
-
-
-BAD_PATHS: list[tuple[Any, type[Exception], str]] = [
-    (None, TypeError, "path must be a str"),
-    (b"/a", TypeError, "path must be a str"),
-    (7, TypeError, "path must be a str"),
-    ("", ValueError, "start with '/'"),
-    ("a", ValueError, "start with '/'"),
-    ("/a//b", ValueError, "empty name"),
-    ("//a", ValueError, "empty name"),
-    ("/\U0001f600", ValueError, "U+1F600"),
-    ("/a/./b", ValueError, "'.' or '..'"),
-    ("/..", ValueError, "'.' or '..'"),
-    ("/a\0b", ValueError, "U+0000"),
-    ("/a\x1f", ValueError, "U+001F"),
-    ("/\x7f", ValueError, "U+007F"),
-    ("/\ud800", ValueError, "U+D800"),
-    ("/\ufff0", ValueError, "U+FFF0"),
-    ("/" + "a" * SEND_LIMIT, ValueError, "this client's send_limit is"),
+BAD_PATHS = [
+    *bad(TypeError, "path must be a str", None, b"/a", 7),
+    *bad(ValueError, "start with '/'", "", "a"),
+    *bad(ValueError, "empty name", "/a//b", "//a"),
+    *bad(ValueError, "'.' or '..'", "/a/./b", "/.."),
+    *bad(ValueError, "U+1F600", "/\U0001f600"),
+    *bad(ValueError, "U+0000", "/a\0b"),
+    *bad(ValueError, "U+001F", "/a\x1f"),
+    *bad(ValueError, "U+007F", "/\x7f"),
+    *bad(ValueError, "U+D800", "/\ud800"),
+    *bad(ValueError, "U+FFF0", "/\ufff0"),
+    *bad(ValueError, "this client's send_limit is", "/" + "a" * SEND_LIMIT),
+    *bad(ValueError, "end with '/'", "/a/"),
 ]
-ENDS_IN_SLASH: list[tuple[Any, type[Exception], str]] = [("/a/", ValueError, "end with '/'")]
-BAD_DATA: list[tuple[Any, type[Exception], str]] = [
-    ("text", TypeError, "use .encode()"),
-    (bytearray(b"x"), TypeError, "data must be bytes"),
-    (memoryview(b"x"), TypeError, "data must be bytes"),
-    (7, TypeError, "data must be bytes"),
-    (bytes(SEND_LIMIT), ValueError, "this client's send_limit is"),
+BAD_DATA = [
+    *bad(TypeError, "use .encode()", "text"),
+    *bad(TypeError, "data must be bytes", bytearray(b"x"), memoryview(b"x"), 7),
+    *bad(ValueError, "this client's send_limit is", bytes(SEND_LIMIT)),
 ]
-BAD_VERSIONS: list[tuple[Any, type[Exception], str]] = [
-    (None, TypeError, "version must be an int"),
-    ("1", TypeError, "version must be an int"),
-    (1.0, TypeError, "version must be an int"),
-    (True, TypeError, "version must be an int"),
-    (-2, ValueError, "-1 (any) or 0 to"),
-    (2**31, ValueError, "-1 (any) or 0 to"),
+BAD_VERSIONS = [
+    *bad(TypeError, "version must be an int", None, "1", 1.0, True),
+    *bad(ValueError, "-1 (any) or 0 to", -2, 2**31),
 ]
-WORLD = Id("world", "anyone")
-BAD_ACLS: list[tuple[Any, type[Exception], str]] = [
-    ("world:anyone:r", TypeError, "list or tuple of ACL"),
-    (OPEN_ACL_UNSAFE[0], TypeError, "list or tuple of ACL, not ACL; put it into a list"),
-    (True, TypeError, "list or tuple of ACL, not bool; ephemeral=... and so on have names"),
-    ([], ValueError, "not be empty"),
-    ((), ValueError, "not be empty"),
-    ([None], TypeError, "acl must hold"),
-    ([(31, WORLD)], TypeError, "acl must hold"),
-    ([ACL(31, ("world", "anyone"))], TypeError, "acl must hold"),  # type: ignore[arg-type]
-    ([ACL(31, Id("world", None))], TypeError, "must be str"),  # type: ignore[arg-type]
-    ([ACL(31, Id(b"world", "anyone"))], TypeError, "must be str"),  # type: ignore[arg-type]
-    ([ACL("r", WORLD)], ValueError, "0 to 31"),  # type: ignore[arg-type]
-    ([ACL(32, WORLD)], ValueError, "0 to 31"),
-    ([ACL(-1, WORLD)], ValueError, "0 to 31"),
+WORLD: Any = Id("world", "anyone")
+NOBODY: Any = ("world", "anyone")
+UNSENT: Any = (Id("world", None), Id(b"world", "anyone"))  # type: ignore[arg-type]
+BAD_ACLS = [
+    *bad(TypeError, "list or tuple of ACL", "world:anyone:r"),
+    *bad(TypeError, "list or tuple of ACL, not ACL; put it into a list", OPEN_ACL_UNSAFE[0]),
+    *bad(TypeError, "list or tuple of ACL, not bool; ephemeral=... and so on have names", True),
+    *bad(ValueError, "not be empty", [], ()),
+    *bad(TypeError, "acl must hold", [None], [(31, WORLD)], [ACL(31, NOBODY)]),
+    *bad(TypeError, "must be str", *([ACL(31, identity)] for identity in UNSENT)),
+    *bad(ValueError, "0 to 31", *([ACL(perms, WORLD)] for perms in ("r", 32, -1))),  # type: ignore[arg-type]
 ]
-BAD_WATCHES: list[tuple[Any, type[Exception], str]] = [
-    (7, TypeError, "a Watch or a callable"),
-    (True, TypeError, "a Watch or a callable"),
-    ("watch", TypeError, "a Watch or a callable"),
-    (Watch, TypeError, "a Watch or a callable"),
-    (0, TypeError, "a Watch or a callable"),
-    (b"", TypeError, "a Watch or a callable"),
-    ([], TypeError, "a Watch or a callable"),
-]
-
+BAD_WATCHES = bad(TypeError, "a Watch or a callable", 7, True, "watch", Watch, 0, b"", [])
 # Never to be tried on a real server: one that got a wrong TTL would end for good.
-BAD_TTLS: list[tuple[Any, type[Exception], str]] = [
-    ("1", TypeError, "ttl must be a number"),
-    (True, TypeError, "ttl must be a number"),
-    (0, ValueError, "ttl must be 0.001"),
-    (0.0009, ValueError, "ttl must be 0.001"),
-    (-1, ValueError, "ttl must be 0.001"),
-    (2**40 / 1000, ValueError, "ttl must be 0.001"),
-    (float("nan"), ValueError, "ttl must be 0.001"),
-    (float("inf"), ValueError, "ttl must be 0.001"),
+BAD_TTLS = [
+    *bad(TypeError, "ttl must be a number", "1", True),
+    *bad(ValueError, "ttl must be 0.001", 0, 0.0009, -1, 2**40 / 1000, float("nan"), float("inf")),
 ]
-BAD_OPERATIONS: list[tuple[Any, type[Exception], str]] = [
-    (None, TypeError, "not iterable"),
-    (7, TypeError, "not iterable"),
-    ([None], TypeError, "not an operation"),
-    (["/a"], TypeError, "not an operation such as Create(path, data)"),
-    (Create("/a"), TypeError, "must be a list, also of one"),
+BAD_OPERATIONS = [
+    *bad(TypeError, "not iterable", None, 7),
+    *bad(TypeError, "not an operation", [None]),
+    *bad(TypeError, "not an operation such as Create(path, data)", ["/a"]),
+    *bad(TypeError, "must be a list, also of one", Create("/a")),
 ]
-BAD_WRITES: list[tuple[Any, type[Exception], str]] = [
-    ([GetData("/a")], ValueError, "get_data cannot be part"),
-    ([Create("/a"), GetChildren("/a")], ValueError, "get_children cannot be part"),
-    ([Create("a")], ValueError, "start with '/'"),
-    ([Create("/a", "text")], TypeError, "use .encode()"),  # type: ignore[arg-type]
-    ([Create("/a", b"", [])], ValueError, "not be empty"),
-    ([Create("/a", ephemeral="no")], TypeError, "True or False"),  # type: ignore[arg-type]
-    ([Create("/a", ttl=0)], ValueError, "ttl must be 0.001"),
-    ([Create("/a", ttl=1, ephemeral=True)], ValueError, "not two of them"),
-    ([Check("/a", -2)], ValueError, "-1 (any) or 0 to"),
-    ([Delete("/")], ValueError, "root cannot be deleted"),
-    ([SetData("/a", b"", True)], TypeError, "version must be an int"),
-    ([SetData("/a", bytes(SEND_LIMIT // 2))] * 3, ValueError, "this client's send_limit is"),
+TEXT: Any = "text"
+BAD_WRITES = [
+    *bad(ValueError, "get_data cannot be part", [GetData("/a")]),
+    *bad(ValueError, "get_children cannot be part", [Create("/a"), GetChildren("/a")]),
+    *bad(ValueError, "start with '/'", [Create("a")]),
+    *bad(TypeError, "use .encode()", [Create("/a", TEXT)]),
+    *bad(ValueError, "not be empty", [Create("/a", b"", [])]),
+    *bad(TypeError, "True or False", [Create("/a", ephemeral=TEXT)]),
+    *bad(ValueError, "ttl must be 0.001", [Create("/a", ttl=0)]),
+    *bad(ValueError, "not two of them", [Create("/a", ttl=1, ephemeral=True)]),
+    *bad(ValueError, "-1 (any) or 0 to", [Check("/a", -2)]),
+    *bad(ValueError, "root cannot be deleted", [Delete("/")]),
+    *bad(TypeError, "version must be an int", [SetData("/a", b"", True)]),
+    *bad(ValueError, "client's send_limit is", [SetData("/a", bytes(SEND_LIMIT // 2))] * 3),
 ]
-BAD_READS: list[tuple[Any, type[Exception], str]] = [
-    ([Create("/a")], ValueError, "create cannot be part"),
-    ([GetData("/a"), Check("/a")], ValueError, "check cannot be part"),
-    ([GetData("/a/")], ValueError, "end with '/'"),
-    ([GetData("/a", watch=print)], ValueError, "cannot set a watch"),
+BAD_READS = [
+    *bad(ValueError, "create cannot be part", [Create("/a")]),
+    *bad(ValueError, "check cannot be part", [GetData("/a"), Check("/a")]),
+    *bad(ValueError, "end with '/'", [GetData("/a/")]),
+    *bad(ValueError, "cannot set a watch", [GetData("/a", watch=print)]),
 ]
-BAD_SERVERS: list[tuple[Any, type[Exception], str]] = [
-    ("server.1=h:1:2;3", TypeError, "servers must be a list of str"),
-    ([1], TypeError, "servers must be a list of str"),
-    (None, ValueError, "either members, or joining or leaving"),
+BAD_FLAGS = [
+    *bad(TypeError, "must be True or False, not 'no'", "no"),
+    *bad(TypeError, "must be True or False, not None", None),
+    *bad(TypeError, "must be True or False", 1),
 ]
-
-FLAGS = ("ephemeral", "sequential", "container", "recursive")
-BAD_FLAGS: list[tuple[Any, type[Exception], str]] = [
-    ("no", TypeError, "must be True or False, not 'no'"),
-    (1, TypeError, "must be True or False"),
-    (None, TypeError, "must be True or False, not None"),
-]
+SERVER = "server.1=h:1:2;3"
 
 # Each parameter: its name, a good argument, and which ways there are to get it wrong.
-Argument = tuple[str, Any, list[tuple[Any, type[Exception], str]]]
+Argument = tuple[str, Any, Wrong]
 PARAMETERS: list[Argument] = [
-    ("path", "/a", BAD_PATHS + ENDS_IN_SLASH),
+    ("path", "/a", BAD_PATHS),
     ("data", b"", BAD_DATA),
     ("version", -1, BAD_VERSIONS),
     ("watch", None, BAD_WATCHES),
     ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS),
     ("ttl", None, BAD_TTLS),
-    *((name, False, BAD_FLAGS) for name in FLAGS),
-    ("which", 3, [(w, ValueError, "not a valid WatchType") for w in (0, 6, -1, "any", None)]),
-    ("scheme", "digest", [(w, TypeError, "scheme must be a str") for w in (b"a", None, 7)]),
+    *((name, False, BAD_FLAGS) for name in ("ephemeral", "sequential", "container", "recursive")),
+    ("which", 3, bad(ValueError, "not a valid WatchType", 0, 6, -1, "any", None)),
+    ("scheme", "digest", bad(TypeError, "scheme must be a str", b"a", None, 7)),
     (
         "secret",
         b"a:b",
         [
-            *((w, TypeError, "secret must be bytes") for w in ("a:b", None, 7, bytearray(b"a:b"))),
-            (bytes(SEND_LIMIT), ValueError, "this client's send_limit is"),
+            *bad(TypeError, "secret must be bytes", "a:b", None, 7, bytearray(b"a:b")),
+            *bad(ValueError, "this client's send_limit is", bytes(SEND_LIMIT)),
         ],
     ),
     (
         "prefix",
         "/",
         [
-            *((w, TypeError, "prefix must be a str") for w in (None, b"/a")),
-            *((w, ValueError, "must start with '/'") for w in ("", "a")),
+            *bad(TypeError, "prefix must be a str", None, b"/a"),
+            *bad(ValueError, "must start with '/'", "", "a"),
         ],
     ),
-    ("members", ["server.1=h:1:2;3"], BAD_SERVERS),
-    ("joining", None, [(["server.1=h:1:2;3"], ValueError, "either members, or joining")]),
-    ("leaving", None, [(["1"], ValueError, "either members, or joining")]),
+    (
+        "members",
+        [SERVER],
+        [
+            *bad(TypeError, "servers must be a list of str", SERVER, [1]),
+            *bad(ValueError, "either members, or joining or leaving", None),
+        ],
+    ),
+    ("joining", None, bad(ValueError, "either members, or joining", [SERVER])),
+    ("leaving", None, bad(ValueError, "either members, or joining", ["1"])),
 ]
 # Those of one operation that differ.
-OWN_PARAMETERS: dict[str, list[Argument]] = {
-    "delete": [
-        ("path", "/a", [*BAD_PATHS, *ENDS_IN_SLASH, ("/", ValueError, "root cannot be deleted")])
-    ],
-    "set_acl": [
-        ("acl", [*OPEN_ACL_UNSAFE], [*BAD_ACLS, (None, TypeError, "list or tuple of ACL")])
-    ],
-    "multi": [("operations", [], BAD_OPERATIONS + BAD_WRITES)],
-    "multi_read": [("operations", [], BAD_OPERATIONS + BAD_READS)],
-    "add_watch": [("watch", print, [*BAD_WATCHES, (None, TypeError, "a Watch or a callable")])],
-    "reconfig": [
-        ("version", -1, [(v, ValueError, "version must be") for v in ("1", None, -2, 2**63)])
-    ],
+OWN_PARAMETERS: dict[str, Argument] = {
+    "delete": ("path", "/a", [*BAD_PATHS, *bad(ValueError, "root cannot be deleted", "/")]),
+    "set_acl": ("acl", [*OPEN_ACL_UNSAFE], BAD_ACLS + bad(TypeError, "list or tuple of ACL", None)),
+    "multi": ("operations", [], BAD_OPERATIONS + BAD_WRITES),
+    "multi_read": ("operations", [], BAD_OPERATIONS + BAD_READS),
+    "add_watch": ("watch", print, BAD_WATCHES + bad(TypeError, "a Watch or a callable", None)),
+    "reconfig": ("version", -1, bad(ValueError, "version must be", "1", None, -2, 2**63)),
 }
 
 
 def arguments_of(operation: str) -> list[Argument]:
     """What is tried for each of its parameters, in their order."""
-    known = {argument[0]: argument for argument in PARAMETERS + OWN_PARAMETERS.get(operation, [])}
+    known = {argument[0]: argument for argument in PARAMETERS}
+    if own := OWN_PARAMETERS.get(operation):
+        known[own[0]] = own
     names = inspect.signature(getattr(Operations, operation)).parameters
     return [known[name] for name in names if name != "self"]
 
@@ -393,40 +374,27 @@ def arguments_of(operation: str) -> list[Argument]:
 ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIONS)}
 
 
-# --- pipelines ------------------------------------------------------------------------------------
+# --- replies --------------------------------------------------------------------------------------
 
 
-def test_a_pipeline_is_carried_out_in_order_and_few_writes() -> None:
-    with FakeServer() as server, Client(server.hosts) as client:
-        client.create("/a")
-        replies = [client.pipeline.set_data("/a", b"%d" % n) for n in range(5000)]
-        assert [reply_.result(PATIENCE).version for reply_ in replies] == list(range(1, 5001))
-        data = [r.record.data for r in server.executed if r.op == "set_data"]
-        assert data == [b"%d" % n for n in range(5000)]
-
-
-def test_results_may_be_asked_for_in_any_order_and_again(client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    replies = [client.pipeline.set_data(fresh_path, b"") for _ in range(50)]
-    assert replies[49].result().version == 50
-    assert [reply_.result().version for reply_ in reversed(replies)] == list(range(50, 0, -1))
-    assert replies[0].result(0).version == 1
-
-
-def test_a_pipeline_that_nobody_waits_for_leaves_by_itself() -> None:
-    with FakeServer() as server, Client(server.hosts) as client:
-        for n in range(300):
-            client.pipeline.exists(f"/{n}")
-        server.wait_for(lambda: server.count("exists") == 300)
-
-
-def test_calls_made_before_the_connection_wait_for_it_in_order(fake: FakeServer) -> None:
-    client = Client(fake.hosts)
-    replies = [client.pipeline.create(f"/{n}") for n in range(50)]
-    assert client.exists("/49") is not None
-    assert [reply_.result() for reply_ in replies] == [f"/{n}" for n in range(50)]
-    client.close()
+@both
+async def test_operations_are_carried_out_in_order(kind: Kind, fake: FakeServer) -> None:
+    """Those from before the connection, too; their results may be asked for in any order."""
+    client: Any = kind(fake.hosts)
+    made = [asking(client).create(f"/{n}") for n in range(50)]
+    assert await done(client.exists("/49")) is not None
+    assert [reply.result() for reply in made] == [f"/{n}" for n in range(50)]
+    changed = [asking(client).set_data("/0", b"%d" % n) for n in range(3000)]
+    assert (await answer(changed[-1])).version == 3000
+    assert [reply.result().version for reply in reversed(changed)] == list(range(3000, 0, -1))
+    assert changed[0].result(0).version == 1
+    for n in range(300):  # nobody waits for these
+        asking(client).exists(f"/{n}")
+    await blocking(fake.wait_for, lambda: fake.count("exists") == 301)
+    await done(client.close())
     assert [r.path for r in fake.executed if r.op == "create"] == [f"/{n}" for n in range(50)]
+    data = [r.record.data for r in fake.executed if r.op == "set_data"]
+    assert data == [b"%d" % n for n in range(3000)]
 
 
 def late(gate: threading.Event) -> Callable[[Connection], None]:
@@ -445,7 +413,6 @@ def late(gate: threading.Event) -> Callable[[Connection], None]:
 
 def test_two_threads_may_wait_for_one_reply() -> None:
     gate = threading.Event()
-
     with FakeServer(late(gate)) as server, Client(server.hosts) as client:
         one = client.pipeline.exists("/a")
         waiting = [Running(one.result) for _ in range(4)]
@@ -454,10 +421,11 @@ def test_two_threads_may_wait_for_one_reply() -> None:
         assert [w.result() for w in waiting] == [None] * 4
 
 
+# --- where there is no answer ---------------------------------------------------------------------
+
+
 def refused_port() -> int:
     """A port that nobody listens on; below the range from which clients' own ports are taken."""
-    from tests.support.server_control import free_port
-
     return free_port()
 
 
@@ -501,33 +469,19 @@ def unanswering_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+NOWHERE = ["black hole", "refused", "silent accept", "blocked resolver", "silent session"]
+
+
 @contextmanager
-def nowhere(kind: str, **arguments: Any) -> Iterator[Client]:
-    """A client that gets no answers, for one of the reasons there are."""
+def nowhere(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Servers that give no answers, for one of the reasons there are; options of the client."""
     with ExitStack() as stack:
-        hosts = "zoo.example"
         if kind == "black hole":
-            hosts = f"127.0.0.1:{stack.enter_context(unanswering_port())}"
+            yield f"127.0.0.1:{stack.enter_context(unanswering_port())}", {}
         elif kind == "refused":
-            hosts = f"127.0.0.1:{refused_port()}"
-        elif kind == "silent accept":
-            hosts = stack.enter_context(FakeServer(silent)).hosts
-        elif kind == "silent session":
-            hosts = stack.enter_context(FakeServer(mute)).hosts
+            yield f"127.0.0.1:{refused_port()}", {}
+        elif kind == "blocked resolver":
+            yield "zoo.example", {"_resolver": stack.enter_context(StuckResolver())}
         else:
-            arguments["_resolver"] = stack.enter_context(StuckResolver())
-        client = Client(hosts, **arguments)
-        if kind == "silent session":
-            client.connect(PATIENCE)
-        try:
-            yield client
-        finally:
-            client.close()
-
-
-def poll_state(client: Client, state: State) -> bool:
-    """Wait until the client is in a state that nothing tells of."""
-    deadline = time.monotonic() + PATIENCE
-    while client.state is not state and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return client.state is state
+            script = silent if kind == "silent accept" else mute
+            yield stack.enter_context(FakeServer(script)).hosts, {}

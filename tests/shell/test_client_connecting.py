@@ -1,7 +1,8 @@
-"""How the blocking client finds its server, resolves names, logs in, and keeps time limits."""
+"""How both clients find their server and resolve names, and how they keep time limits."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 from tests.shell.test_client import (
     CLOSE_BOUND,
+    NOWHERE,
     PATIENCE,
     PAUSE,
     SLACK,
@@ -29,13 +31,24 @@ from tests.shell.test_client import (
     unanswering_port,
     within,
 )
+from tests.support.aio_helpers import awaited, blocking
+from tests.support.both_clients import Kind, answer, asking, both, done, opened
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
-from zkwire import Client, ClientClosedError, NotSentError, OperationTimeoutError, ZooKeeperError
+from zkwire import (
+    AsyncClient,
+    Client,
+    ClientClosedError,
+    NotSentError,
+    OperationTimeoutError,
+    ZooKeeperError,
+)
 from zkwire.net.dial import MOST_LOOK_UPS
 from zkwire.session.hosts import HostList, parse_hosts
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import Gate, hold
 
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
@@ -55,44 +68,42 @@ def test_connect_names_every_server_and_what_it_said() -> None:
         connection.hello()
         connection.reset()
 
+    hint = "before it greeted (perhaps it expects TLS"
     port = refused_port()
     with (
         FakeServer(refuse) as refusing,
-        FakeServer(close) as closing,
+        FakeServer(close) as ending,
         FakeServer(reset) as resetting,
         FakeServer(silent) as mute_,
     ):
-        servers = [refusing.hosts, closing.hosts, resetting.hosts, mute_.hosts, f"127.0.0.1:{port}"]
-        hosts = ",".join(servers)
-        client = Client(hosts, session_timeout=4.0)  # each is to be tried, pauses or not
+        said = {
+            refusing.hosts: "the server is read-only and refuses new sessions",
+            ending.hosts: f"the server closed it {hint}",
+            resetting.hosts: f"the server reset it {hint}",
+            mute_.hosts: "no answer to the greeting (perhaps it is no ZooKeeper server",
+            f"127.0.0.1:{port}": "Connection refused",
+        }
+        client = Client(",".join(said), session_timeout=4.0)  # each is to be tried, pauses or not
         with within(4.0 + SLACK), pytest.raises(NotSentError) as caught:
             client.connect()
-        message = str(caught.value)
-        assert f"{refusing.hosts}: the server is read-only and refuses new sessions" in message
-        hint = "before it greeted (perhaps it expects TLS"
-        assert f"{closing.hosts}: the server closed it {hint}" in message
-        assert f"{resetting.hosts}: the server reset it {hint}" in message
-        assert (
-            f"{mute_.hosts}: no answer to the greeting (perhaps it is no ZooKeeper server"
-            in message
-        )
-        assert f"127.0.0.1:{port}: Connection refused" in message
+        for server, words in said.items():
+            assert f"{server}: {words}" in str(caught.value)
         assert not caught.value.maybe_applied
         client.close()
 
 
-def test_a_with_statement_that_fails_leaves_no_thread() -> None:
-    with pytest.raises(NotSentError), Client(f"127.0.0.1:{refused_port()}", session_timeout=0.2):
-        raise AssertionError("unreachable")
+@both
+async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(kind: Kind) -> None:
+    client: Any = kind(f"127.0.0.1:{refused_port()}", session_timeout=0.2)
+    enter = client.__enter__ if kind is Client else client.__aenter__
+    with within(0.2 + SLACK + CLOSE_BOUND), pytest.raises(NotSentError, match="refused"):
+        await done(enter())
     all_ended()
-
-
-def test_connect_waits_no_longer_than_told() -> None:
     with FakeServer(silent) as server:
-        client = Client(server.hosts)
+        client = kind(server.hosts)
         with within(0.2 + SLACK), pytest.raises(NotSentError, match=r"within 0\.2 s"):
-            client.connect(0.2)
-        client.close()
+            await done(client.connect(0.2))
+        await done(client.close())
 
 
 def test_a_dead_server_among_three_is_passed_over(fake: FakeServer) -> None:
@@ -113,6 +124,12 @@ def test_ipv6() -> None:
 
 
 # --- names ----------------------------------------------------------------------------------------
+
+
+def at_name(*addresses: FakeServer | int, **options: Any) -> Client:
+    """A client of a name that stands for these addresses."""
+    resolver = lambda host, port: named(*addresses)  # noqa: E731
+    return hooked(Client)("zoo.example", _resolver=resolver, **options)
 
 
 def test_names_are_resolved_at_each_attempt() -> None:
@@ -145,21 +162,15 @@ def test_every_address_of_a_name_is_tried(fake: FakeServer) -> None:
         (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
         *named(refused_port(), refused_port(), fake),
     ]
+    resolver = lambda host, port: addresses  # noqa: E731
+    with within(1.0), hooked(Client)("zoo.example", _resolver=resolver) as client:
+        assert client.exists("/") is not None
     with (
-        within(1.0),
-        hooked(Client)("zoo.example", _resolver=lambda host, port: addresses) as client,
+        unanswering_port() as port,  # that leaves time for the next
+        within(6.0),
+        at_name(port, fake, session_timeout=6.0) as client,
     ):
         assert client.exists("/") is not None
-
-
-def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
-    with unanswering_port() as port, FakeServer() as server:
-        resolver = lambda host, port_: named(port, server)  # noqa: E731
-        with (
-            within(6.0),
-            hooked(Client)("zoo.example", session_timeout=6.0, _resolver=resolver) as client,
-        ):
-            assert client.exists("/") is not None
 
 
 def hangs_up(_: Connection) -> None:
@@ -175,9 +186,7 @@ def test_an_address_that_only_accepts_is_not_the_first_again(
         s for s in range(99) if HostList([("h", 1)], Random(s)).arrange(addresses) == addresses
     )
     with FakeServer(script) as bad, FakeServer(script) as worse, FakeServer() as server:
-        resolver = lambda host, port: named(bad, worse, server)  # noqa: E731
-        client = hooked(Client)("zoo.example", session_timeout=1.0, _resolver=resolver, _seed=seed)
-        with closing(client):
+        with closing(at_name(bad, worse, server, session_timeout=1.0, _seed=seed)) as client:
             client.connect(PATIENCE)
         assert [len(s.connections) for s in (bad, worse, server)] == [1, 1, 1]
 
@@ -185,9 +194,8 @@ def test_an_address_that_only_accepts_is_not_the_first_again(
 def test_known_A48_clients_spread_over_the_addresses_of_one_name() -> None:
     """A resolver names the same one first for all of them."""
     with FakeServer() as one, FakeServer() as two, FakeServer() as three:
-        resolver = lambda host, port: named(one, two, three)  # noqa: E731
         for seed in range(12):
-            with hooked(Client)("zoo.example", _resolver=resolver, _seed=seed) as client:
+            with at_name(one, two, three, _seed=seed) as client:
                 client.connect(PATIENCE)
         assert all(2 <= len(server.connections) <= 6 for server in (one, two, three))
 
@@ -195,16 +203,15 @@ def test_known_A48_clients_spread_over_the_addresses_of_one_name() -> None:
 @pytest.mark.parametrize(
     "bad", ["zoo.example:1", "a..b:1", "x" * 64 + ".example:1", "nul\0byte:1", "snow\u2603:1"]
 )
-def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str) -> None:
+def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str, fake: FakeServer) -> None:
     def resolver(host: str, port: int) -> Addresses:
         host.encode("idna")
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    with FakeServer() as server:
-        for seed in range(3):
-            hosts = f"{bad},{server.hosts}"
-            with within(1.0), hooked(Client)(hosts, _resolver=resolver, _seed=seed) as client:
-                assert client.exists("/") is not None
+    for seed in range(3):
+        hosts = f"{bad},{fake.hosts}"
+        with within(1.0), hooked(Client)(hosts, _resolver=resolver, _seed=seed) as client:
+            assert client.exists("/") is not None
     client = hooked(Client)(bad, session_timeout=1.0, _resolver=resolver)
     with pytest.raises(NotSentError, match="cannot resolve"):
         client.connect()
@@ -224,16 +231,12 @@ def test_a_stuck_look_up_does_not_stop_a_close() -> None:
         all_ended(but="zkwire-resolve")
 
 
-def test_a_stuck_look_up_of_one_server_leaves_the_others() -> None:
-    with StuckResolver() as resolver, FakeServer() as server:
+def test_a_stuck_look_up_of_one_server_leaves_the_others(fake: FakeServer) -> None:
+    options: dict[str, Any] = {"session_timeout": 5.0}
+    with StuckResolver() as options["_resolver"]:
         for seed in range(3):
-            hosts = f"zoo.example,{server.hosts}"
-            with (
-                within(5.0),
-                hooked(Client)(
-                    hosts, session_timeout=5.0, _resolver=resolver, _seed=seed
-                ) as client,
-            ):
+            hosts = f"zoo.example,{fake.hosts}"
+            with within(5.0), hooked(Client)(hosts, _seed=seed, **options) as client:
                 assert client.exists("/") is not None
 
 
@@ -265,7 +268,7 @@ def test_a_first_look_up_is_named_before_an_attempt_has_ended() -> None:
         client.close()
 
 
-def test_a_stuck_look_up_does_not_keep_the_next_from_beginning() -> None:
+def test_a_stuck_look_up_does_not_keep_the_next_from_beginning(fake: FakeServer) -> None:
     """A31: an answer to the second one arrives while the first hangs."""
     gate = threading.Event()
     asked: list[str] = []
@@ -274,16 +277,15 @@ def test_a_stuck_look_up_does_not_keep_the_next_from_beginning() -> None:
         asked.append(host)
         if len(asked) == 1:
             assert gate.wait(PATIENCE)
-        return named(server)
+        return named(fake)
 
-    with FakeServer() as server:
-        with within(5.0), hooked(Client)("zoo", session_timeout=2.0, _resolver=resolver) as client:
-            client.exists("/")
-            assert len(asked) > 1
-        gate.set()
+    with within(5.0), hooked(Client)("zoo", session_timeout=2.0, _resolver=resolver) as client:
+        client.exists("/")
+        assert len(asked) > 1
+    gate.set()
 
 
-def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:
+def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next(fake: FakeServer) -> None:
     """Each ends only when the attempt at the other server has begun."""
     asked: list[str] = []
     gates = [threading.Event() for _ in range(100)]
@@ -292,34 +294,33 @@ def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next() -> None:
         asked.append(host)
         gates[len(asked)].set()
         assert gates[len(asked) + 1].wait(PATIENCE)
-        return named(server)
+        return named(fake)
 
-    with FakeServer() as server:
-        with closing(
-            hooked(Client)("one,other", session_timeout=1.0, _resolver=resolver)
-        ) as client:
-            client.connect(PATIENCE / 3)
-        for gate in gates:
-            gate.set()
+    with closing(hooked(Client)("one,other", session_timeout=1.0, _resolver=resolver)) as client:
+        client.connect(PATIENCE / 3)
+    for gate in gates:
+        gate.set()
     assert sorted(asked[:2]) == ["one", "other"]
 
 
-def test_what_a_look_up_found_during_a_connection_is_not_used_after_it() -> None:
-    with FakeServer() as server, StuckResolver(server) as resolver:
-        hosts = f"zoo.example,{server.hosts}"
-        servers, _ = parse_hosts(hosts)
-        seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
-        with closing(
+def test_what_a_look_up_found_during_a_connection_is_not_used_after_it(fake: FakeServer) -> None:
+    hosts = f"zoo.example,{fake.hosts}"
+    servers, _ = parse_hosts(hosts)
+    seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
+    with (
+        StuckResolver(fake) as resolver,
+        closing(
             hooked(Client)(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)
-        ) as client:
-            client.connect(PATIENCE)
-            assert resolver.asked == ["zoo.example"]
-            with resolver:
-                pass
-            poll("it ends", lambda: "zkwire-resolve" not in own_threads() or None, PATIENCE)
-            server.connections[0].sock.shutdown(socket.SHUT_RDWR)
-            server.wait_for(lambda: len(server.connections) > 1)
-            assert resolver.asked == ["zoo.example"] * 2
+        ) as client,
+    ):
+        client.connect(PATIENCE)
+        assert resolver.asked == ["zoo.example"]
+        with resolver:
+            pass
+        poll("it ends", lambda: "zkwire-resolve" not in own_threads() or None, PATIENCE)
+        fake.connections[0].sock.shutdown(socket.SHUT_RDWR)
+        fake.wait_for(lambda: len(fake.connections) > 1)
+        assert resolver.asked == ["zoo.example"] * 2
 
 
 def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
@@ -376,42 +377,57 @@ def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() ->
 # --- time limits ----------------------------------------------------------------------------------
 
 
-NOWHERE = ["black hole", "refused", "silent accept", "blocked resolver", "silent session"]
-
-
-@pytest.mark.parametrize("kind", NOWHERE)
-def test_a_timed_call_ends_at_its_deadline(kind: str) -> None:
+@both
+@pytest.mark.parametrize("where", NOWHERE)
+async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
     """A36, B26."""
-    with nowhere(kind, operation_timeout=0.2) as client:
-        calls: list[Callable[[], Any]] = [
-            lambda: client.create("/a"),
-            lambda: client.get_data("/a"),
-            lambda: client.pipeline.delete("/a").result(0.2),
-            lambda: client.pipeline.exists("/a").result(0),
+    sent = where == "silent session"
+    with nowhere(where) as (hosts, options):
+        client: Any = kind(hosts, operation_timeout=0.2, **options)
+        if sent:
+            await done(client.connect(PATIENCE))
+        calls: list[tuple[bool, Callable[[], Any]]] = [
+            (sent, lambda: done(client.create("/a"))),
+            (False, lambda: done(client.get_data("/a"))),
+            (sent, lambda: done(client.ensure_path("/a"))),
+            (sent, lambda: answer(asking(client).delete("/a"), 0.2)),
+            (False, lambda: answer(asking(client).exists("/a"), 0)),
         ]
-        for call in calls:
+        for maybe_applied, call in calls:
             with within(0.2 + SLACK), pytest.raises(OperationTimeoutError) as caught:
-                call()
-            assert isinstance(caught.value, TimeoutError)
-            assert caught.value.path == "/a"
+                await call()
+            error = caught.value
+            assert isinstance(error, TimeoutError)
+            assert (error.path, error.maybe_applied) == ("/a", maybe_applied)
+            assert str(error).startswith(f"{error.op} /a: ")
+            if maybe_applied or not sent:
+                assert ("stays in effect" if sent else "withdrawn unsent") in str(error)
+        assert client._session.queued == 0
         # From many threads at once: one of them reads, the others find the read role taken.
         with within(0.2 + 2 * SLACK):
-            waiting = [Running(lambda: client.delete("/a")) for _ in range(16)]
+            waiting = [Running(lambda: client.delete("/a")) for _ in range(16 * (kind is Client))]
             for one in waiting:
                 with pytest.raises(OperationTimeoutError) as caught:
                     one.result()
-                assert caught.value.maybe_applied == (kind == "silent session")
+                assert caught.value.maybe_applied == sent
+        await done(client.close())
 
 
-@pytest.mark.parametrize("kind", NOWHERE)
-def test_an_untimed_call_ends_within_two_session_timeouts(kind: str) -> None:
-    with nowhere(kind, session_timeout=0.5) as client:
+@both
+@pytest.mark.parametrize("where", NOWHERE)
+async def test_an_untimed_call_ends_within_two_session_timeouts(kind: Any, where: str) -> None:
+    with nowhere(where) as (hosts, options):
+        client: Any = kind(hosts, session_timeout=0.5, **options)
+        if where == "silent session":
+            await done(client.connect(PATIENCE))
         with within(1.0 + SLACK), pytest.raises(ZooKeeperError) as caught:
-            client.create("/a")
-        assert caught.value.maybe_applied == (kind == "silent session")
+            await done(client.create("/a"))
+        assert caught.value.maybe_applied == (where == "silent session")
+        await done(client.close())
 
 
-def test_a_call_that_was_given_up_unsent_is_never_sent() -> None:
+@both
+async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None:
     gate = threading.Event()
 
     def late(connection: Connection) -> None:
@@ -419,36 +435,37 @@ def test_a_call_that_was_given_up_unsent_is_never_sent() -> None:
         serve(connection)
 
     with FakeServer(late) as server:
-        client = Client(server.hosts)
-        given_up = client.pipeline.create("/given-up")
+        client: Any = kind(server.hosts)
+        given_up = asking(client).create("/given-up")
         with pytest.raises(OperationTimeoutError, match="withdrawn") as caught:
-            given_up.result(0.05)
+            await answer(given_up, 0.05)
         assert not caught.value.maybe_applied
         with pytest.raises(NotSentError):
             given_up.result()
         gate.set()
-        client.create("/wanted")
-        client.close()
+        await done(client.create("/wanted"))
+        await done(client.close())
         assert [r.path for r in server.executed if r.op == "create"] == ["/wanted"]
 
 
-def test_a_sent_call_that_was_given_up_keeps_its_place() -> None:
+@both
+async def test_a_sent_call_that_was_given_up_keeps_its_place(kind: Kind) -> None:
     gate = threading.Event()
-
-    with FakeServer(late(gate)) as server, Client(server.hosts) as client:
-        first = client.pipeline.create("/a", b"first")
-        server.wait_for(lambda: server.count("create"))
-        with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:
-            first.result(0.05)
-        assert caught.value.maybe_applied
-        gate.set()
-        assert client.get_data("/a").data == b"first"
-        assert first.result() == "/a"
+    with FakeServer(late(gate)) as server:
+        async with opened(kind, server.hosts) as client:
+            first = asking(client).create("/a", b"first")
+            await blocking(server.wait_for, lambda: server.count("create"))
+            with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:
+                await answer(first, 0.05)
+            assert caught.value.maybe_applied
+            gate.set()
+            assert (await done(client.get_data("/a"))).data == b"first"
+            assert first.result() == "/a"
 
 
 def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
     # There is nothing to read from, so the other one sleeps.
-    with nowhere("black hole", session_timeout=20) as client:
+    with nowhere("black hole") as (hosts, _), closing(Client(hosts, session_timeout=20)) as client:
         call = client.pipeline.create("/a")
         waiting = Running(call.result)
         while not call._request._wakers:  # type: ignore[attr-defined]
@@ -457,3 +474,18 @@ def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
             call.result(0.05)
         with within(SLACK), pytest.raises(NotSentError, match="withdrawn"):
             waiting.result()
+
+
+async def test_asyncio_timeout_around_one_operation() -> None:
+    gate = Gate()
+    with Server() as server, FaultProxy(server.hosts) as proxy:
+        async with AsyncClient(proxy.hosts) as client:
+            proxy.on("exists", action=hold(gate), reply=True)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await client.exists("/")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(awaited(client.get_data("/")), 0.05)
+            gate.release()
+            assert (await client.get_data("/")).data == b"", "in step"
+            assert not client._session.unanswered

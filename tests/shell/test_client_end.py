@@ -1,17 +1,19 @@
-"""The blocking client ends, or idles."""
+"""Both clients end, from wherever they are, or idle."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import os
 import pickle
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,15 +25,17 @@ from tests.shell.test_client import (
     all_ended,
     nowhere,
     own_threads,
-    poll_state,
     refused_port,
     undisturbed,
     within,
 )
+from tests.support.aio_helpers import awaited, blocking, eventually
+from tests.support.both_clients import Kind, answer, asking, both, done, ending, event_of, opened
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
+    AsyncClient,
     AuthFailedError,
     Client,
     ClientClosedError,
@@ -50,170 +54,139 @@ from zkwire.net import connection
 # --- the end --------------------------------------------------------------------------------------
 
 
-def _state_connected(stack: ExitStack) -> Client:
-    return _connected(stack, serve)
+def rejecting(connection: Connection) -> None:
+    """A script that refuses the credentials."""
+    connection.greet()
+    connection.request()
+    connection.send(reply(-4, error=-115))
 
 
-def _connected(stack: ExitStack, script: Callable[[Connection], None], **named_: Any) -> Client:
-    client = Client(stack.enter_context(FakeServer(script)).hosts, **named_)
-    client.connect()
-    return client
-
-
-def _never_used(stack: ExitStack) -> Client:
-    return Client("127.0.0.1:1")
-
-
-def _dialling(kind: str) -> Callable[[ExitStack], Client]:
-    def make(stack: ExitStack) -> Client:
-        client = stack.enter_context(nowhere(kind))
-        client.pipeline.create("/a")
-        return client
-
-    return make
-
-
-def _waiting(stack: ExitStack) -> Client:
-    """Others wait for answers that do not come, one of them as the reader."""
-    client = _connected(stack, mute)
-    for _ in range(3):
-        Running(lambda: client.create("/a"))
-    client.pipeline.create("/b")
-    return client
-
-
-def _stuffed(stack: ExitStack) -> Client:
-    """The server does not read, and the kernel takes no more."""
-    client = _connected(stack, deaf)
-    for _ in range(20):
-        client.pipeline.set_data("/a", bytes(900_000))
-    return client
-
-
-def _disconnected(stack: ExitStack) -> Client:
-    client = _connected(stack, lambda connection: connection.greet())
-    with pytest.raises(ZooKeeperError):
-        client.create("/a")
-    return client
-
-
-def _lost_server(stack: ExitStack) -> Client:
-    server = FakeServer()
-    client = Client(server.hosts)
-    client.connect()
-    server.close()
-    return client
-
-
-def _expired(stack: ExitStack) -> Client:
-    server = stack.enter_context(FakeServer())
-    client = Client(server.hosts)
-    client.connect()
-    server.expire(client.session_id)
-    assert poll_state(client, State.EXPIRED)
-    return client
-
-
-def _rejected(stack: ExitStack) -> Client:
-    def reject(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(reply(-4, error=-115))
-
-    server = stack.enter_context(FakeServer(reject))
-    client = Client(server.hosts, auth=[("digest", b"a:b")])
-    with pytest.raises(AuthFailedError):
-        client.connect()
-    return client
-
-
-def _closed(stack: ExitStack) -> Client:
-    client = _state_connected(stack)
-    client.close()
-    return client
-
-
-STATES: dict[str, Callable[[ExitStack], Client]] = {
-    "never used": _never_used,
-    "dialling a black hole": _dialling("black hole"),
-    "looking a name up": _dialling("blocked resolver"),
-    "refused": _dialling("refused"),
-    "greeting": _dialling("silent accept"),
-    "connected": _state_connected,
-    "waiting for answers": _waiting,
-    "stuffed": _stuffed,
-    "disconnected": _disconnected,
-    "server lost": _lost_server,
-    "expired": _expired,
-    "rejected": _rejected,
-    "closed": _closed,
+SCRIPTS: dict[str, Callable[[Connection], None]] = {
+    "connected": serve,
+    "closed": serve,
+    "expired": serve,
+    "server lost": serve,
+    "waiting for answers": mute,
+    "stuffed": deaf,
+    "disconnected": lambda connection: connection.greet(),
 }
+LONELY = {
+    "dialling a black hole": "black hole",
+    "looking a name up": "blocked resolver",
+    "refused": "refused",
+    "greeting": "silent accept",
+}
+STATES = ["never used", "rejected", *SCRIPTS, *LONELY]
 
 
+async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
+    """A client in this state; the servers that it needs end with the stack."""
+    if state == "never used":
+        return kind("127.0.0.1:1")
+    if state in LONELY:
+        hosts, options = stack.enter_context(nowhere(LONELY[state]))
+        client = kind(hosts, **options)
+        asking(client).create("/a")
+        return client
+    server = stack.enter_context(FakeServer(SCRIPTS.get(state, rejecting)))
+    if state == "rejected":
+        client = kind(server.hosts, auth=[("digest", b"a:b")])
+        with pytest.raises(AuthFailedError):
+            await done(client.connect())
+        return client
+    client = kind(server.hosts)
+    await done(client.connect())
+    if state == "closed":
+        await done(client.close())
+    elif state == "expired":
+        server.expire(client.session_id)
+        await eventually("it has expired", lambda: client.state is State.EXPIRED)
+    elif state == "server lost":
+        await blocking(server.close)
+    elif state == "waiting for answers":  # others do, too, one of them as the reader
+        if kind is Client:
+            for _ in range(3):
+                Running(lambda: client.create("/a"))
+        asking(client).create("/b")
+    elif state == "stuffed":  # the server does not read, and the kernel takes no more
+        for _ in range(20):
+            asking(client).set_data("/a", bytes(900_000))
+    elif state == "disconnected":
+        with pytest.raises(ZooKeeperError):
+            await done(client.create("/a"))
+    return client
+
+
+@both
 @pytest.mark.parametrize("state", STATES)
-def test_close_from_every_state(state: str) -> None:
+async def test_close_from_every_state(kind: Kind, state: str) -> None:
     """A38: within its bound, no thread left, and the descriptors are the fixture's to count."""
     with ExitStack() as stack:
-        client = STATES[state](stack)
+        client = await client_that_is(state, kind, stack)
+        last = None
+        with suppress(ZooKeeperError):
+            last = None if state == "never used" else asking(client).exists("/last")
         with within(CLOSE_BOUND):
-            client.close()
+            await done(client.close())
         all_ended(but="zkwire-resolve" if state == "looking a name up" else "")
+        assert last is None or (last.ready and (ending(last) or state == "connected"))
         with within(0.1):
-            client.close()
-        assert_dead_at_once(client)
+            await done(client.close())
+        await assert_dead_at_once(client)
 
 
-def assert_dead_at_once(client: Client) -> None:
+async def assert_dead_at_once(client: Any) -> None:
     """A39: everything raises, at once."""
     expected = {
         State.CLOSED: ClientClosedError,
         State.EXPIRED: SessionExpiredError,
         State.AUTH_FAILED: AuthFailedError,
     }[client.state]
-    good = {
-        verb: {name: value for name, value, _ in arguments} for verb, arguments in ARGUMENTS.items()
-    }
-    for verb, arguments in good.items():
-        for operations in (client, client.pipeline):
+    for verb, arguments in ARGUMENTS.items():
+        good = {name: value for name, value, _ in arguments}
+        for operations in (client, asking(client)):
             with within(0.1), pytest.raises(expected) as caught:
-                getattr(operations, verb)(**arguments)
-            assert caught.value.path == arguments.get("path", caught.value.path)
+                getattr(operations, verb)(**good)
+            assert caught.value.path == good.get("path", caught.value.path)
             assert caught.value.op is not None
             assert not caught.value.maybe_applied
-    with within(0.1), pytest.raises(expected):
-        client.connect()
-    with within(0.1), pytest.raises(expected), client:
-        pass
+    enter = client.__aenter__ if isinstance(client, AsyncClient) else client.__enter__
+    for begin in (client.connect, enter):
+        with within(0.1), pytest.raises(expected):
+            await done(begin())
     assert client.lease_remaining() == 0.0
     assert client.state.value in repr(client)
 
 
-def test_close_ends_the_session_on_the_server(hosts: str, fresh_path: str) -> None:
-    with Client(hosts) as observer:
-        client = Client(hosts)
-        client.create(fresh_path, ephemeral=True)
+@both
+async def test_close_ends_the_session_on_the_server(
+    kind: Kind, hosts: str, fresh_path: str
+) -> None:
+    async with opened(kind, hosts) as observer:
+        client: Any = kind(hosts)
+        await done(client.create(fresh_path, ephemeral=True))
         watch = Watch()
-        observer.exists(fresh_path, watch=watch)
-        client.close()
-        gone = watch.wait(PATIENCE)
-        assert gone is not None
-        assert gone.type == EventType.NODE_DELETED
+        await done(observer.exists(fresh_path, watch=watch))
+        await done(client.close())
+        assert (await event_of(watch, observer)).type == EventType.NODE_DELETED
 
 
-def test_close_carries_out_what_was_asked_before(
-    hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+@both
+async def test_close_carries_out_what_was_asked_before(
+    kind: Kind, hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A37: all of a pipeline is executed, and its session is gone."""
     monkeypatch.setattr("zkwire.net.client.CLOSE_SECONDS", PATIENCE)  # a pause is not to end it
-    client = Client(hosts)
-    client.create(fresh_path)
-    replies = [client.pipeline.create(f"{fresh_path}/{n}") for n in range(100)]
-    ephemeral = client.pipeline.create(f"{fresh_path}/e", ephemeral=True)
-    client.close()
-    assert [reply_.result() for reply_ in replies] == [f"{fresh_path}/{n}" for n in range(100)]
+    client: Any = kind(hosts)
+    await done(client.create(fresh_path))
+    replies = [asking(client).create(f"{fresh_path}/{n}") for n in range(100)]
+    ephemeral = asking(client).create(f"{fresh_path}/e", ephemeral=True)
+    await done(client.close())
+    assert [each.result() for each in replies] == [f"{fresh_path}/{n}" for n in range(100)]
     assert ephemeral.result() == f"{fresh_path}/e"
-    with Client(hosts) as observer:
-        assert sorted(observer.get_children(fresh_path)) == sorted(str(n) for n in range(100))
+    async with opened(kind, hosts) as observer:
+        names = await done(observer.get_children(fresh_path))
+        assert sorted(names) == sorted(str(n) for n in range(100))
 
 
 @pytest.mark.parametrize("closers", [2, 8])
@@ -236,77 +209,112 @@ def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None
     assert fake.count("close_session") == 20
 
 
-def test_start_and_close_at_once(seed: int) -> None:
+def test_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
     """E9: eight threads use and close fresh clients; each call ends, each thread ends."""
-    from random import Random
-
     rng = Random(seed)
-    with FakeServer() as server:
-        for _ in range(40):
-            client = Client(server.hosts)
-            barrier = threading.Barrier(8)
-            closers = rng.sample(range(8), rng.randrange(1, 8))
 
-            def act(
-                number: int,
-                client: Client = client,
-                barrier: threading.Barrier = barrier,
-                closers: list[int] = closers,
-            ) -> None:
-                barrier.wait(PATIENCE)
-                if number in closers:
-                    client.close()
-                    return
-                with suppress(ClientClosedError):
-                    client.exists("/a")
-
-            for one in [Running(lambda n=n: act(n)) for n in range(8)]:  # type: ignore[misc]
-                one.result()
+    def act(number: int, client: Client, barrier: threading.Barrier, closers: list[int]) -> None:
+        barrier.wait(PATIENCE)
+        if number in closers:
             client.close()
-            all_ended()
+            return
+        with suppress(ClientClosedError):
+            client.exists("/a")
+
+    for _ in range(40):
+        client, barrier = Client(fake.hosts), threading.Barrier(8)
+        closers = rng.sample(range(8), rng.randrange(1, 8))
+        for one in [Running(partial(act, n, client, barrier, closers)) for n in range(8)]:
+            one.result()
+        client.close()
+        all_ended()
 
 
-def test_close_while_a_callback_is_blocked() -> None:
+@both
+async def test_close_of_a_client_never_used_is_told(kind: Kind) -> None:
+    told: list[State] = []
+    never: Any = kind("127.0.0.1:1")
+    never.add_state_listener(told.append)
+    await done(never.close())
+    await eventually("the listener is told", lambda: told == [State.CLOSED])
+
+
+async def test_close_by_many_tasks_at_once(hosts: str) -> None:
+    client = AsyncClient(hosts)
+    await client.connect()
+    last = client.exists("/")
+    with within(CLOSE_BOUND):
+        assert await asyncio.gather(*(client.close() for _ in range(5))) == [None] * 5
+    assert await last is not None, "what was asked for before is still answered"
+
+
+async def test_close_while_connecting_and_calls_while_closing() -> None:
+    with FakeServer(mute) as server:
+        client = AsyncClient(server.hosts)
+        connecting = asyncio.ensure_future(client.connect())
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ClientClosedError):
+            await connecting
+        client = AsyncClient(server.hosts)
+        await client.connect()
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        with pytest.raises(ClientClosedError, match="being closed"):
+            client.exists("/")
+        await closing
+
+
+def test_close_while_a_callback_is_blocked(fake: FakeServer) -> None:
     """A38: the close does not wait for it for long; what is called next raises."""
     entered, leave = threading.Event(), threading.Event()
     outcome: list[Exception] = []
-    with FakeServer() as server:
-        client = Client(server.hosts)
+    client = Client(fake.hosts)
 
-        def block(event: Event) -> None:
-            entered.set()
-            assert leave.wait(PATIENCE)
-            try:
-                client.exists("/a")
-            except ClientClosedError as error:
-                outcome.append(error)
+    def block(event: Event) -> None:
+        entered.set()
+        assert leave.wait(PATIENCE)
+        try:
+            client.exists("/a")
+        except ClientClosedError as error:
+            outcome.append(error)
 
-        client.exists("/a", watch=block)
-        client.create("/a")
-        assert entered.wait(PATIENCE)
-        with within(CLOSE_BOUND):
-            client.close()
-        leave.set()
+    client.exists("/a", watch=block)
+    client.create("/a")
+    assert entered.wait(PATIENCE)
+    with within(CLOSE_BOUND):
         client.close()
+    leave.set()
+    client.close()
+    all_ended()
     assert len(outcome) == 1
 
 
-def test_close_ends_those_who_wait() -> None:
-    with ExitStack() as stack:
-        client = _connected(stack, mute)
+@both
+async def test_close_ends_those_who_wait(kind: Kind) -> None:
+    with FakeServer(mute) as server:
+        client: Any = kind(server.hosts)
+        await done(client.connect())
         watch = Watch()
-        calls = [client.pipeline.create("/a"), client.pipeline.exists("/a", watch=watch)]
-        waiting: list[Running[Any]] = [Running(call.result) for call in calls]
-        waiting += [Running(watch.wait), Running(client.pipeline.delete("/x").result)]
+        calls = [
+            asking(client).create("/a"),
+            asking(client).exists("/a", watch=watch),
+            asking(client).delete("/x"),
+        ]
+        waiting: list[Any]
+        if kind is Client:
+            waiting = [Running(each) for each in (*(call.result for call in calls), watch.wait)]
+        else:
+            waiting = [asyncio.ensure_future(awaited(each)) for each in (*calls, watch)]
+            await asyncio.sleep(0)
         with within(CLOSE_BOUND):
-            client.close()
+            await done(client.close())
         errors = []
         for one in waiting:
             with pytest.raises(ClientClosedError) as caught:
-                one.result()
-            errors.append(caught.value)
-        assert [e.maybe_applied for e in errors] == [True, False, False, True]
-        assert [e.path for e in errors] == ["/a", "/a", None, "/x"]
+                await (blocking(one.result) if kind is Client else one)
+            errors.append((caught.value.path, caught.value.maybe_applied))
+        assert errors == [("/a", True), ("/a", False), ("/x", True), (None, False)]
 
 
 @contextmanager
@@ -317,86 +325,87 @@ def having(link: connection.Connection, role: str) -> Iterator[None]:
     setattr(link, role, None)
 
 
-def test_close_where_the_caller_has_been_interrupted_in_the_middle(fake: FakeServer) -> None:
+@pytest.mark.parametrize("hold", ["mutex", "reader", "writer"])
+async def test_close_where_the_caller_has_been_interrupted_in_the_middle(
+    hold: str, fake: FakeServer
+) -> None:
     """E8: a signal handler may run while its thread holds any of the client's locks."""
-    for hold in ("mutex", "reader", "writer"):
-        client = Client(fake.hosts)
-        client.connect()
-        pump = client._driver
-        assert pump.current_connection is not None
-        with (
-            pump.mutex if hold == "mutex" else having(pump.current_connection, hold),
-            within(CLOSE_BOUND),
-        ):
-            client.close()
+    client = Client(fake.hosts)
+    client.connect()
+    pump = client._driver
+    link = pump.current_connection
+    assert link is not None
+    with pump.mutex if hold == "mutex" else having(link, hold), within(CLOSE_BOUND):
         client.close()
-        all_ended()
-        assert_dead_at_once(client)
+    client.close()
+    all_ended()
+    await assert_dead_at_once(client)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_client_is_not_copied(fake: FakeServer, copied: Callable[[object], object]) -> None:
     """The end of a copy would be the end of the session."""
     with Client(fake.hosts) as client:
-        with pytest.raises(
-            TypeError, match="Client cannot be copied or pickled: it belongs to this process"
-        ):
+        message = "Client cannot be copied or pickled: it belongs to this process"
+        with pytest.raises(TypeError, match=message):
             copied(client)
         gc.collect()
         client.exists("/")
 
 
-def test_close_in_a_finalizer() -> None:
-    """E8: the collector runs in any thread at any time; here in one that waits for an answer."""
+class Owner:
+    """Part of a cycle, which the collector finds: in any thread, at any time.
 
-    class Owner:
-        def __init__(self, hosts: str) -> None:
-            self.client = Client(hosts)
-            self.client.connect()
-            self.cycle = self
+    It is older than what it closes, and so is its end.
+    """
 
-        def __del__(self) -> None:
-            self.client.close()
+    def __init__(self, make: Callable[[], Client | Watch]) -> None:
+        self.cycle = self
+        self.closed = make()
 
-    with FakeServer() as server:
-        Owner(server.hosts)
-        with within(CLOSE_BOUND):
-            gc.collect()
-        all_ended()
-        server.wait_for(lambda: server.count("close_session"))
-        assert server.count("close_session") == 1
+    def __del__(self) -> None:
+        self.closed.close()
 
 
-def collect(lock: AbstractContextManager[object]) -> None:
-    """Have the collector run where the lock is taken."""
-    with lock:
+def test_close_in_a_finalizer(fake: FakeServer) -> None:
+    """E8."""
+
+    def connected() -> Client:
+        client = Client(fake.hosts)
+        client.connect()
+        return client
+
+    Owner(connected)
+    with within(CLOSE_BOUND):
         gc.collect()
+    all_ended()
+    fake.wait_for(lambda: fake.count("close_session"))
+    assert fake.count("close_session") == 1
 
 
-def test_a_watch_closed_in_a_finalizer() -> None:
+def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
     """E8: the collector may run it in the thread that has the client's state lock."""
+    with Client(fake.hosts) as client:
 
-    class Owner:
-        def __init__(self, client: Client) -> None:
-            self.watch = Watch()
-            self.cycle = self
-            client.exists("/a", watch=self.watch)
+        def watching() -> Watch:
+            client.exists("/a", watch=(watch := Watch()))
+            return watch
 
-        def __del__(self) -> None:
-            self.watch.close()
+        def collect() -> int:
+            with client._driver.mutex:
+                gc.collect()
+                return client._session.watch_count
 
-    with FakeServer() as server, Client(server.hosts) as client:
-        Owner(client)
-        Running(lambda: collect(client._driver.mutex)).result()
+        Owner(watching)
+        assert Running(collect).result() == 1, "it was closed in the middle of something else"
         poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
 
 
 def test_a_client_that_is_never_used_leaves_nothing() -> None:
-    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     clients = [Client("127.0.0.1:1,zoo.example/chroot") for _ in range(100)]
     assert own_threads() == set()
-    if before:
-        assert len(os.listdir("/proc/self/fd")) <= len(before) + 1
+    assert not before or len(os.listdir("/proc/self/fd")) <= before + 1
     del clients
     gc.collect()
 
@@ -404,9 +413,9 @@ def test_a_client_that_is_never_used_leaves_nothing() -> None:
 # --- idle -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reader", ["nobody", "a caller"])
-def test_an_idle_client_does_nothing(monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
-    """The I/O thread turns for pings and their answers, whether it reads them or a caller does."""
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the I/O thread has turned round."""
     turns: list[float] = []
     turn = IOThread.turn
 
@@ -415,6 +424,18 @@ def test_an_idle_client_does_nothing(monkeypatch: pytest.MonkeyPatch, reader: st
         turn(self, ready)
 
     monkeypatch.setattr(IOThread, "turn", counted)
+    return turns
+
+
+def mute_but_for_pings(connection: Connection) -> None:
+    connection.greet()
+    for _ in connection.requests():
+        connection.flush()
+
+
+@pytest.mark.parametrize("reader", ["nobody", "a caller"])
+def test_an_idle_client_does_nothing(turns: list[float], reader: str) -> None:
+    """The I/O thread turns for pings and their answers, whether it reads them or a caller does."""
     script = serve if reader == "nobody" else mute_but_for_pings
     with FakeServer(script) as server, Client(server.hosts, session_timeout=0.9) as client:
         call = client.pipeline.exists("/a")
@@ -438,46 +459,24 @@ def test_an_idle_client_does_nothing(monkeypatch: pytest.MonkeyPatch, reader: st
                 waiting.result()
 
 
-def mute_but_for_pings(connection: Connection) -> None:
-    connection.greet()
-    for _ in connection.requests():
-        connection.flush()
-
-
-@pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When the I/O thread has turned round."""
-    turns: list[float] = []
-    turn = IOThread.turn
-
-    def counted(self: IOThread, ready: Any) -> None:
-        turns.append(time.monotonic())
-        turn(self, ready)
-
-    monkeypatch.setattr(IOThread, "turn", counted)
-    return turns
-
-
-def test_a_search_for_a_server_does_not_spin(turns: list[float]) -> None:
+async def test_a_search_and_a_full_kernel_do_not_make_it_spin(turns: list[float]) -> None:
     client = Client(f"127.0.0.1:{refused_port()}", session_timeout=1.5)
     with pytest.raises(NotSentError):
         client.create("/a")
     client.close()
     assert len(turns) < 100
-
-
-def test_a_full_kernel_does_not_make_it_spin(turns: list[float]) -> None:
+    turns.clear()
     with ExitStack() as stack:
-        client = _stuffed(stack)
+        client = await client_that_is("stuffed", Client, stack)
         with pytest.raises(OperationTimeoutError):
-            client.pipeline.exists("/a").result(0.5)
+            await answer(client.pipeline.exists("/a"), 0.5)
         assert len(turns) < 200
         client.close()
 
 
-def test_a_request_that_the_kernel_takes_in_pieces() -> None:
+def test_a_request_that_the_kernel_takes_in_pieces(fake: FakeServer) -> None:
     """Its caller waits for the answer already; the I/O thread, asleep till then, sends the rest."""
-    with FakeServer() as server, Client(server.hosts, session_timeout=90) as client:
+    with Client(fake.hosts, session_timeout=90) as client:
         link = client._driver.current_connection
         assert link is not None
         link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -485,13 +484,3 @@ def test_a_request_that_the_kernel_takes_in_pieces() -> None:
         with within(5.0):  # a ping would wake it after 30 s
             client.create("/a", data)
         assert client.get_data("/a").data == data
-
-
-def test_import_starts_nothing() -> None:
-    import subprocess
-
-    code = "import threading, zkwire; zkwire.Client; print(threading.active_count())"
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert (ran.stdout, ran.stderr) == ("1\n", "")

@@ -7,12 +7,14 @@ import textwrap
 import threading
 import time
 import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, PAUSE, undisturbed
+from tests.shell.test_client import ARGUMENTS, PATIENCE, PAUSE, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
 from tests.support.fake_server import Connection, FakeServer
 from tests.support.lock_helpers import Running
@@ -40,39 +42,27 @@ from zkwire.testing import Server
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
+def assert_refused(attempts: Sequence[Callable[[], object]]) -> None:
+    for attempt in attempts:
+        with pytest.raises(ForkedError, match="belongs to the parent process"):
+            attempt()
+
+
 def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock) -> None:
     """A27: in the child everything raises at once, and nothing reaches the server."""
     started = time.monotonic()
-    attempts: list[Callable[[], object]] = [
-        lambda: client.create("/child"),
-        lambda: client.create_with_stat("/child"),
-        lambda: client.delete("/a"),
-        lambda: client.set_data("/a", b"child"),
-        lambda: client.exists("/a"),
-        lambda: client.get_data("/a"),
-        lambda: client.get_children("/a"),
-        lambda: client.get_children_with_stat("/a"),
-        client.sync,
-        client.connect,
-        client.__enter__,
-        lambda: client.pipeline.create("/child"),
-        lambda: client.pipeline.get_data("/a", watch=Watch()),
-        # Another thread may have read its answer before the fork.
-        *([] if call.ready else [call.result, lambda: call.result(0.5)]),
-        watch.wait,
-        lambda: lock.acquire(0.5),
-        lock.try_acquire,
-    ]
-    for number, attempt in enumerate(attempts):
-        try:
-            attempt()
-        except ForkedError:
-            continue
-        except RuntimeError as error:
-            if "already" in str(error):  # the lock object held it before the fork
-                continue
-            raise
-        raise AssertionError(f"attempt {number} did not raise")
+    good = [(verb, {a[0]: a[1] for a in arguments}) for verb, arguments in ARGUMENTS.items()]
+    attempts: list[Callable[[], object]] = [client.connect, client.__enter__, watch.wait]
+    sides: list[Any] = [client, client.pipeline]
+    for operations in sides:
+        attempts += [partial(getattr(operations, verb), **arguments) for verb, arguments in good]
+    if not call.ready:  # another thread may have read its answer before the fork
+        attempts += [call.result, lambda: call.result(0.5)]
+    assert_refused(attempts)
+    acquires: list[Callable[[], object]] = [lambda: lock.acquire(0.5), lock.try_acquire]
+    for acquire in acquires:
+        with pytest.raises((ForkedError, RuntimeError), match=r"already|parent process"):
+            acquire()
     assert not lock.held
     assert lock.lease_remaining() == 0.0
     assert client.lease_remaining() == 0.0
@@ -83,7 +73,7 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
 
 
 @forks
-def test_a_forked_child_leaves_the_session_alone(seed: int, fake: FakeServer) -> None:
+def test_a_forked_child_leaves_the_session_alone(fake: FakeServer) -> None:
     """In the middle of traffic: threads of the parent read, write and hold locks at the fork."""
     client = Client(fake.hosts, session_timeout=20)
     client.create("/a")
@@ -99,11 +89,11 @@ def test_a_forked_child_leaves_the_session_alone(seed: int, fake: FakeServer) ->
             done += 1
         return done
 
-    workers = [Running(lambda n=n: traffic(n)) for n in range(3)]  # type: ignore[misc]
+    workers = [Running(partial(traffic, n)) for n in range(3)]
     session_id = client.session_id
     for _ in range(25):
         call = client.pipeline.exists("/unread")
-        in_child(lambda call=call: assert_forked(client, call, watch, lock))  # type: ignore[misc]
+        in_child(partial(assert_forked, client, call, watch, lock))
         assert call.result(PATIENCE) is None
         assert lock.held
     stop.set()
@@ -119,13 +109,11 @@ def test_a_forked_child_leaves_the_session_alone(seed: int, fake: FakeServer) ->
 
 
 @forks
-def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
+def test_a_fork_while_a_lock_of_the_client_is_held(fake: FakeServer) -> None:
     """The holder does not exist in the child; whoever asks there must not wait for it."""
-    with FakeServer() as server, Client(server.hosts) as client:
+    with Client(fake.hosts) as client:
         watch = Watch()
         client.exists("/a", watch=watch)
-        call = client.pipeline.exists("/b")
-        call.result()
         lock = SequentialLock(client, "/lock")
         held, let_go = threading.Event(), threading.Event()
 
@@ -143,9 +131,7 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
 
         def child() -> None:
             started = time.monotonic()
-            for attempt in (client.sync, watch.wait, lock.try_acquire):
-                with pytest.raises(ForkedError):
-                    attempt()
+            assert_refused([client.sync, watch.wait, lock.try_acquire])
             watch.close()
             client.close()
             assert time.monotonic() - started < 1.0 + PAUSE
@@ -157,31 +143,21 @@ def test_a_fork_while_a_lock_of_the_client_is_held() -> None:
 
 
 @forks
-def test_a_client_that_was_not_used_before_a_fork_works_in_the_child(fake: FakeServer) -> None:
-    client = Client(fake.hosts)
-
-    def child() -> None:
-        with client:
-            client.create("/from-the-child")
-
-    in_child(child)
-    with client:
-        assert client.exists("/from-the-child") is not None
-
-
-@forks
-def test_a_child_can_have_a_client_of_its_own_beside_its_parents() -> None:
-    with FakeServer() as server, Client(server.hosts) as client:
+def test_a_child_can_have_a_client_that_was_not_used_before(fake: FakeServer) -> None:
+    with Client(fake.hosts) as client, closing(Client(fake.hosts)) as unused:
         client.sync()
 
         def child() -> None:
-            with pytest.raises(ForkedError):
-                client.sync()
-            with Client(server.hosts) as own:
-                own.create("/from-the-child")
+            assert_refused([client.sync])
+            with unused:
+                unused.create("/from-the-child")
+            with Client(fake.hosts) as own:
+                own.create("/from-another")
 
         in_child(child)
         assert client.exists("/from-the-child") is not None
+        assert client.exists("/from-another") is not None
+        assert unused.exists("/from-another") is not None
 
 
 @forks
@@ -210,9 +186,7 @@ def test_a_child_gets_no_answer_from_memory(
         ]
 
         def child() -> None:
-            for ask in asked:
-                with pytest.raises(ForkedError, match="belongs to the parent process"):
-                    ask()
+            assert_refused(asked)
             assert not any([cache.fresh, cache.ready, node.present, node.stat])
             assert share.lost == {"x"}
             assert partitioner.state == "closed"
@@ -224,61 +198,33 @@ def test_a_child_gets_no_answer_from_memory(
             service.close()
 
 
-def work_in_pool(_: int) -> str:
-    """For a process of multiprocessing: what its parent's client says there."""
-    try:
-        _inherited[0].sync()
-    except ForkedError as error:
-        return str(error)
-    return "no error"
-
-
-_inherited: list[Client] = []
-
-
-@forks
-def test_processes_of_multiprocessing() -> None:
-    """Their ends run exit handlers and the collector: the parent's session lives on."""
-    with FakeServer() as server, Client(server.hosts) as client:
-        client.sync()
-        _inherited[:] = [client]
-        try:
-            with multiprocessing.get_context("fork").Pool(2) as pool:
-                answers = pool.map_async(work_in_pool, range(4)).get(PATIENCE)
-                pool.close()
-                pool.join()
-        finally:
-            _inherited.clear()
-        assert all("parent process" in answer for answer in answers)
-        client.sync()
-        assert len(server.connections) == 1
-
-
-_pool: dict[
-    str, Any
-] = {}  # of a worker of a prefork pool, as Celery's: made once, used by many tasks
+# What workers of a prefork pool, as Celery's, inherit, and what each makes of its own.
+_pool: dict[str, Client] = {}
 
 
 def begin_worker(hosts: str) -> None:
-    _pool["client"] = Client(hosts)
+    _pool["own"] = Client(hosts)
 
 
-def count_one(_: int) -> tuple[str, int]:
+def count_one(_: int) -> int:
     """A task: what the inherited client says, and one more in a node, under a lock."""
-    inherited = work_in_pool(0)
-    own: Client = _pool["client"]
+    own = _pool["own"]
+    assert_refused([_pool["inherited"].sync])
     with SequentialLock(own, "/lock"):
         data = own.get_data("/count").data
         own.set_data("/count", b"%d" % (int(data) + 1))
-    return inherited, own.session_id
+    return own.session_id
 
 
 @forks
 def test_workers_of_a_prefork_pool_have_a_session_each(server: Server) -> None:
-    """They are replaced after three tasks; their parent holds a lock of its own all the time."""
+    """They are replaced after three tasks; their parent holds a lock of its own all the time.
+
+    Their ends run exit handlers and the collector, and the parent's session lives on.
+    """
     with Client(server.hosts) as client, SequentialLock(client, "/parent") as lock:
         client.create("/count", b"0")
-        session, _inherited[:] = client.session_id, [client]
+        session, _pool["inherited"] = client.session_id, client
         fork = multiprocessing.get_context("fork")
         try:
             with fork.Pool(2, begin_worker, (server.hosts,), maxtasksperchild=3) as pool:
@@ -286,12 +232,10 @@ def test_workers_of_a_prefork_pool_have_a_session_each(server: Server) -> None:
                 pool.close()
                 pool.join()
         finally:
-            _inherited.clear()
+            _pool.clear()
         assert client.get_data("/count").data == b"12"
-        assert all("parent process" in inherited for inherited, _ in answers)
-        sessions = {own for _, own in answers}
-        assert len(sessions) >= 4
-        assert session not in sessions
+        assert len(set(answers)) >= 4
+        assert session not in answers
         assert (client.session_id, lock.held) == (session, True)
 
 
@@ -306,18 +250,14 @@ EXITS = {
     "with a watch": "client.exists('/a', watch=print)",
     "with a callback that blocks": """
         called = threading.Event()
-        def block(event):
-            called.set()
-            threading.Event().wait()
-        client.exists('/a', watch=block)
+        client.exists('/a', watch=lambda event: called.set() or threading.Event().wait())
         client.create('/a')
         called.wait()
     """,
     "with threads that wait": """
         client.connect()
-        def wait():
-            client.pipeline.get_data('/silent').result()
         for _ in range(3):
+            wait = lambda: client.pipeline.get_data('/silent').result()
             threading.Thread(target=wait, daemon=True).start()
     """,
     "with a lock": "assert SequentialLock(client, '/lock').acquire()",

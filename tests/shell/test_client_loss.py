@@ -1,130 +1,125 @@
-"""What the blocking client says when a connection breaks, and what it makes of a broken server.
+"""What both clients say when a connection breaks, and what they make of a broken server.
 
 The fake server writes down what it received and what it executed, so each verdict is compared with
-the truth: *refused*, *not sent*, *outcome unknown*, *over*.
+the truth: *refused*, *not sent*, *outcome unknown*, *over*. What the state machine decides is
+tested elsewhere; this is about the I/O around it: what is sent and when, and what is held back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import (
-    PATIENCE,
-    SLACK,
-    poll_state,
-    refused_port,
-    undisturbed,
-    within,
-)
-from tests.support.fake_server import (
-    Connection,
-    FakeServer,
-    Request,
-    answering,
-    deaf,
-    mute,
-    serve,
-)
+from tests.shell.test_client import PATIENCE, SLACK, refused_port, undisturbed, within
+from tests.shell.test_roles import Clock
+from tests.support.aio_helpers import blocking, eventually, spinning
+from tests.support.both_clients import Kind, answer, asking, both, done, ended, opened
+from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
+from tests.support.fake_server import Connection, FakeServer, answering, deaf, mute, reply, serve
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
     Client,
     ClientClosedError,
     ConnectionLossError,
+    EventType,
+    GarbledError,
     NoNodeError,
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
-    ServerError,
+    ProtocolError,
     SessionExpiredError,
     State,
+    Watch,
     ZooKeeperError,
 )
+from zkwire.net.dial import readable_within
+from zkwire.session.request import SEND_BATCH
+from zkwire.testing import FaultProxy, Server
 
 MEGABYTE = 1024 * 1024
-
-
-def ending(call: Any, seconds: float = PATIENCE) -> ZooKeeperError | None:
-    """How a reply has ended: its error, or None for a result."""
-    try:
-        call.result(seconds)
-    except ZooKeeperError as error:
-        return error
-    return None
-
 
 # --- each way to end ------------------------------------------------------------------------------
 
 
 def ends_with(
-    error: ZooKeeperError, kind: type[ZooKeeperError], op: str, path: str, maybe_applied: bool
+    error: ZooKeeperError | None,
+    kind: type[ZooKeeperError],
+    op: str,
+    path: str,
+    maybe_applied: bool,
+    advice: str = "",
 ) -> bool:
     """Check everything that an error has to say."""
     assert type(error) is kind, repr(error)
-    assert (error.op, error.path) == (op, path)
-    assert error.maybe_applied is maybe_applied
+    assert (error.op, error.path, error.maybe_applied) == (op, path, maybe_applied)
     assert str(error).startswith(f"{op} {path}: ")
+    assert advice in str(error)
     return True
 
 
-def test_refused() -> None:
-    with FakeServer() as server, Client(server.hosts) as client:
-        with pytest.raises(NoNodeError) as caught:
-            client.set_data("/a", b"")
-        assert ends_with(caught.value, NoNodeError, "set_data", "/a", False)
-        assert isinstance(caught.value, ServerError)
-        assert caught.value.code == -101
-        assert "no such node" in str(caught.value)
+async def refusal(call: Callable[[], Any]) -> ZooKeeperError:
+    """What a call raises."""
+    with pytest.raises(ZooKeeperError) as caught:
+        await done(call())
+    return caught.value
 
 
-def test_not_sent_because_there_is_no_server() -> None:
-    port = refused_port()
-    client = Client(f"127.0.0.1:{port}", session_timeout=1.0)
-    with within(1.0 + SLACK), pytest.raises(NotSentError) as caught:
-        client.set_data("/a", b"")
-    assert ends_with(caught.value, NotSentError, "set_data", "/a", False)
-    assert f"127.0.0.1:{port}: Connection refused" in str(caught.value)
-    assert "repeat it freely" in str(caught.value)
-    client.close()
-
-
-@pytest.mark.parametrize(
-    ("verb", "arguments", "maybe_applied", "advice"),
-    [
-        ("create", (), True, "look before you repeat it"),
-        ("delete", (), True, "look before you repeat it"),
-        ("set_data", (b"",), True, "look before you repeat it"),
-        ("exists", (), False, "repeat it freely"),
-        ("get_data", (), False, "repeat it freely"),
-        ("get_children", (), False, "repeat it freely"),
-        ("sync", (), False, "repeat it freely"),
-    ],
-)
-@pytest.mark.parametrize("how", ["FIN", "RST"])
-def test_outcome_unknown(
-    how: str, verb: str, arguments: tuple[Any, ...], maybe_applied: bool, advice: str
+@both
+async def test_what_is_refused_or_finds_no_server_was_not_applied(
+    kind: Kind, fake: FakeServer
 ) -> None:
+    async with opened(kind, fake.hosts) as client:
+        error = await refusal(lambda: client.set_data("/a", b""))
+        assert ends_with(error, NoNodeError, "set_data", "/a", False, "no such node")
+        assert isinstance(error, NoNodeError)
+        assert error.code == -101
+    port = refused_port()
+    lonely: Any = kind(f"127.0.0.1:{port}", session_timeout=1.0)
+    with within(1.0 + SLACK):
+        error = await refusal(lambda: lonely.set_data("/a", b""))
+    assert ends_with(error, NotSentError, "set_data", "/a", False, "repeat it freely")
+    assert f"127.0.0.1:{port}: Connection refused" in str(error)
+    await done(lonely.close())
+
+
+WRITES: dict[str, tuple[Any, ...]] = {"create": (), "delete": (), "set_data": (b"",)}
+READS = ("exists", "get_data", "get_children", "sync")
+
+
+@both
+@pytest.mark.parametrize("how", ["FIN", "RST"])
+async def test_an_unknown_outcome_says_whether_to_look(kind: Kind, how: str) -> None:
     def dies(connection: Connection) -> None:
         connection.greet()
         connection.request()
         if how == "RST":
             connection.reset()
 
-    with FakeServer(dies, serve) as server, Client(server.hosts) as client:
-        with pytest.raises(OutcomeUnknownError) as caught:
-            getattr(client, verb)("/a", *arguments)
-        assert ends_with(caught.value, OutcomeUnknownError, verb, "/a", maybe_applied)
-        assert advice in str(caught.value)
-        with within(1.0):
-            assert client.exists("/") is not None  # and the session is the same
-        assert len(server.sessions) == 1
+    verbs = [*WRITES, *READS]
+    with FakeServer(*[dies] * len(verbs), serve) as server:
+        async with opened(kind, server.hosts) as client:
+            for verb in verbs:
+                error = await refusal(partial(getattr(client, verb), "/a", *WRITES.get(verb, ())))
+                writes = verb in WRITES
+                advice = "look before you repeat it" if writes else "repeat it freely"
+                assert ends_with(error, OutcomeUnknownError, verb, "/a", writes, advice)
+            with within(1.0):
+                assert await done(client.exists("/")) is not None
+            assert len(server.sessions) == 1, "the session is the same"
 
 
 def takes_notes(connection: Connection) -> None:
@@ -134,81 +129,59 @@ def takes_notes(connection: Connection) -> None:
         pass
 
 
-def test_expired() -> None:
-    with FakeServer(takes_notes, serve) as server, Client(server.hosts) as client:
-        in_flight = client.pipeline.create("/a")
-        server.wait_for(lambda: server.count("create"))
-        server.expire(client.session_id)
-        assert poll_state(client, State.EXPIRED)
-        # It was in flight on a connection that broke first.
-        assert type(ending(in_flight)) is OutcomeUnknownError
-        with pytest.raises(SessionExpiredError) as caught:
-            client.create("/b")
-        assert ends_with(caught.value, SessionExpiredError, "create", "/b", False)
-        assert "make a new Client" in str(caught.value)
-
-
-def test_closed() -> None:
+@both
+async def test_what_the_end_of_the_session_says_of_calls(kind: Kind) -> None:
+    with FakeServer(takes_notes, serve) as server:
+        async with opened(kind, server.hosts) as client:
+            sent = asking(client).create("/a")
+            await blocking(server.wait_for, lambda: server.count("create"))
+            server.expire(client.session_id)
+            await eventually("it has expired", lambda: client.state is State.EXPIRED)
+            # It was in flight on a connection that broke first.
+            assert type(ending(sent)) is OutcomeUnknownError
+            error = await refusal(lambda: client.create("/b"))
+            advice = "make a new Client"
+            assert ends_with(error, SessionExpiredError, "create", "/b", False, advice)
+            assert await done(client.wait_for_state(State.CONNECTED)) is State.EXPIRED
     with FakeServer(takes_notes) as server:
-        client = Client(server.hosts)
-        client.connect()
-        sent = client.pipeline.create("/a")
-        server.wait_for(lambda: server.count("create"))
-        reading = client.pipeline.exists("/b")
-        Running(client.close).result()
-        for call, op, path, applied in (
-            (sent, "create", "/a", True),
-            (reading, "exists", "/b", False),
-        ):
-            error = ending(call)
-            assert error is not None
-            assert ends_with(error, ClientClosedError, op, path, applied)
-        with pytest.raises(ClientClosedError) as caught:
-            client.create("/c")
-        assert ends_with(caught.value, ClientClosedError, "create", "/c", False)
-
-
-def test_timed_out() -> None:
-    with FakeServer(mute) as server, Client(server.hosts, operation_timeout=0.1) as client:
-        with pytest.raises(OperationTimeoutError) as caught:
-            client.create("/a")
-        assert ends_with(caught.value, OperationTimeoutError, "create", "/a", True)
-        with pytest.raises(OperationTimeoutError) as caught:
-            client.exists("/a")
-        assert ends_with(caught.value, OperationTimeoutError, "exists", "/a", False)
+        async with opened(kind, server.hosts) as client:
+            sent = asking(client).create("/a")
+            await blocking(server.wait_for, lambda: server.count("create"))
+            reading = asking(client).exists("/b")
+        assert ends_with(ending(sent), ClientClosedError, "create", "/a", True)
+        assert ends_with(ending(reading), ClientClosedError, "exists", "/b", False)
+        error = await refusal(lambda: client.create("/c"))
+        assert ends_with(error, ClientClosedError, "create", "/c", False)
 
 
 # --- a deep pipeline and a dying server -----------------------------------------------------------
 
 
-def classify(calls: list[Any]) -> tuple[list[int], list[int], list[int]]:
-    """The numbers of the calls that were answered, are unknown, were not sent."""
-    answered, unknown, not_sent = [], [], []
-    for number, call in enumerate(calls):
-        error = ending(call)
-        if error is None:
-            answered.append(number)
-        elif type(error) is OutcomeUnknownError:
-            assert error.maybe_applied
-            unknown.append(number)
-        else:
-            assert type(error) is NotSentError, repr(error)
-            assert not error.maybe_applied
-            not_sent.append(number)
-    return answered, unknown, not_sent
-
-
 def check_verdicts(server: FakeServer, calls: list[Any]) -> tuple[int, int, int]:
-    """Compare the verdicts on creates of /0, /1, ... with what the server knows; their counts."""
-    answered, unknown, not_sent = classify(calls)
-    executed = [int(q.path[1:]) for q in server.executed if q.op == "create"]
+    """Compare the verdicts on creates of /0, /1, ... with what the server knows; their counts.
+
+    The last calls may have met the next connection.
+    """
+    errors = [ending(call) for call in calls]
+    first = next((n for n, error in enumerate(errors) if error), len(calls))
+    behind = [n for n in range(first, len(calls)) if errors[n] is None]
+    end = behind[0] if behind else len(calls)
+    verdicts = [type(None), OutcomeUnknownError, NotSentError]
+    kinds = [verdicts.index(type(error)) for error in errors[:end]]
+    assert kinds == sorted(kinds), "answered, then unknown, then not sent"
+    assert all(e.maybe_applied == (type(e) is OutcomeUnknownError) for e in errors if e)
+    executed = [q for q in server.executed if q.op == "create"]
+    one, two = ([int(q.path[1:]) for q in executed if q.connection == c] for c in (0, 1))
+    if first == len(calls):  # all that had been sent by the end was answered
+        assert one + two == list(range(len(calls)))
+        return first, 0, 0
+    answered, unknown, not_sent = map(kinds.count, range(3))
+    assert one == list(range(len(one))), "twice, or out of order"
+    assert two == behind == list(range(end, len(calls)))
+    assert answered <= len(one) <= answered + unknown
     received = {int(q.path[1:]) for q in server.received if q.op == "create"}
-    # In one line: answered, then unknown, then not sent.
-    assert answered + unknown + not_sent == list(range(len(calls)))
-    assert executed == list(range(len(executed))), "twice, or out of order"
-    assert len(answered) <= len(executed) <= len(answered) + len(unknown)
-    assert received.isdisjoint(not_sent)
-    return len(answered), len(unknown), len(not_sent)
+    assert received.isdisjoint(n for n, kind in enumerate(kinds) if kind == 2)
+    return answered, unknown, not_sent
 
 
 def dying(rng: random.Random, most: int, how: str) -> Callable[[Connection], None]:
@@ -229,50 +202,34 @@ def dying(rng: random.Random, most: int, how: str) -> Callable[[Connection], Non
     return script
 
 
+@both
 @pytest.mark.parametrize("how", ["FIN", "RST"])
 @pytest.mark.parametrize("size", [0, 2000])
-def test_verdicts_on_a_pipeline_that_the_server_dies_in(how: str, size: int, seed: int) -> None:
-    rng = random.Random(f"{seed}-{how}-{size}")
-    for _ in range(8):
-        count = 3000
-        with (
-            FakeServer(dying(rng, count, how), serve) as server,
-            Client(server.hosts, session_timeout=20) as client,
-        ):
-            body = bytes(size)
-            calls = [client.pipeline.create(f"/{n}", body) for n in range(count)]
-            waiting = [Running(lambda c=c: ending(c)) for c in calls[:: count // 8]]  # type: ignore[misc]
-            with within(PATIENCE):
-                for one in waiting:
-                    one.result()
-            # What came behind the break was sent on the next connection, or not at all.
-            first = next((n for n, c in enumerate(calls) if ending(c) is not None), count)
-            behind = [n for n in range(first, count) if ending(calls[n]) is None]
-            check_verdicts_around(server, calls, first, behind)
-
-
-def check_verdicts_around(
-    server: FakeServer, calls: list[Any], first: int, behind: list[int]
+async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
+    kind: Kind, how: str, size: int, seed: int
 ) -> None:
-    """As `check_verdicts`, where the last calls may have met the next connection."""
-    executed = [q for q in server.executed if q.op == "create"]
-    one = [int(q.path[1:]) for q in executed if q.connection == 0]
-    two = [int(q.path[1:]) for q in executed if q.connection == 1]
-    if first == len(calls):  # all that had been sent by the end was answered
-        assert one + two == list(range(len(calls)))
-        return
-    of_first = calls[: behind[0]] if behind else calls
-    answered, unknown, not_sent = classify(of_first)
-    assert answered + unknown + not_sent == list(range(len(of_first)))
-    assert behind == list(range(len(of_first), len(calls)))
-    assert one == list(range(len(one))), "twice, or out of order"
-    assert two == behind
-    assert len(answered) <= len(one) <= len(answered) + len(unknown)
-    received = {int(q.path[1:]) for q in server.received if q.op == "create"}
-    assert received.isdisjoint(not_sent)
+    asyncio.get_running_loop().set_debug(False)
+    rng = random.Random(f"{seed}-{how}-{size}")
+    count, rounds = (3000, 8) if kind is Client else (1500, 4)
+    for _ in range(rounds):
+        with FakeServer(dying(rng, count, how), serve) as server:
+            async with opened(kind, server.hosts, session_timeout=20) as client:
+                calls = []
+                for number in range(count):
+                    calls.append(asking(client).create(f"/{number}", bytes(size)))
+                    if number % 100 == 0:
+                        await asyncio.sleep(0)
+                some = calls[:: count // 8] if kind is Client else []
+                waiting = [Running(partial(ending, call)) for call in some]
+                with within(PATIENCE):
+                    for one in waiting:
+                        one.result()
+                    await ended(calls)
+                check_verdicts(server, calls)
 
 
-def test_what_the_kernel_never_took_was_not_sent() -> None:
+@both
+async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
     """The server does not read, so most of a long pipeline cannot leave; then it dies."""
     gate = threading.Event()
 
@@ -280,79 +237,147 @@ def test_what_the_kernel_never_took_was_not_sent() -> None:
         assert gate.wait(PATIENCE)
         connection.reset()
 
-    with (
-        FakeServer(answering(10, deaf_then_dead), serve) as server,
-        Client(server.hosts, session_timeout=20) as client,
-    ):
-        calls = [client.pipeline.create(f"/{n}", bytes(100_000)) for n in range(400)]
-        assert calls[9].result(PATIENCE) == "/9"
-        with pytest.raises(OperationTimeoutError) as caught:
-            calls[11].result(0.1)
-        assert caught.value.maybe_applied
-        # This one is behind all that the kernel takes, and behind what was cut out for sending.
-        with pytest.raises(OperationTimeoutError) as caught:
-            calls[399].result(0.1)
-        assert not caught.value.maybe_applied
-        gate.set()
-        last = calls.pop()
-        assert type(ending(last)) is NotSentError
-        answered, unknown, not_sent = check_verdicts(server, calls)
-        assert answered == 10
-        assert unknown >= 1
-        assert not_sent >= 200
-        with within(1.0):
-            assert client.exists("/") is not None
+    with FakeServer(answering(10, deaf_then_dead), serve) as server:
+        async with opened(kind, server.hosts, session_timeout=20) as client:
+            body = bytes(100_000)
+            calls = [asking(client).create(f"/{n}", body) for n in range(400)]
+            assert await answer(calls[9]) == "/9"
+            link = client._driver.current_connection
+            await eventually("the kernel takes no more", lambda: link.pending)
+            assert len(link.backlog) <= SEND_BATCH + len(body) + 1000
+            with spinning() as count:
+                await asyncio.sleep(0.2)
+            assert count() < 20, "it must rest while the server does not read"
+            # The last is behind all that the kernel takes, and behind what was cut for sending.
+            for number, sent in ((11, True), (399, False)):
+                with pytest.raises(OperationTimeoutError) as caught:
+                    await answer(calls[number], 0.1)
+                assert caught.value.maybe_applied == sent
+            gate.set()
+            last = calls.pop()
+            await ended(calls)
+            assert type(ending(last)) is NotSentError
+            answered, unknown, not_sent = check_verdicts(server, calls)
+            assert (answered, unknown >= 1, not_sent >= 200) == (10, True, True)
+            assert await done(client.exists("/")) is not None
 
 
-def test_a_server_that_stops_reading_is_given_up() -> None:
-    with FakeServer(deaf, serve) as server, Client(server.hosts, session_timeout=3.0) as client:
+@both
+async def test_a_server_that_reads_slowly_gets_everything_in_order(kind: Kind) -> None:
+    """And the client holds one batch outside of its queue, whatever is asked of it."""
+    may_read, count, size = threading.Event(), 300, 50_000
+
+    def slow(connection: Connection) -> None:
+        connection.greet()
+        assert may_read.wait(PATIENCE)
+        for request in connection.requests():
+            connection.answer(request)
+
+    with FakeServer(slow) as server:
+        asyncio.get_running_loop().set_debug(False)
+        async with opened(kind, server.hosts, session_timeout=20) as client:
+            tracemalloc.start()
+            try:
+                calls = [asking(client).create(f"/{n}", bytes(size)) for n in range(count)]
+                link = client._driver.current_connection
+                await eventually("the kernel takes no more", lambda: link.pending)
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert held < count * size + 2 * MEGABYTE, f"{held} bytes"
+            may_read.set()
+            paths = [f"/{n}" for n in range(count)]
+            assert [await answer(call) for call in calls] == paths
+            assert not link.pending
+        assert [q.path for q in server.executed if q.op == "create"] == paths
+
+
+@both
+async def test_a_server_that_stops_reading_is_given_up(kind: Kind) -> None:
+    with FakeServer(deaf, serve) as server:
         # Long enough to submit them all before it is given up, on a busy machine too.
-        calls = [client.pipeline.create(f"/{n}", bytes(100_000)) for n in range(200)]
-        with within(3.0 + SLACK):
-            assert isinstance(ending(calls[0]), OutcomeUnknownError)
-            assert isinstance(ending(calls[199]), NotSentError)
-        with within(1.0):
-            again(client)
+        async with opened(kind, server.hosts, session_timeout=3.0) as client:
+            calls = [asking(client).create(f"/{n}", bytes(100_000)) for n in range(200)]
+            with within(3.0 + SLACK):
+                errors = await ended(calls)
+            assert isinstance(errors[0], OutcomeUnknownError)
+            assert isinstance(errors[199], NotSentError)
+            with within(1.0):
+                await retried(client.exists, "/")
 
 
-def test_answers_that_arrived_before_the_break_count() -> None:
+@both
+async def test_answers_that_arrived_before_the_break_count(kind: Kind) -> None:
     """The client is still sending when the server, which has answered, resets the connection."""
-
-    with (
-        FakeServer(answering(100, Connection.half_close), serve) as server,
-        Client(server.hosts, session_timeout=20) as client,
-    ):
-        calls = [client.pipeline.create(f"/{n}", bytes(50_000)) for n in range(400)]
-        answered, _, _ = classify(calls[:100])
-        assert len(answered) == 100
+    with FakeServer(answering(100, Connection.half_close), serve) as server:
+        async with opened(kind, server.hosts, session_timeout=20) as client:
+            errors = await ended(
+                [asking(client).create(f"/{n}", bytes(50_000)) for n in range(400)]
+            )
+            assert errors[:100] == [None] * 100
+            assert errors[100] is not None
 
 
 def test_threads_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(10):
-        with FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server:
-            client = Client(server.hosts, session_timeout=20)
+        with (
+            FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server,
+            Client(server.hosts, session_timeout=20) as client,
+        ):
+            outcomes: dict[str, str] = {}
 
-            def work(number: int, client: Client = client) -> list[str]:
-                verdicts = []
+            def work(number: int, client: Client = client, to: dict[str, str] = outcomes) -> None:
                 for n in range(8):
+                    to[f"/{number}-{n}"] = "done"
                     try:
                         client.create(f"/{number}-{n}")
-                        verdicts.append("done")
                     except ConnectionLossError as error:
-                        verdicts.append("unknown" if error.maybe_applied else "not sent")
-                return verdicts
+                        to[f"/{number}-{n}"] = "unknown" if error.maybe_applied else "not sent"
 
-            workers = [Running(lambda n=n: work(n)) for n in range(16)]  # type: ignore[misc]
-            verdicts = [worker.result() for worker in workers]
+            for worker in [Running(partial(work, n)) for n in range(16)]:
+                worker.result()
             executed = {q.path for q in server.executed if q.op == "create"}
             received = {q.path for q in server.received if q.op == "create"}
-            for number, row in enumerate(verdicts):
-                for n, verdict in enumerate(row):
-                    path = f"/{number}-{n}"
-                    assert verdict != "done" or path in executed
-                    assert verdict != "not sent" or path not in received
-            client.close()
+            assert {path for path, outcome in outcomes.items() if outcome == "done"} <= executed
+            assert not {p for p, outcome in outcomes.items() if outcome == "not sent"} & received
+
+
+async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
+    """Whatever was said to have been done is done, once; the loop never stands still."""
+    with Server() as server, FaultProxy(server.hosts) as proxy:
+        async with (
+            AsyncClient(proxy.hosts, session_timeout=20) as client,
+            AsyncClient(server.hosts) as observer,
+        ):
+            session_id, stop = client.session_id, asyncio.Event()
+            outcomes: dict[str, type | None] = {}
+
+            async def work(name: int) -> None:
+                number = 0
+                while not stop.is_set():
+                    path, number = f"/{name}-{number}", number + 1
+                    try:
+                        await client.create(path)
+                        outcomes[path] = None
+                    except (NotSentError, OutcomeUnknownError) as error:
+                        outcomes[path] = type(error)
+
+            workers = [asyncio.ensure_future(work(n)) for n in range(8)]
+            for number in range(100):
+                wanted = len(outcomes) + 8
+                await eventually("they go on", lambda n=wanted: len(outcomes) > n)  # type: ignore[misc]
+                (proxy.cut_all if number % 2 else proxy.reset_all)()
+            stop.set()
+            await asyncio.gather(*workers)
+            there = {f"/{name}" for name in await observer.get_children("/")}
+            for path, outcome in outcomes.items():
+                assert outcome is not None or path in there
+                assert outcome is not NotSentError or path not in there
+            assert client.session_id == session_id
+
+
+# --- the state of things --------------------------------------------------------------------------
 
 
 def again(client: Client) -> None:
@@ -363,28 +388,30 @@ def again(client: Client) -> None:
             return
 
 
-# --- the state of things --------------------------------------------------------------------------
+async def retried(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result, on this connection or on a later one."""
+    while True:
+        with suppress(ConnectionLossError):
+            return await done(call(*arguments))
 
 
-def test_the_state_at_rest_is_the_real_one(seed: int) -> None:
+@both
+async def test_the_state_at_rest_is_the_real_one(kind: Kind, fake: FakeServer, seed: int) -> None:
     """A44: after any pattern of cuts the last word is "connected", and a call proves it."""
     rng = random.Random(seed)
-    with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
+    async with opened(kind, fake.hosts, session_timeout=20) as client:
         for _ in range(100):
             for _ in range(rng.randrange(1, 4)):
                 with suppress(OSError):
-                    server.connections[-1].sock.shutdown(rng.choice([0, 1, 2]))
+                    fake.connections[-1].sock.shutdown(rng.choice([0, 1, 2]))
                 if rng.random() < 0.5:
                     with suppress(ConnectionLossError):
-                        client.exists("/")
-            client.connect()
-            while True:
-                with suppress(ConnectionLossError):
-                    client.exists("/")
-                    break
+                        await done(client.exists("/"))
+            await done(client.connect())
+            await retried(client.exists, "/")
             # The server may still be about to hear of the last cut.
-            assert poll_state(client, State.CONNECTED)
-        assert len(server.sessions) == 1
+            await eventually("at rest", lambda: client.state is State.CONNECTED)
+        assert len(fake.sessions) == 1
 
 
 def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
@@ -405,19 +432,21 @@ def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
     undisturbed(noticed_after, 0.6 + SLACK / 2)
 
 
-def test_a_half_closed_connection_is_replaced() -> None:
+@both
+async def test_a_half_closed_connection_is_replaced(kind: Kind) -> None:
     def half(connection: Connection) -> None:
         connection.greet()
         connection.half_close()
         connection.wait_gone()
 
-    with FakeServer(half, serve) as server, Client(server.hosts) as client:
-        server.wait_for(lambda: len(server.connections) == 2)
-        with within(1.0):
-            again(client)
+    with FakeServer(half, serve) as server:
+        async with opened(kind, server.hosts) as client:
+            await blocking(server.wait_for, lambda: len(server.connections) == 2)
+            with within(1.0):
+                await retried(client.exists, "/")
 
 
-def test_a_hold_without_a_connection_makes_the_io_thread_look_at_its_deadline() -> None:
+def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:
     """It may wait for an attempt to connect that outlasts the lease."""
     over = threading.Event()
 
@@ -445,15 +474,87 @@ def test_a_hold_without_a_connection_makes_the_io_thread_look_at_its_deadline() 
         del driver.wake
 
 
-def received_ops(server: FakeServer) -> list[Request]:
-    return [q for q in server.received if q.op != "ping"]
-
-
-def test_socket_options_do_not_matter_to_the_order() -> None:
-    """Small requests leave at once although Nagle would hold them back."""
-    with FakeServer() as server, Client(server.hosts) as client:
+@both
+async def test_small_requests_leave_at_once(kind: Kind, fake: FakeServer) -> None:
+    async with opened(kind, fake.hosts) as client:
         link = client._driver.current_connection
-        assert link is not None
         assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        client.exists("/a")
-        assert [q.op for q in received_ops(server)] == ["exists"]
+        await done(client.exists("/a"))
+
+
+# --- under asyncio --------------------------------------------------------------------------------
+
+
+async def test_garbage_ends_the_connection_and_nothing_else() -> None:
+    """All kinds of it are in test_broken_servers."""
+
+    def broken(connection: Connection) -> None:
+        connection.greet()
+        connection.request()
+        connection.send(reply(77))  # an xid that was never sent
+        connection.wait_gone()
+
+    with FakeServer(broken, serve) as server:
+        async with AsyncClient(server.hosts, session_timeout=20) as client:
+            session_id = client.session_id
+            errors = await ended([client.create("/a"), client.create("/b")])
+            assert isinstance(errors[0], GarbledError | ProtocolError)
+            assert errors[0].maybe_applied
+            assert isinstance(errors[1], ConnectionLossError)
+            assert await client.create("/c") == "/c"
+            assert client.session_id == session_id
+
+
+async def test_a_black_hole_is_noticed_and_what_was_there_comes_back() -> None:
+    """The connection is given up in time, calls end in time, watches and session are restored."""
+    with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
+        # The client must be back in the last third of its time.
+        async with AsyncClient(proxy.hosts, session_timeout=6.0) as client:
+            session_id, watch = client.session_id, Watch()
+            await client.exists("/new", watch=watch)
+            proxy.black_hole()
+            with within(4.0 + SLACK):
+                (error,) = await ended([client.create("/sent")])
+            assert isinstance(error, OutcomeUnknownError)
+            proxy.black_hole(False)
+            proxy.cut_all()
+            await retried(client.create, "/new")
+            async with asyncio.timeout(PATIENCE):
+                assert (await watch).type is EventType.NODE_CREATED
+            assert client.session_id == session_id
+
+
+async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
+    with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
+        async with AsyncClient(proxy.hosts, session_timeout=2.0) as client:
+            lock = AsyncSequentialLock(client, "/lock")
+            assert await lock.acquire()
+            told: list[Any] = []
+            lock.lost.add_callback(told.append)
+            proxy.black_hole()
+            with within(2.0 + SLACK):
+                assert await lock.lost is True
+            assert not lock.held
+            await eventually("the callback is called", lambda: told == [lock.lost])
+            proxy.black_hole(False)
+            proxy.cut_all()
+
+
+async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) -> None:
+    """An answer in the kernel is no silence; a connection that is about to go is not used."""
+    clock = Clock()
+    async with hooked(AsyncClient)(server.hosts, session_timeout=20, _now=clock) as client:
+        first = client._driver.current_connection
+        clock.ahead += 15
+        assert await client.exists("/") is not None
+        link, driver = client._driver.current_connection, client._driver.io
+        assert link is not None
+        assert driver is not None
+        assert link is not first
+        waiting = client.set_data("/", b"")
+        assert readable_within(link.sock, PATIENCE)  # and nobody has read it
+        clock.ahead += 15
+        driver.turn()
+        assert waiting.ready
+        assert (await waiting).version == 1
+        assert client._driver.current_connection is link

@@ -6,6 +6,7 @@ The steps are held open here, so that each test fails on every Python if the ste
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -21,23 +22,23 @@ MEETING_SECONDS = 1.0
 """So long the first thread waits for the second, in vain where all is well."""
 
 
-class Meeting:
+def meeting() -> Callable[[], None]:
     """Where two threads wait for each other, once."""
+    barrier = threading.Barrier(2)
 
-    def __init__(self) -> None:
-        self._barrier = threading.Barrier(2)
-
-    def wait(self) -> None:
+    def wait() -> None:
         with suppress(threading.BrokenBarrierError):
-            self._barrier.wait(MEETING_SECONDS)
+            barrier.wait(MEETING_SECONDS)
+
+    return wait
 
 
 def test_each_thread_keeps_the_value_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads are the first: the values of one must not take the place of the other's."""
-    meeting, made = Meeting(), threading.local
+    meet, made = meeting(), threading.local
 
     def late_local() -> Any:
-        meeting.wait()
+        meet()
         return made()
 
     monkeypatch.setattr(threading, "local", late_local)
@@ -57,14 +58,13 @@ def test_each_thread_keeps_the_value_that_it_began_with(monkeypatch: pytest.Monk
 
 def test_of_two_threads_one_acquires_the_object(server: Server) -> None:
     with Client(server.hosts) as client:
-        client.connect()
         lock: Any = SequentialLock(client, "/lock")
-        algorithm, meeting = lock._algorithm, Meeting()
+        algorithm, meet = lock._algorithm, meeting()
 
         def is_busy(self: Any) -> bool:
             busy: bool = self.__dict__["_busy"]
             if not busy:
-                meeting.wait()
+                meet()
             return busy
 
         def set_busy(self: Any, busy: bool) -> None:

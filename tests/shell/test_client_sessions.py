@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import threading
 from types import SimpleNamespace
@@ -12,10 +11,10 @@ import pytest
 
 from tests.shell.test_client import late
 from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Kind, asking, both, done, opened
 from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import poll
 from zkwire import (
     AsyncClient,
     Client,
@@ -27,88 +26,47 @@ from zkwire import (
 from zkwire.net.server_list import ServerListUpdates
 from zkwire.testing import Ensemble, Server, break_connection
 
-both = pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["threads", "asyncio"])
-Kind = type[Client] | type[AsyncClient]
-
-
-async def done(answer: Any) -> Any:
-    """What a method returns, with either client."""
-    return await answer if hasattr(answer, "__await__") else answer
-
-
-# --- start ----------------------------------------------------------------------------------------
+# --- start, and the server ------------------------------------------------------------------------
 
 
 @both
 async def test_start_connects_without_waiting(kind: Kind, server: Server) -> None:
-    client = kind(server.hosts)
+    """Whether a server answers or not."""
+    await blocking(server.stop)
+    client: Any = kind(server.hosts)
     assert client.state is State.NOT_STARTED
     client.start()
-    client.start()
-    assert client.state is not State.NOT_STARTED or kind is Client
-    await eventually("connected", lambda: client.state is State.CONNECTED)
-    await done(client.close())
-
-
-@both
-async def test_start_returns_although_no_server_answers(kind: Kind, server: Server) -> None:
-    await blocking(server.stop)
-    client = kind(server.hosts)
     client.start()
     await eventually("it tries", lambda: client.state in {State.CONNECTING, State.DISCONNECTED})
     await blocking(server.start)
     waited = client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
     assert await done(waited) is State.CONNECTED
     await done(client.close())
-
-
-@both
-async def test_start_after_the_end_raises_it(kind: Kind, server: Server) -> None:
-    client = kind(server.hosts)
-    await done(client.close())
     with pytest.raises(ClientClosedError):
         client.start()
 
 
-def test_start_without_a_loop_is_refused(server: Server) -> None:
-    client = AsyncClient(server.hosts)
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        client.start()
-    assert client.state is State.NOT_STARTED
-    asyncio.run(client.close())
-
-
-# --- the server, and what it has shown ------------------------------------------------------------
-
-
 @both
-async def test_server_is_the_address_of_the_connected_one(kind: Kind, server: Server) -> None:
-    client = kind(f"localhost:{server.port}")
-    assert client.server is None
-    await done(client.connect())
-    assert client.server == ("127.0.0.1", server.port)
-    await blocking(server.stop)
-    await eventually("disconnected", lambda: client.server is None)
-    await done(client.close())
-    assert client.server is None
-
-
-@both
-async def test_server_is_the_next_one_after_a_loss(kind: Kind) -> None:
+async def test_server_is_the_address_of_the_connected_one(kind: Kind) -> None:
     with Ensemble(2) as ensemble:
-        client = kind(ensemble.hosts)
+        servers: dict[Any, Any] = {
+            ("127.0.0.1", member.port): member for member in ensemble.servers
+        }
+        client: Any = kind(ensemble.hosts.replace("127.0.0.1", "localhost"))
+        assert client.server is None
         await done(client.connect())
-        ports = {member.port: member for member in ensemble.servers}
-        first = client.server
-        assert first is not None
-        await blocking(ports.pop(first[1]).stop)
-        await eventually("the other", lambda: client.server == ("127.0.0.1", *ports))
+        first = servers.pop(client.server)
+        await blocking(first.stop)
+        await eventually("the other", lambda: client.server in servers)
+        for last in servers.values():
+            await blocking(last.stop)
+        await eventually("disconnected", lambda: client.server is None)
         await done(client.close())
 
 
 @both
 async def test_last_zxid_grows_with_what_answers_show(kind: Kind, server: Server) -> None:
-    client = kind(server.hosts)
+    client: Any = kind(server.hosts)
     assert client.last_zxid == 0
     path, stat = await done(client.create_with_stat("/a"))
     assert client.last_zxid == stat.czxid > 0
@@ -131,35 +89,19 @@ async def test_set_hosts_is_for_the_next_connection(kind: Kind) -> None:
         with Client(two.hosts) as ahead:  # a server that is behind would refuse the client
             for name in "abcd":
                 ahead.create(f"/{name}")
-        client = kind(one.hosts)
-        await done(client.connect())
-        client.set_hosts(two.hosts)
-        await done(client.exists("/"))
-        assert client.server == ("127.0.0.1", one.port), "a connection stays"
-        assert repr(client) == f"<{kind.__name__} {two.hosts} connected>"
-        await blocking(one.stop)
-        expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-        assert await done(expired) is State.EXPIRED, "the other ensemble does not know the session"
-        await done(client.close())
+        async with opened(kind, one.hosts) as client:
+            client.set_hosts(two.hosts)
+            await done(client.exists("/"))
+            assert client.server == ("127.0.0.1", one.port), "a connection stays"
+            assert repr(client) == f"<{kind.__name__} {two.hosts} connected>"
+            await blocking(one.stop)
+            expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+            assert await done(expired) is State.EXPIRED, "the other does not know the session"
 
 
 @both
 async def test_set_hosts_before_the_first_use_and_from_a_thread(kind: Kind, server: Server) -> None:
-    client = kind("nowhere.invalid:1")
-    client.set_hosts(server.hosts)
-    assert client.state is State.NOT_STARTED
-    await done(client.connect())
-    await blocking(client.set_hosts, f"localhost:{server.port}")
-    await blocking(server.cut_all)
-    await eventually("again", lambda: client.server == ("127.0.0.1", server.port))
-    await done(client.close())
-
-
-@both
-async def test_set_hosts_keeps_the_chroot(kind: Kind, server: Server) -> None:
-    with Client(server.hosts) as other:
-        other.create("/app", b"x")
-    client = kind("nowhere.invalid:1/app")
+    client: Any = kind("nowhere.invalid:1/app")
     with pytest.raises(ValueError, match="the chroot of a client stays, '/app'"):
         client.set_hosts(f"{server.hosts}/other")
     with pytest.raises(ValueError, match="names no server"):
@@ -167,20 +109,23 @@ async def test_set_hosts_keeps_the_chroot(kind: Kind, server: Server) -> None:
     client.set_hosts(f"{server.hosts}/app")
     client.set_hosts(server.hosts)
     assert repr(client) == f"<{kind.__name__} {server.hosts}/app not started>"
+    with Client(server.hosts) as other:
+        other.create("/app", b"x")
     assert (await done(client.get_data("/"))).data == b"x"
+    await blocking(client.set_hosts, f"localhost:{server.port}")
+    await blocking(server.cut_all)
+    await eventually("again", lambda: client.server == ("127.0.0.1", server.port))
     await done(client.close())
 
 
 @both
 async def test_without_shuffle_hosts_the_first_is_tried_first(kind: Kind) -> None:
     with Ensemble(5) as ensemble:
-        ports = [member.port for member in ensemble.servers]
         for first in range(5):
             turned = ensemble.servers[first:] + ensemble.servers[:first]
-            client = kind(",".join(each.hosts for each in turned), shuffle_hosts=False)
-            await done(client.connect())
-            assert client.server == ("127.0.0.1", ports[first])
-            await done(client.close())
+            hosts = ",".join(each.hosts for each in turned)
+            async with opened(kind, hosts, shuffle_hosts=False) as client:
+                assert client.server == ("127.0.0.1", turned[0].port)
 
 
 async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
@@ -197,7 +142,8 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
 
 @both
 async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: str) -> None:
-    client, states = kind(whole), list[State]()
+    client: Any = kind(whole)
+    states = list[State]()
     assert not break_connection(client)
     await done(client.connect())
     session = client.session_id
@@ -207,6 +153,11 @@ async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: s
     assert states[0] is State.DISCONNECTED
     assert client.session_id == session
     assert await done(client.exists("/")) is not None
+    async with opened(kind, whole, resume=client.credentials):
+        pass  # which ends the session
+    break_connection(client)
+    expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+    assert await done(expired) is State.EXPIRED
     await done(client.close())
     assert not break_connection(client)
 
@@ -215,44 +166,30 @@ async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: s
 async def test_what_is_under_way_ends_with_a_broken_connection(kind: Kind) -> None:
     gate = threading.Event()
     with FakeServer(late(gate)) as fake:
-        client = kind(fake.hosts)
-        await done(client.connect())
-        operations = client if isinstance(client, AsyncClient) else client.pipeline
-        reply = operations.create("/a")
-        await blocking(fake.wait_for, lambda: fake.count("create") == 1)
-        break_connection(client)
-        await eventually("ended", lambda: reply.ready)
-        gate.set()
-        with pytest.raises(OutcomeUnknownError):
-            reply.result()
-        await done(client.close())
+        async with opened(kind, fake.hosts) as client:
+            reply = asking(client).create("/a")
+            await blocking(fake.wait_for, lambda: fake.count("create") == 1)
+            break_connection(client)
+            await eventually("ended", lambda: reply.ready)
+            gate.set()
+            with pytest.raises(OutcomeUnknownError):
+                reply.result()
 
 
 @both
-async def test_the_end_of_a_resumed_session_expires_the_first_client(
-    kind: Kind, whole: str
+async def test_break_connection_through_tls(
+    kind: Kind, shown: Certificate, trusting: ssl.SSLContext
 ) -> None:
-    client = kind(whole)
-    await done(client.connect())
-    async with AsyncClient(whole, resume=client.credentials):
-        pass
-    break_connection(client)
-    expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-    assert await done(expired) is State.EXPIRED
-    await done(client.close())
-
-
-def test_break_connection_through_tls(shown: Certificate, trusting: ssl.SSLContext) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(shown.both)
-    with Server(tls=context) as server, Client(server.hosts, tls=trusting) as client:
-        first = client.session_id
-        states = list[State]()
-        client.add_state_listener(states.append)
-        assert break_connection(client)
-        poll("it is back", lambda: states[-1:] == [State.CONNECTED] or None, PATIENCE)
-        assert states[0] is State.DISCONNECTED
-        assert client.session_id == first
+    with Server(tls=context) as server:
+        async with opened(kind, server.hosts, tls=trusting) as client:
+            first, states = client.session_id, list[State]()
+            client.add_state_listener(states.append)
+            assert await blocking(break_connection, client)
+            await eventually("it is back", lambda: states[-1:] == [State.CONNECTED])
+            assert states[0] is State.DISCONNECTED
+            assert client.session_id == first
 
 
 def test_a_call_that_a_loss_has_failed_does_not_wait_for_listeners(server: Server) -> None:

@@ -9,13 +9,15 @@ import threading
 import time
 import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from tests.shell.test_client import PATIENCE, PAUSE, SLACK, poll_state, within
 from tests.shell.test_client_threads import STALL, ask, ask_until_answered, run_child
-from tests.support.fake_server import Connection, FakeServer, echo, reply
+from tests.support.fake_server import Connection, FakeServer, Request, echo, reply
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, ConnectionLossError, EventType, OperationTimeoutError, State, Watch
@@ -50,16 +52,14 @@ class Stress:
 
     def run(self, threads: int, rounds: int) -> None:
         """Have every thread do its rounds; fails if any of them stalls, or gets a wrong answer."""
-        workers = [
-            Running(lambda n=n: self._work(n, rounds, random.Random(f"{self.seed}-{n}")))  # type: ignore[misc]
-            for n in range(threads)
-        ]
+        workers = [Running(partial(self._work, n, rounds)) for n in range(threads)]
         deadline = time.monotonic() + STALL
         for worker in workers:
             worker.result(deadline - time.monotonic())
 
-    def _work(self, number: int, rounds: int, rng: random.Random) -> None:
+    def _work(self, number: int, rounds: int) -> None:
         counts: Counter[str] = Counter()
+        rng = random.Random(f"{self.seed}-{number}")
         kinds = [self._one, self._one, self._many, self._timed, self._unread, self._watch]
         for n in range(rounds):
             kind = rng.choice(kinds)
@@ -111,23 +111,8 @@ def check_order(frames: list[Frame]) -> None:
         assert all(a < b for a, b in pairwise(row))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
-def test_stress(threads: int, seed: int) -> None:
-    """Every thread gets its own answers, and none of them waits forever."""
-    with FakeServer(echo) as server, FaultProxy(server.hosts) as proxy:
-        with Client(proxy.hosts, session_timeout=20) as client:
-            stress = Stress(client, seed)
-            stress.run(threads, ROUNDS // threads)
-            assert stress.counts["lost"] == 0
-            assert stress.counts.total() == ROUNDS // threads * threads
-        check_order(proxy.frames())
-        assert len(server.connections) == 1
-
-
-@pytest.mark.parametrize("threads", [1, 3, 8, 64])
-def test_stress_with_cuts(threads: int, seed: int) -> None:
-    """The same, while connections break at random frames in every way there is."""
-    rng = random.Random(f"{seed}-{threads}")
+def cutting(rng: random.Random) -> Callable[[Frame], Action | None]:
+    """Connections break at random frames in every way there is."""
 
     def fault(frame: Frame) -> Action | None:
         if frame.kind == "connect" or rng.random() > 0.004:
@@ -135,12 +120,23 @@ def test_stress_with_cuts(threads: int, seed: int) -> None:
         action: Action = rng.choice([cut_before, cut_after, rst_before, rst_after, split])
         return truncate(rng.randrange(12)) if rng.random() < 0.2 else action
 
+    return fault
+
+
+@pytest.mark.parametrize("cuts", [False, True], ids=["calm", "cuts"])
+@pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
+def test_stress(threads: int, cuts: bool, seed: int) -> None:
+    """Every thread gets its own answers, and none of them waits forever."""
     with FakeServer(echo) as server, FaultProxy(server.hosts) as proxy:
         with Client(proxy.hosts, session_timeout=20) as client:
-            proxy.rule(fault)
+            if cuts:
+                proxy.rule(cutting(random.Random(f"{seed}-{threads}")))
             stress = Stress(client, seed)
             stress.run(threads, ROUNDS // threads)
             proxy.clear()
+            if not cuts:
+                assert stress.counts["lost"] == 0
+                assert stress.counts.total() == ROUNDS // threads * threads
             with within(1.0):
                 ask_until_answered(client, "/last")
             assert poll_state(client, State.CONNECTED)
@@ -148,11 +144,12 @@ def test_stress_with_cuts(threads: int, seed: int) -> None:
         # It was one, and it was closed.
         poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
         assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
+        assert cuts or len(server.connections) == 1
 
 
-def test_calls_from_many_threads_keep_their_own_order(seed: int) -> None:
+def test_calls_from_many_threads_keep_their_own_order(seed: int, fake: FakeServer) -> None:
     """A18: what a thread asks for first is executed first; 16 threads, blocking and pipelined."""
-    with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
+    with Client(fake.hosts, session_timeout=20) as client:
 
         def work(number: int) -> None:
             rng = random.Random(f"{seed}-{number}")
@@ -164,13 +161,12 @@ def test_calls_from_many_threads_keep_their_own_order(seed: int) -> None:
             for call in calls:
                 call.result()
 
-        for worker in [Running(lambda n=n: work(n)) for n in range(16)]:  # type: ignore[misc]
+        for worker in [Running(partial(work, n)) for n in range(16)]:
             worker.result(STALL)
-        created = [q.path[1:].split("-") for q in server.executed if q.op == "create"]
+        created = [q.path for q in fake.executed if q.op == "create"]
         for number in range(16):
-            mine = [name for owner, name in created if owner == str(number)]
-            assert mine == sorted(mine)
-            assert len(mine) == 200
+            mine = [path for path in created if path.startswith(f"/{number}-")]
+            assert mine == [f"/{number}-{n:03d}" for n in range(200)]
 
 
 class Injected(BaseException):
@@ -181,61 +177,68 @@ class Injected(BaseException):
 IGNORED = 50
 
 
-def throw_into(thread_id: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread_id), ctypes.py_object(Injected)
-    )
+class Victim:
+    """A thread that asks on, whatever is thrown into it."""
+
+    def __init__(self, client: Client, number: int, rng: random.Random) -> None:
+        self.done = self.hits = self.ident = 0
+        self.stop = False
+        self._client, self._number, self._rng = client, number, rng
+        self._running = Running(self._work)
+
+    def _work(self) -> None:
+        self.ident = threading.get_ident()
+        while not self.stop:
+            try:
+                with contextlib.suppress(ConnectionLossError):
+                    self._ask()
+                self.done += 1
+            except Injected:
+                self.hits += 1
+
+    def _ask(self) -> None:
+        if self._rng.random() < 0.7:
+            ask(self._client, f"/{self._number}/{self.done}")
+            return
+        tags = [f"/{self._number}/{n}" for n in range(20)]
+        calls = [self._client.pipeline.get_data(tag) for tag in tags]
+        assert [call.result().data.decode() for call in calls] == tags
+
+    def hit(self, deadline: float) -> None:
+        """Throw; it has been caught when the thread has gone on, and is back in its try."""
+        wanted, moved = self.hits + 1, self.done
+        self._throw()
+        while self.hits < wanted or self.done <= moved + 1:
+            assert time.monotonic() < deadline, f"thread {self._number} stalls"
+            if self.hits < wanted and self.done > moved + IGNORED:
+                self._throw()
+                moved = self.done
+            time.sleep(0)
+
+    def _throw(self) -> None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self.ident), ctypes.py_object(Injected)
+        )
+
+    def end(self) -> int:
+        """How often it was hit."""
+        self.stop = True
+        self._running.result(STALL)
+        return self.hits
 
 
 # Python ignores what hits a weak reference's callback, and says so.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_exceptions_thrown_into_threads_hurt_nobody_else(seed: int) -> None:
     """Into leaders, followers and sleepers alike; one at a time for each thread."""
+    injections, rng = 400, random.Random(seed)
     with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        number_of_threads, injections = 6, 400
-        idents = [0] * number_of_threads
-        done = [0] * number_of_threads
-        hit = [0] * number_of_threads
-        stop = threading.Event()
-
-        def work(number: int) -> None:
-            idents[number] = threading.get_ident()
-            rng = random.Random(f"{seed}-{number}")
-            while True:
-                try:
-                    while not stop.is_set():
-                        with contextlib.suppress(ConnectionLossError):
-                            if rng.random() < 0.7:
-                                ask(client, f"/{number}/{done[number]}")
-                            else:
-                                tags = [f"/{number}/{n}" for n in range(20)]
-                                calls = [client.pipeline.get_data(tag) for tag in tags]
-                                data = [call.result().data.decode() for call in calls]
-                                assert data == tags
-                        done[number] += 1
-                    return
-                except Injected:
-                    hit[number] += 1
-
-        workers = [Running(lambda n=n: work(n)) for n in range(number_of_threads)]  # type: ignore[misc]
-        rng = random.Random(seed)
+        victims = [Victim(client, n, random.Random(f"{seed}-{n}")) for n in range(6)]
+        poll("they work", lambda: all(v.done for v in victims) or None, PATIENCE)
         deadline = time.monotonic() + STALL
         for _ in range(injections):
-            number = rng.randrange(number_of_threads)
-            wanted, moved = hit[number] + 1, done[number]
-            if idents[number]:
-                throw_into(idents[number])
-            # It has been caught, and the thread has gone on: it is back in its try.
-            while idents[number] and (hit[number] < wanted or done[number] <= moved + 1):
-                assert time.monotonic() < deadline, f"thread {number} stalls: {done} {hit}"
-                if hit[number] < wanted and done[number] > moved + IGNORED:
-                    throw_into(idents[number])
-                    moved = done[number]
-                time.sleep(0)
-        stop.set()
-        for worker in workers:
-            worker.result(STALL)
-        assert sum(hit) > injections / 2
+            rng.choice(victims).hit(deadline)
+        assert sum([victim.end() for victim in victims]) > injections / 2
         with within(1.0):
             ask_until_answered(client, "/last")
         assert len(server.sessions) == 1
@@ -243,12 +246,11 @@ def test_exceptions_thrown_into_threads_hurt_nobody_else(seed: int) -> None:
 
 CHILD_UNDER_INTERRUPTS = """
 import contextlib, random, signal, sys, threading, time
+from tests.shell.test_client_threads import ask, ask_until_answered
 from zkwire import Client, ConnectionLossError
 
 hosts, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-rng = random.Random(seed)
-armed = False
-hits = 0
+rng, armed, hits, stop, counts, longest = random.Random(seed), False, 0, False, [], 0.0
 
 def interrupt(signum, frame):
     global hits
@@ -260,24 +262,17 @@ signal.signal(signal.SIGALRM, interrupt)
 client = Client(hosts, session_timeout=20)
 client.connect()
 
-def ask(tag):
-    data = client.get_data(tag).data.decode()
-    assert data == tag, (data, tag)
-
-stop = False
 def others(number):
     n = 0
     while not stop:
         n += 1
         with contextlib.suppress(ConnectionLossError):
-            ask(f"/{number}/{n}")
+            ask(client, f"/{number}/{n}")
     counts.append(n)
 
-counts = []
 threads = [threading.Thread(target=others, args=(n,)) for n in range(2)]
 for thread in threads:
     thread.start()
-longest = 0.0
 for n in range(rounds):
     started = time.monotonic()
     try:
@@ -285,7 +280,7 @@ for n in range(rounds):
         signal.setitimer(signal.ITIMER_REAL, rng.random() * 0.002 + 1e-6)
         while True:
             with contextlib.suppress(ConnectionLossError):
-                ask(f"/main/{n}")
+                ask(client, f"/main/{n}")
                 calls = [client.pipeline.get_data(f"/p/{i}") for i in range(5)]
                 assert [c.result().data for c in calls] == [b"/p/%d" % i for i in range(5)]
     except KeyboardInterrupt:
@@ -296,10 +291,7 @@ stop = True
 for thread in threads:
     thread.join(30)
     assert not thread.is_alive(), "a thread hangs"
-while True:
-    with contextlib.suppress(ConnectionLossError):
-        ask("/last")
-        break
+ask_until_answered(client, "/last")
 client.close()
 left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
 assert not left, left
@@ -318,44 +310,30 @@ def test_ctrl_c_at_random_in_a_main_thread(seed: int) -> None:
 # --- pings under load -----------------------------------------------------------------------------
 
 
-def longest_gap(frames: list[Frame]) -> float:
-    """The longest time between two frames of the client on one connection."""
-    times = [frame.time for frame in frames if frame.direction == "c2s"]
-    return max(b - a for a, b in pairwise(times))
+TIMEOUT = 3.0
 
 
-@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
-def test_pings_go_out_under_a_flood(reader: str) -> None:
-    """A23: bytes keep the socket readable for longer than the session timeout."""
-    timeout = 3.0
-    # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
-    long = "/" + 10_000 * "f"
-    notification = reply(-1, r.WatcherEvent(EventType.NODE_CREATED, 3, long), zxid=-1)
-    over = threading.Event()
+class Flood:
+    """A script: after the first answer, events for longer than the session timeout."""
 
-    def flood(connection: Connection) -> None:
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
+        event = r.WatcherEvent(EventType.NODE_CREATED, 3, "/" + 10_000 * "f")
+        self._events = reply(-1, event, zxid=-1) * 100
+        self._one_frame = threading.Lock()
+
+    def __call__(self, connection: Connection) -> None:
         connection.greet()
         connection.answer(connection.request())
         connection.flush()
         waiting = connection.request()
-
-        one_frame = threading.Lock()
-
-        def pour() -> None:
-            ends = time.monotonic() + 1.5 * timeout
-            with contextlib.suppress(OSError):
-                while time.monotonic() < ends:
-                    with one_frame:
-                        connection.sock.sendall(notification * 100)
-                connection.answer(waiting)
-            over.set()
-
-        pouring = threading.Thread(target=pour)
+        pouring = threading.Thread(target=self._pour, args=(connection, waiting))
         pouring.start()
         try:
-            while not over.is_set():
+            while not self.over.is_set():
                 ping = connection.request(pings=True)
-                with one_frame:  # events alone would not keep the connection
+                with self._one_frame:  # events alone would not keep the connection
                     connection.answer(ping)
                     connection.flush()
             for request in connection.requests():
@@ -363,35 +341,45 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
         finally:
             pouring.join()
 
-    with FakeServer(flood) as server, Client(server.hosts, session_timeout=timeout) as client:
+    def _pour(self, connection: Connection, waiting: Request) -> None:
+        ends = time.monotonic() + 1.5 * TIMEOUT
+        with contextlib.suppress(OSError):
+            while time.monotonic() < ends:
+                with self._one_frame:
+                    connection.sock.sendall(self._events)
+            connection.answer(waiting)
+        self.over.set()
+
+
+@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
+def test_pings_go_out_under_a_flood(reader: str) -> None:
+    """A23: bytes keep the socket readable for longer than the session timeout."""
+    flood = Flood()
+    with FakeServer(flood) as server, Client(server.hosts, session_timeout=TIMEOUT) as client:
         client.create("/a")
         call = client.pipeline.exists("/a")
         if reader == "the I/O thread":
-            assert over.wait(PATIENCE)
+            assert flood.over.wait(PATIENCE)
         assert call.result(PATIENCE) is not None
         times = [q.time for q in server.received]
         # Due after a third; what matters is that the server never reaches its own limit.
-        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < timeout
+        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < TIMEOUT
         assert server.count("ping") >= 3
         assert len(server.connections) == 1
 
 
 def test_pings_go_out_while_a_big_reply_trickles_in() -> None:
     """A24: 900 KB take two session timeouts; the session is kept, and so is the connection."""
-    timeout = 3.0
     with (
         FakeServer() as server,
         FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, session_timeout=timeout) as client,
+        Client(proxy.hosts, session_timeout=TIMEOUT) as client,
     ):
         client.create("/big", bytes(900_000))
-        proxy.on("get_data", action=drip(2 * timeout))
-        with within(2 * timeout + 4 * SLACK):
+        proxy.on("get_data", action=drip(2 * TIMEOUT))
+        with within(2 * TIMEOUT + 4 * SLACK):
             assert len(client.get_data("/big").data) == 900_000
-        assert longest_gap(proxy.frames()) < timeout  # which is due after a third
+        times = [frame.time for frame in proxy.frames() if frame.direction == "c2s"]
+        assert max(b - a for a, b in pairwise(times)) < TIMEOUT  # which is due after a third
         assert len(server.connections) == 1
         assert server.count("ping") >= 4
-
-
-# Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import gc
+import itertools
 import logging
 import os
 import select
@@ -168,45 +169,98 @@ def test_the_interruption_finds_the_points() -> None:
     watch = Watch()
     for _ in range(2):  # Python 3.13 shows the instructions of a function from its second run on
         found = list(interrupted_everywhere(lambda: repr(watch)))
-    assert [where.partition(" ")[2].split(" ")[-1] for where in found] == ["__repr__"] * len(found)
-    assert len(found) == 2  # it begins, and len() has returned
+    # It begins, and len() has returned.
+    assert [where.rpartition(" ")[2] for where in found] == ["__repr__"] * 2
 
 
-def test_an_interrupt_anywhere_in_a_call_hurts_nobody_else() -> None:
-    """The next call of this thread and of another one are answered, with their own answers."""
-    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        points = 0
-        for where in interrupted_everywhere(lambda: ask(client, "/interrupted")):
-            points += 1
-            with within(1.0):
-                other = Running(lambda: ask_until_answered(client, "/other"))
-                ask_until_answered(client, f"/{points}")
-                other.result()
-            assert len(server.sessions) == 1, where
-        assert points > FEWEST
+@pytest.fixture
+def echoing() -> Iterator[Client]:
+    """A client of a server that echoes paths; in the end its session is the first one."""
+    with FakeServer(echo) as server:
+        with Client(server.hosts, session_timeout=20) as client:
+            yield client
+        assert {c.session_id for c in server.connections if c.session_id} <= {0x1000}
 
 
-@pytest.mark.parametrize("kind", [TimeoutError, LookupError])
-def test_whatever_a_signal_handler_raises_reaches_the_caller(kind: type[Exception]) -> None:
-    """An alarm's TimeoutError is an OSError, and no failure of the connection that it hits."""
-    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        points = 0
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError, LookupError])
+def test_an_interrupt_anywhere_in_a_call_hurts_nobody_else(
+    echoing: Client, kind: type[BaseException]
+) -> None:
+    """The next call of this thread and of another one are answered, with their own answers.
+
+    An alarm's TimeoutError is an OSError, and no failure of the connection that it hits.
+    """
+    points = 0
+    while True:
+        points += 1
+        try:
+            with Interruption(points, kind) as interruption:
+                ask(echoing, "/interrupted")
+        except kind:
+            pass
+        else:
+            assert interruption.where is None, f"{interruption.where} has swallowed it"
+            break
+        with within(1.0):
+            other = Running(lambda: ask_until_answered(echoing, "/other"))
+            ask_until_answered(echoing, f"/{points}")
+            other.result()
+    assert points > FEWEST
+
+
+def test_an_interrupt_anywhere_in_a_pipeline(echoing: Client) -> None:
+    kept: list[Any] = []
+
+    def scenario() -> None:
+        for n in range(3):
+            kept.append((n, echoing.pipeline.get_data(f"/{n}")))
+        for n, call in kept:
+            assert call.result().data == b"/%d" % n
+
+    for where in interrupted_everywhere(scenario):
+        with within(1.0):
+            for n, call in kept:
+                with contextlib.suppress(ConnectionLossError):
+                    assert call.result().data == b"/%d" % n, where
+            ask_until_answered(echoing, "/after")
+        kept.clear()
+
+
+def test_an_interrupted_leader_leaves_its_followers_somebody_who_reads(echoing: Client) -> None:
+    """Others wait at the moment of the interrupt; each gets its answer, or learns of the loss."""
+    go, stop = threading.Barrier(4), False
+    outcomes: Counter[str] = Counter()
+
+    def follow(number: int) -> None:
         while True:
-            points += 1
+            go.wait(STALL)
+            if stop:
+                return
             try:
-                with Interruption(points, kind) as interruption:
-                    ask(client, "/interrupted")
-            except kind:
-                pass
+                ask(echoing, f"/{number}")
+            except ConnectionLossError:
+                outcomes["lost"] += 1
             else:
-                assert interruption.where is None, f"{interruption.where} has swallowed it"
-                break
-            with within(1.0):
-                ask_until_answered(client, f"/{points}")
-        assert points > FEWEST
+                outcomes["answered"] += 1
+            go.wait(STALL)
 
-
-SWEEPS = 5
+    followers = [Running(partial(follow, n)) for n in range(3)]
+    for points in itertools.count(1):
+        go.wait(STALL)
+        with (
+            contextlib.suppress(KeyboardInterrupt, ConnectionLossError),
+            Interruption(points) as interruption,
+        ):
+            ask(echoing, "/leader")
+        go.wait(STALL)  # every follower has come back
+        if interruption.where is None:
+            break
+    stop = True
+    go.wait(STALL)
+    for follower in followers:
+        follower.result()
+    assert outcomes["answered"] > outcomes["lost"]
+    assert sum(outcomes.values()) == 3 * points
 
 
 @pytest.mark.parametrize("kind", ["Client", "Supervisor"])
@@ -215,7 +269,7 @@ def test_an_interrupted_constructor_leaves_no_service_running(server: Server, ki
     with getattr(zkwire, kind)(server.hosts) as owner:
         client = owner.client(PATIENCE) if kind == "Supervisor" else owner
         client.exists("/")
-        for _ in range(SWEEPS):
+        for _ in range(5):
             served, made = False, list[PersistentNode]()
 
             def make(made: list[PersistentNode] = made) -> None:
@@ -277,81 +331,12 @@ def test_an_interrupted_end_of_a_block_ends_the_service(
     gc.collect()  # here, where its warnings are expected
 
 
-def test_an_interrupted_leader_leaves_its_followers_somebody_who_reads() -> None:
-    """Others wait at the moment of the interrupt; each gets its answer, or learns of the loss."""
-    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        go = threading.Barrier(4)
-        outcomes: Counter[str] = Counter()
-
-        def follow(number: int) -> None:
-            while True:
-                go.wait(STALL)
-                if stop:
-                    return
-                try:
-                    ask(client, f"/{number}")
-                except ConnectionLossError:
-                    outcomes["lost"] += 1
-                else:
-                    outcomes["answered"] += 1
-                go.wait(STALL)
-
-        stop = False
-        followers = [Running(lambda n=n: follow(n)) for n in range(3)]  # type: ignore[misc]
-
-        def lead() -> None:
-            ask(client, "/leader")
-
-        def scenario() -> None:
-            lead()
-
-        points = 0
-        while True:
-            points += 1
-            go.wait(STALL)
-            with (
-                contextlib.suppress(KeyboardInterrupt, ConnectionLossError),
-                Interruption(points) as interruption,
-            ):
-                scenario()
-            go.wait(STALL)  # every follower has come back
-            if interruption.where is None:
-                break
-        stop = True
-        go.wait(STALL)
-        for follower in followers:
-            follower.result()
-        assert outcomes["answered"] > outcomes["lost"]
-        assert sum(outcomes.values()) == 3 * points
-
-
-def test_an_interrupt_anywhere_in_a_pipeline() -> None:
-    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        kept: list[Any] = []
-
-        def scenario() -> None:
-            for n in range(3):
-                kept.append((n, client.pipeline.get_data(f"/{n}")))
-            for n, call in kept:
-                assert call.result().data == b"/%d" % n
-
-        for where in interrupted_everywhere(scenario):
-            with within(1.0):
-                for n, call in kept:
-                    try:
-                        assert call.result().data == b"/%d" % n, where
-                    except ConnectionLossError:
-                        continue
-                ask_until_answered(client, "/after")
-            kept.clear()
-
-
-def test_an_interrupt_anywhere_loses_no_event() -> None:
+def test_an_interrupt_anywhere_loses_no_event(fake: FakeServer) -> None:
     """The interrupted thread is the one that reads the event; a callback and a waiter both get it.
 
     Once, at that, wherever the interrupt has come.
     """
-    with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
+    with Client(fake.hosts, session_timeout=20) as client:
         client.create("/a")
         hits, misses, n = 0, 0, 0
         # It may be the waiter that reads the event, and there are fewer points; not for long.
@@ -380,29 +365,25 @@ def test_an_interrupt_anywhere_loses_no_event() -> None:
 # An interrupt between the making of descriptors and the store of them leaves them to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("how", ["wait", "wait in vain", "close", "connect", "exit"])
-def test_an_interrupt_anywhere_else(how: str) -> None:
+def test_an_interrupt_anywhere_else(how: str, fake: FakeServer) -> None:
     """In a wait for an event, in the end of a watch, in the making of a connection, in its end."""
-    with FakeServer() as server, Client(server.hosts, session_timeout=20) as other:
+    with Client(fake.hosts, session_timeout=20) as other:
         other.create("/a")
-        n = 0
-        while True:
-            n += 1
-            client = Client(server.hosts, session_timeout=20)
-            watch = Watch()
-            scenario: Callable[[], object] = client.connect
+        for n in itertools.count(1):
+            client, watch = Client(fake.hosts, session_timeout=20), Watch()
             if how != "connect":
                 client.get_data("/a", watch=watch)
             if how == "wait":
                 other.pipeline.set_data("/a", b"")
-                scenario = watch.wait
-            elif how == "wait in vain":
-                scenario = partial(watch.wait, 0.001)
-            elif how == "close":
-                scenario = watch.close
-            elif how == "exit":
-                scenario = client.close
+            scenarios: dict[str, Callable[[], object]] = {
+                "wait": watch.wait,
+                "wait in vain": partial(watch.wait, 0.001),
+                "close": watch.close,
+                "connect": client.connect,
+                "exit": client.close,
+            }
             with contextlib.suppress(KeyboardInterrupt), Interruption(n) as interruption:
-                scenario()
+                scenarios[how]()
             with within(1.0):
                 if how != "exit":
                     assert client.exists("/a") is not None, interruption.where
@@ -463,6 +444,29 @@ def on_signal(handler: Callable[[], None]) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGUSR1, previous)
 
 
+def waiting_while_signalled(
+    client: Client, send: Callable[[], None], handled: threading.Event, error: type[Exception]
+) -> None:
+    """Wait for an answer as the reader; the signal is sent once a caller has the read role.
+
+    And again until it has been seen to: one that arrives right before a system call begins waits
+    until that ends; so CPython has it.
+    """
+    call = client.pipeline.exists("/a")
+
+    def send_when_read() -> None:
+        while (link := client._driver.current_connection) is None or link.reader is None:
+            time.sleep(0.001)
+        while not handled.is_set():
+            send()
+            handled.wait(0.05)
+
+    sender = Running(send_when_read)
+    with pytest.raises(error):
+        call.result()
+    sender.result()
+
+
 def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() -> None:
     """The reader holds the read role all the while; pings go on, and then a new connection."""
     dwelt: list[bool] = []
@@ -478,58 +482,29 @@ def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() ->
         on_signal(dwell) as send,
         Client(server.hosts, session_timeout=0.9) as client,
     ):
-        call = client.pipeline.exists("/a")
-        sender = Running(lambda: send_when_read(client, send, handled))
-        with pytest.raises(ConnectionLossError):
-            call.result()
-        sender.result()
+        waiting_while_signalled(client, send, handled, ConnectionLossError)
         assert dwelt[0]
         assert client.exists("/") is not None
         assert len(server.sessions) == 1
 
 
-def send_when_read(client: Client, send: Callable[[], None], handled: threading.Event) -> None:
-    """Send the signal once a caller has the read role, and again until it has been seen to.
-
-    One that arrives right before a system call begins waits until that ends: so CPython has it.
-    """
-    while (link := client._driver.current_connection) is None or link.reader is None:
-        time.sleep(0.001)
-    while not handled.is_set():
-        send()
-        handled.wait(0.05)
-
-
-def handled_while_reading(handler: Callable[[Client], None]) -> None:
-    """A signal hits a thread that reads for its answer; the handler closes the client."""
-    handled = threading.Event()
-
-    def handle() -> None:
-        handled.set()
-        handler(client)
-
-    with FakeServer(mute) as server, on_signal(handle) as send:
-        client = Client(server.hosts, session_timeout=20)
-        client.connect()
-        call = client.pipeline.exists("/a")
-        sender = Running(lambda: send_when_read(client, send, handled))
-        with pytest.raises(ClientClosedError):
-            call.result()
-        sender.result()
-        client.close()
-        all_ended()
-
-
 def test_close_in_a_signal_handler_of_a_reader() -> None:
     """E8."""
     took: list[float] = []
+    handled = threading.Event()
 
-    def close(client: Client) -> None:
+    def close() -> None:
+        handled.set()
         started = time.monotonic()
         client.close()
         took.append(time.monotonic() - started)
 
-    handled_while_reading(close)
+    with FakeServer(mute) as server, on_signal(close) as send:
+        client = Client(server.hosts, session_timeout=20)
+        client.connect()
+        waiting_while_signalled(client, send, handled, ClientClosedError)
+        client.close()
+        all_ended()
     assert took[0] < CLOSE_BOUND + PAUSE
 
 

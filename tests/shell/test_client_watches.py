@@ -1,46 +1,65 @@
-"""Watches and callbacks of the blocking client."""
+"""Watches of both clients, and the callbacks that they call."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, seen, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, all_ended, within
+from tests.support.aio_helpers import awaited, blocking, eventually, watch_count
+from tests.support.both_clients import Kind, asking, both, done, event_of, opened
 from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import Running
 from zkwire import (
+    ACL,
+    AsyncClient,
+    AsyncSupervisor,
     Client,
     ClientClosedError,
     Event,
     EventType,
+    NoAuthError,
+    Perms,
     SessionExpiredError,
     State,
+    Supervisor,
     Watch,
+    digest_id,
 )
+from zkwire.testing import Server
 
-# --- watches --------------------------------------------------------------------------------------
+# --- watches that fire once -----------------------------------------------------------------------
 
 
-def test_each_read_sets_the_watch_that_fires_for_it(client: Client, fresh_path: str) -> None:
-    reads = {
-        "exists": EventType.NODE_DATA_CHANGED,
-        "get_data": EventType.NODE_DATA_CHANGED,
-        "get_children": EventType.NODE_CHILDREN_CHANGED,
-        "get_children_with_stat": EventType.NODE_CHILDREN_CHANGED,
-    }
-    client.create(fresh_path)
-    for number, (verb, expected) in enumerate(reads.items()):
-        watch = Watch()
-        getattr(client, verb)(fresh_path, watch=watch)
-        assert not watch.ready
-        client.set_data(fresh_path, b"x")
-        client.create(f"{fresh_path}/{number}")
-        assert seen(watch) == Event(expected, fresh_path, State.CONNECTED)
+def types(events: list[Event]) -> list[EventType]:
+    return [EventType(event.type) for event in events]
+
+
+@both
+async def test_each_read_sets_the_watch_that_fires_for_it(
+    kind: Kind, hosts: str, fresh_path: str
+) -> None:
+    async with opened(kind, hosts) as client:
+        await done(client.create(fresh_path))
+        reads = ("exists", "get_data", "get_children", "get_children_with_stat")
+        for number, verb in enumerate(reads):
+            watch = Watch()
+            await done(getattr(client, verb)(fresh_path, watch=watch))
+            assert not watch.ready
+            await done(client.set_data(fresh_path, b"x"))
+            await done(client.create(f"{fresh_path}/{number}"))
+            event = await event_of(watch, client)
+            expected = (
+                EventType.NODE_DATA_CHANGED if number < 2 else EventType.NODE_CHILDREN_CHANGED
+            )
+            assert (event.type, event.path, event.state) == (expected, fresh_path, State.CONNECTED)
 
 
 def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_path: str) -> None:
@@ -48,122 +67,270 @@ def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_pa
     client.exists(fresh_path, watch=watch)
     with within(0.1 + SLACK):
         assert watch.wait(0.1) is None
-    waiting = Running(lambda: seen(watch))
+    waiting = Running(lambda: watch.wait(PATIENCE))
     client.create(fresh_path)
-    assert waiting.result().type == EventType.NODE_CREATED
+    event = waiting.result()
+    assert event is not None
+    assert event.type == EventType.NODE_CREATED
 
 
-def test_iterating_ends_when_the_watch_is_no_longer_set(client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    watch, seen = Watch(), []
-    client.get_data(fresh_path, watch=watch)
-    client.pipeline.set_data(fresh_path, b"")
-    for event in watch:
-        seen.append(event.type)
-        if len(seen) < 3:
-            client.get_data(fresh_path, watch=watch)
-            client.pipeline.set_data(fresh_path, b"")
-    assert seen == [EventType.NODE_DATA_CHANGED] * 3
+@both
+async def test_iterating_ends_when_the_watch_is_no_longer_set(
+    kind: Kind, hosts: str, fresh_path: str
+) -> None:
+    """Each round of the loop sets it again, three times."""
+    async with opened(kind, hosts) as client:
+        await done(client.create(fresh_path))
+        watch, seen = Watch(), list[Event]()
+
+        async def change() -> None:
+            await done(client.get_data(fresh_path, watch=watch))
+            asking(client).set_data(fresh_path, b"")
+
+        await change()
+        if kind is AsyncClient:
+            async for event in watch:
+                seen.append(event)
+                if len(seen) < 3:
+                    await change()
+        else:
+            for event in watch:
+                seen.append(event)
+                if len(seen) < 3:
+                    await change()
+        assert types(seen) == [EventType.NODE_DATA_CHANGED] * 3
 
 
-def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server() -> None:
-    with FakeServer() as server, Client(server.hosts) as client:
+@both
+async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
+    kind: Kind, fake: FakeServer
+) -> None:
+    async with opened(kind, fake.hosts) as client:
         watch = Watch()
-        client.exists("/a", watch=watch)
-        waiting = Running(lambda: watch.wait(PATIENCE))
+        await done(client.exists("/a", watch=watch))
+        waiting: Any
+        if kind is Client:
+            waiting = asyncio.ensure_future(blocking(watch.wait, PATIENCE))
+        else:
+            waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
+            waiting = asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.sleep(0.01)
         watch.close()
         watch.close()
-        with pytest.raises(ClientClosedError, match="watch"):
-            waiting.result()
-        with pytest.raises(ClientClosedError, match="watch"):
-            watch.wait()
-        server.wait_for(lambda: server.count("remove_watches"))
-        assert list(watch) == []
-        assert server.count("remove_watches") == 1
+        if kind is Client:
+            with pytest.raises(ClientClosedError, match="watch has been closed"):
+                await waiting
+        else:
+            assert [type(each) for each in await waiting] == [ClientClosedError] * 2
+        with pytest.raises(ClientClosedError, match="watch has been closed"):
+            await event_of(watch, client)
+        await blocking(fake.wait_for, lambda: fake.count("remove_watches"))
+        left = list(watch) if kind is Client else [event async for event in watch]
+        assert left == []
+        assert fake.count("remove_watches") == 1
 
 
-def test_a_closed_watch_does_not_take_anothers_away(client: Client, fresh_path: str) -> None:
-    one, two = Watch(), Watch()
-    for watch in (one, two):
-        client.exists(fresh_path, watch=watch)
-    one.close()
-    client.create(fresh_path)
-    assert two.wait(PATIENCE) is not None
+@both
+async def test_a_closed_watch_does_not_take_anothers_away(
+    kind: Kind, hosts: str, fresh_path: str
+) -> None:
+    async with opened(kind, hosts) as client:
+        one, two = Watch(), Watch()
+        for watch in (one, two):
+            await done(client.exists(fresh_path, watch=watch))
+        one.close()
+        await done(client.create(fresh_path))
+        assert await event_of(two, client) is not None
 
 
-def test_watches_end_with_the_session() -> None:
-    called: list[Event] = []
-    with FakeServer() as server, Client(server.hosts) as client:
-        watch = Watch()
-        client.exists("/a", watch=watch)
-        client.exists("/a", watch=called.append)
-        waiting = Running(lambda: watch.wait(PATIENCE))
-        server.expire(client.session_id)
-        with pytest.raises(SessionExpiredError):
-            waiting.result()
-        with pytest.raises(SessionExpiredError):
-            watch.wait()
-    assert called == [Event(EventType.NONE, "", State.EXPIRED)]
+@both
+@pytest.mark.parametrize("how", ["close", "expire"])
+async def test_the_end_of_the_session_reaches_all_that_wait(
+    kind: Kind, how: str, server: Server
+) -> None:
+    client: Any = kind(server.hosts)
+    await done(client.create("/w"))
+    once, lasting, told = Watch(), Watch(), list[Event]()
+    await done(client.get_data("/w", watch=once))
+    await done(client.add_watch("/w", lasting))
+    await done(client.get_children("/w", watch=told.append))
+
+    async def follow() -> None:
+        if kind is AsyncClient:
+            async for _ in lasting:
+                pass
+        else:
+            await blocking(list, lasting)
+
+    wait = blocking(lasting.wait, PATIENCE) if kind is Client else awaited(lasting)
+    waiting = [asyncio.ensure_future(each) for each in (wait, follow())]
+    await done(client.set_data("/w", b"x"))
+    await asyncio.sleep(0)
+    if how == "close":
+        await done(client.close())
+    else:
+        await blocking(server.expire, client.session_id)
+    expected = ClientClosedError if how == "close" else SessionExpiredError
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    # One of the two may have got the event.
+    ends = [result for result in results if not isinstance(result, Event)]
+    assert {type(end) for end in ends} == {expected}
+    changed = await event_of(once, client)
+    assert (changed.type, changed.path) == (EventType.NODE_DATA_CHANGED, "/w")
+    with pytest.raises(expected):
+        await event_of(lasting, client)
+    await eventually("the callback is told", lambda: told)
+    assert [(event.type, event.path) for event in told] == [(EventType.NONE, "")]
+    assert told[0].state is (State.CLOSED if how == "close" else State.EXPIRED)
+    await done(client.close())
+    all_ended()
 
 
-def test_watches_survive_a_lost_connection() -> None:
+@both
+async def test_watches_survive_a_lost_connection(kind: Kind, fake: FakeServer) -> None:
     """Those of all kinds, each fires once, for what happened before, between and after."""
-    with FakeServer() as server, Client(server.hosts) as client, Client(server.hosts) as other:
+    async with opened(kind, fake.hosts) as client, opened(kind, fake.hosts) as other:
         for path in ("/data", "/gone", "/children", "/idle"):
-            client.create(path)
+            await done(client.create(path))
         watches = {name: Watch() for name in ("data", "gone", "children", "idle", "new")}
-        client.get_data("/data", watch=watches["data"])
-        client.get_data("/gone", watch=watches["gone"])
-        client.get_children("/children", watch=watches["children"])
-        client.get_data("/idle", watch=watches["idle"])
-        client.exists("/new", watch=watches["new"])
-        mine = server.connections[0]
+        reads = {"children": client.get_children, "new": client.exists}
+        for name, watch in watches.items():
+            await done(reads.get(name, client.get_data)(f"/{name}", watch=watch))
+        mine = fake.connections[0]
         mine.watches.clear()  # this server loses them, and the changes are made behind its back
-        other.set_data("/data", b"changed")
-        other.delete("/gone")
-        other.create("/new")
+        await done(other.set_data("/data", b"changed"))
+        await done(other.delete("/gone"))
+        await done(other.create("/new"))
         mine.sock.shutdown(socket.SHUT_RDWR)
-        types = {
-            name: event.type if (event := watch.wait(PATIENCE)) else None
-            for name, watch in watches.items()
-            if name not in ("idle", "children")
-        }
-        assert types == {
-            "data": EventType.NODE_DATA_CHANGED,
-            "gone": EventType.NODE_DELETED,
-            "new": EventType.NODE_CREATED,
-        }
-        other.set_data("/idle", b"later")
-        other.create("/children/one")
-        assert watches["idle"].wait(PATIENCE) is not None
-        assert watches["children"].wait(PATIENCE) is not None
-        assert server.count("set_watches") == 1
+        for name, expected in (
+            ("data", EventType.NODE_DATA_CHANGED),
+            ("gone", EventType.NODE_DELETED),
+            ("new", EventType.NODE_CREATED),
+        ):
+            assert (await event_of(watches[name], client)).type == expected
+        await done(other.set_data("/idle", b"later"))
+        await done(other.create("/children/one"))
+        assert await event_of(watches["idle"], client) is not None
+        assert await event_of(watches["children"], client) is not None
+        assert fake.count("set_watches") == 1
 
 
-# --- callbacks ------------------------------------------------------------------------------------
+# --- watches that stay ----------------------------------------------------------------------------
+
+
+@pytest.mark.since("3.6")
+async def test_a_persistent_watch_in_order_while_nobody_waits(whole: str, fresh_path: str) -> None:
+    async with AsyncClient(whole) as client, AsyncClient(whole) as other:
+        await client.create(fresh_path)
+        watch = await client.add_watch(fresh_path, Watch(), recursive=True)
+        paths = [f"{fresh_path}/{number}" for number in range(200)]
+        await asyncio.gather(*(other.create(path) for path in paths))
+        events = []
+        async for event in watch:  # a break leaves the watch as it is
+            events.append(event)
+            if len(events) == 150:
+                break
+        # Closed from the body: what has come before is still handed out, then it ends.
+        async for event in watch:
+            events.append(event)
+            watch.close()
+        assert [event.path for event in events] == paths
+        assert set(types(events)) == {EventType.NODE_CREATED}
+        await eventually("it is forgotten", lambda: watch_count(client) == 0)
+        with pytest.raises(ValueError, match="closed"):
+            client.get_data(fresh_path, watch=watch)
+
+
+@pytest.mark.since("3.6")
+async def test_several_waiters_share_the_events(whole: str, fresh_path: str) -> None:
+    """Each event goes to one of them; none is lost, none is doubled."""
+    async with AsyncClient(whole) as client, AsyncClient(whole) as other:
+        await client.create(fresh_path)
+        watch = await client.add_watch(fresh_path, Watch(), recursive=True)
+        got: list[Event] = []
+
+        async def wait() -> None:
+            while True:
+                got.append(await watch)
+
+        waiters = [asyncio.ensure_future(wait()) for _ in range(5)]
+        for number in range(50):
+            await other.create(f"{fresh_path}/{number}")
+            if number % 10 == 0:
+                waiters.pop().cancel()
+                if not waiters:
+                    waiters = [asyncio.ensure_future(wait()) for _ in range(3)]
+        await eventually("all have come", lambda: len(got) == 50)
+        assert [event.path for event in got] == [f"{fresh_path}/{n}" for n in range(50)]
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+        watch.close()
+
+
+async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) -> None:
+    async with AsyncClient(hosts) as client:
+        watch = Watch()
+        await client.exists(fresh_path, watch=watch)
+        waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await client.create(fresh_path)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [Event, RuntimeError]
+
+
+@pytest.mark.since("3.6")
+async def test_an_event_that_comes_with_the_callers_cancellation(
+    whole: str, fresh_path: str
+) -> None:
+    """`asyncio.timeout` around an await, again and again: every event arrives, once."""
+    async with AsyncClient(whole) as client, AsyncClient(whole) as other:
+        await client.create(fresh_path)
+        watch = await client.add_watch(fresh_path, Watch(), recursive=True)
+        got: list[str] = []
+
+        async def write() -> None:
+            for number in range(100):
+                await other.create(f"{fresh_path}/{number}")
+
+        writing = asyncio.ensure_future(write())
+        async with asyncio.timeout(PATIENCE):
+            while len(got) < 100:
+                try:
+                    async with asyncio.timeout(0.0005):
+                        event = await watch
+                        got.append(event.path)
+                except TimeoutError:
+                    pass
+        await writing
+        assert got == [f"{fresh_path}/{number}" for number in range(100)]
+        watch.close()
+
+
+# --- callbacks of threads -------------------------------------------------------------------------
 
 
 def test_callbacks_run_in_order_in_a_thread_of_their_own(client: Client, fresh_path: str) -> None:
     seen: list[tuple[str, str]] = []
-    done = threading.Event()
+    all_called = threading.Event()
 
     def note(event: Event) -> None:
         seen.append((event.path, threading.current_thread().name))
         if len(seen) == 100:
-            done.set()
+            all_called.set()
 
     paths = [f"{fresh_path}-{n}" for n in range(100)]
     for path in paths:
         client.exists(path, watch=note)
-    for reply_ in [client.pipeline.create(path) for path in paths]:
-        reply_.result()
-    assert done.wait(PATIENCE)
+    for reply in [client.pipeline.create(path) for path in paths]:
+        reply.result()
+    assert all_called.wait(PATIENCE)
     assert [path for path, _ in seen] == paths
     (name,) = {name for _, name in seen}
-    assert name.startswith("zkwire") and name.endswith("callbacks")  # noqa: PT018
+    assert (name[:6], name[-9:]) == ("zkwire", "callbacks")
 
 
-def test_a_callback_may_block_and_the_session_lives_on() -> None:
+def test_a_callback_may_block_and_the_session_lives_on(fake: FakeServer) -> None:
     """A25: pings go on, and so do calls, for longer than the session timeout."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -171,20 +338,26 @@ def test_a_callback_may_block_and_the_session_lives_on() -> None:
         entered.set()
         assert leave.wait(PATIENCE)
 
-    with FakeServer() as server, Client(server.hosts, session_timeout=2.4) as client:
+    with Client(fake.hosts, session_timeout=2.4) as client:
         client.exists("/a", watch=block)
         client.create("/a")
         assert entered.wait(PATIENCE)
-        server.wait_for(lambda: server.count("ping") >= 4)
+        fake.wait_for(lambda: fake.count("ping") >= 4)
         assert client.exists("/a") is not None
         leave.set()
-        assert len(server.sessions) == 1
+        assert len(fake.sessions) == 1
 
 
 def test_a_callback_may_call_the_client_and_wait(client: Client, fresh_path: str) -> None:
     """A26: also for an event that another thread has to bring about, and for its own."""
     results: list[Any] = []
-    done = threading.Event()
+    over = threading.Event()
+
+    def again(event: Event) -> None:
+        if event.type == EventType.NONE:
+            return
+        results.append(client.get_data(fresh_path, watch=again).stat.version)
+        over.set() if len(results) == 20 else client.set_data(fresh_path, b"")
 
     def ask(event: Event) -> None:
         results.append(client.get_data(fresh_path).data)
@@ -194,101 +367,192 @@ def test_a_callback_may_call_the_client_and_wait(client: Client, fresh_path: str
         client.set_data(fresh_path, b"z")
         fired = watch.wait(PATIENCE)
         results.append(fired and fired.type)
-        done.set()
+        client.get_data(fresh_path, watch=again)
+        client.set_data(fresh_path, b"")
 
     client.exists(fresh_path, watch=ask)
     client.create(fresh_path, b"x")
-    assert done.wait(PATIENCE)
-    assert results == [b"x", 1, EventType.NODE_DATA_CHANGED]
-
-
-def test_a_callback_may_set_itself_again(client: Client, fresh_path: str) -> None:
-    client.create(fresh_path)
-    versions: list[int] = []
-    done = threading.Event()
-
-    def again(event: Event) -> None:
-        if event.type == EventType.NONE:
-            return
-        versions.append(client.get_data(fresh_path, watch=again).stat.version)
-        done.set() if versions[-1] == 20 else client.set_data(fresh_path, b"")
-
-    client.get_data(fresh_path, watch=again)
-    client.set_data(fresh_path, b"")
-    assert done.wait(PATIENCE)
-    assert versions == list(range(1, 21))
+    assert over.wait(PATIENCE)
+    assert results == [b"x", 1, EventType.NODE_DATA_CHANGED, *range(3, 20)]
 
 
 def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
     client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """So is one that nobody awaits; and a hook of the program's own may fail as callbacks do."""
     reported: list[threading.ExceptHookArgs] = []
-    monkeypatch.setattr(threading, "excepthook", reported.append)
-    called = threading.Event()
-
-    def fail(event: Event) -> None:
-        raise ArithmeticError("of the user's own")
-
-    client.exists(fresh_path, watch=fail)
-    client.exists(fresh_path, watch=lambda event: called.set())
-    client.create(fresh_path)
-    assert called.wait(PATIENCE)
-    (report,) = reported
-    assert report.exc_type is ArithmeticError
-    assert report.thread is not None
-    assert "callbacks" in report.thread.name
-
-
-def test_a_coroutine_function_as_a_callback_is_reported(
-    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would never be awaited."""
-    reported, called = list[str](), threading.Event()
-    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(str(args.exc_value)))
+    hooks: list[type[BaseException]] = []
+    called = [threading.Event(), threading.Event()]
 
     async def note(event: Event) -> None:
         raise AssertionError("awaited")
 
-    client.exists(fresh_path, watch=note)
-    client.exists(fresh_path, watch=lambda event: called.set())
-    client.create(fresh_path)
-    assert called.wait(PATIENCE)
-    assert len(reported) == 1
-    assert "note is async: callbacks of a Client are not awaited" in reported[0]
-
-
-def test_a_hook_that_raises_ends_no_callbacks(
-    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The hook is the program's own, and may fail as its callbacks do."""
-    reported: list[type[BaseException]] = []
-
-    def hook(args: threading.ExceptHookArgs) -> None:
+    def broken(args: threading.ExceptHookArgs) -> None:
         raise ArithmeticError("in the hook")
 
-    monkeypatch.setattr(threading, "excepthook", hook)
-    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: reported.append(kind))
-    called = threading.Event()
-    client.exists(fresh_path, watch=lambda event: 1 / 0)
-    client.exists(fresh_path, watch=lambda event: called.set())
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: hooks.append(kind))
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+    for watch in (lambda event: 1 / 0, note, lambda event: called[0].set()):
+        client.exists(fresh_path, watch=watch)
     client.create(fresh_path)
-    assert called.wait(PATIENCE)
-    assert reported == [ArithmeticError]
+    assert called[0].wait(PATIENCE)
+    first, second = reported
+    assert first.exc_type is ZeroDivisionError
+    assert first.thread is not None
+    assert "callbacks" in first.thread.name
+    expected = "note is async: callbacks of a Client are not awaited"
+    assert expected in str(second.exc_value)
+    monkeypatch.setattr(threading, "excepthook", broken)
+    for watch in (lambda event: 1 / 0, lambda event: called[1].set()):
+        client.get_data(fresh_path, watch=watch)
+    client.delete(fresh_path)
+    assert called[1].wait(PATIENCE)
+    assert hooks == [ArithmeticError]
 
 
 def test_a_callback_may_close_the_client(client: Client, fresh_path: str) -> None:
     """E8."""
     took: list[float] = []
-    done = threading.Event()
+    closed = threading.Event()
 
     def close(event: Event) -> None:
         started = time.monotonic()
         client.close()
         took.append(time.monotonic() - started)
-        done.set()
+        closed.set()
 
     client.exists(fresh_path, watch=close)
     client.pipeline.create(fresh_path)
-    assert done.wait(PATIENCE)
+    assert closed.wait(PATIENCE)
     assert took[0] < CLOSE_BOUND + PAUSE
     assert client.state is State.CLOSED
+
+
+# --- callbacks of watches forever -----------------------------------------------------------------
+
+watches = pytest.mark.parametrize("watch", ["watch_data", "watch_children"])
+
+
+@both
+@watches
+async def test_a_callback_that_returns_false_ends_its_watch(
+    kind: Kind, watch: str, server: Server
+) -> None:
+    async with opened(kind, server.hosts) as client:
+        seen = list[Any]()
+
+        def once(state: Any) -> bool:
+            seen.append(state)
+            return len(seen) < 2
+
+        async def change(name: str) -> None:
+            makes = client.create if watch == "watch_children" else client.set_data
+            await done(makes(name) if watch == "watch_children" else makes("/", name.encode()))
+
+        begun = getattr(client, watch)("/", once)
+        assert await done(begun.wait_called(PATIENCE)) is True
+        assert [state.stat.version for state in seen] == [0]
+        await change("/a")
+        await eventually("twice", lambda: len(seen) == 2)
+        await eventually("no watch is left", lambda: not server.watches(client.session_id))
+        await change("/b")
+        assert len(seen) == 2
+        begun.close()
+        for seconds in (0, None):
+            assert await done(begun.wait_called(seconds)) is True
+
+
+async def test_wait_called_waits_for_a_coroutine_function(server: Server) -> None:
+    """And one that returns false ends its watch."""
+    async with AsyncClient(server.hosts) as client:
+        gate, ended = asyncio.Event(), list[int]()
+
+        async def callback(_: object) -> bool:
+            await gate.wait()
+            ended.append(1)
+            return False
+
+        watch = client.watch_data("/", callback)
+        assert not await watch.wait_called(0.05)
+        gate.set()
+        assert await watch.wait_called(PATIENCE)
+        assert ended == [1]
+        await eventually("no watch is left", lambda: not server.watches(client.session_id))
+
+
+def test_wait_called_tells_a_timeout_a_refusal_and_a_missing_callback(server: Server) -> None:
+    gate = threading.Event()
+    with Client(server.hosts) as client:
+        watch = client.watch_data("/", lambda _: gate.wait(PATIENCE) and 0)
+        assert not watch.wait_called(0.05)
+        gate.set()
+        assert watch.wait_called(PATIENCE)
+        assert server.watches(client.session_id) == ["/"], "other false values end nothing"
+        client.create("/secret", b"", [ACL(Perms.ALL, digest_id("bob", "secret"))])
+        refused = client.watch_data("/secret", print)
+        with pytest.raises(NoAuthError):
+            refused.wait_called(PATIENCE)
+        with pytest.raises(RuntimeError, match="there is no callback"):
+            client.watch_data("/").wait_called()
+
+
+@both
+async def test_the_event_is_passed_if_it_is_asked_for(kind: Kind, server: Server) -> None:
+    async with opened(kind, server.hosts) as client:
+        seen = list[Any]()
+        await done(client.create("/a", b"x"))
+        watch = client.watch_data("/a", lambda *given: seen.append(given), with_event=True)
+        steps: list[tuple[Callable[[], Any], Any]] = [
+            (lambda: None, (b"x", None)),
+            (lambda: client.set_data("/a", b"y"), (b"y", EventType.NODE_DATA_CHANGED)),
+            (lambda: client.delete("/a"), (None, EventType.NODE_DELETED)),
+        ]
+        for change, expected in steps:
+            await done(change())
+            await eventually("it is called", lambda: seen)
+            state, event = seen.pop()
+            assert (state.data, event and event.type) == expected
+            assert event is None or event.path == "/a"
+        watch.close()
+
+
+@both
+@watches
+async def test_a_callback_with_other_parameters_is_refused_at_once(
+    kind: Kind, watch: str, server: Server
+) -> None:
+    client: Any = kind(server.hosts)
+    begin = getattr(client, watch)
+    refusals: list[tuple[Any, bool, str]] = [
+        (lambda data, stat: None, False, "with the state alone, without with_event=True"),
+        (lambda: None, False, "with the state alone"),
+        (lambda state: None, True, "with the state and the event"),
+        (lambda *, state: None, False, "with the state alone"),
+        (7, False, "must be callable"),
+    ]
+    for callback, with_event, message in refusals:
+        with pytest.raises(TypeError, match=message):
+            begin("/", callback, with_event=with_event)
+    with pytest.raises(TypeError, match="with_event needs a callback"):
+        begin("/", with_event=True)
+    with pytest.raises(TypeError, match="with_event must be True or False"):
+        begin("/", print, with_event="yes")
+    for callback, with_event in [(print, False), (lambda *given: None, True), ([].append, False)]:
+        begin("/", callback, with_event=with_event).close()
+    await eventually("no watch is left", lambda: not server.watches(client.session_id))
+    await done(client.close())
+
+
+@pytest.mark.parametrize("kind", [Supervisor, AsyncSupervisor], ids=["threads", "asyncio"])
+@watches
+async def test_a_supervisor_passes_them_on(kind: Any, watch: str, server: Server) -> None:
+    supervisor, seen = kind(server.hosts), list[Any]()
+
+    def once(_: object, event: Event | None) -> bool:
+        seen.append(event)
+        return False
+
+    begun = getattr(supervisor, watch)("/", once, with_event=True)
+    assert await done(begun.wait_called(PATIENCE))
+    assert seen == [None]
+    await done(supervisor.close())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import selectors
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
-from zkwire import AsyncClient, Client, Watch
+from tests.support.both_clients import Kind, answer, asking, both, done, event_of, opened
+from zkwire import Client, Watch
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.skipif(
@@ -22,53 +24,28 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def used(client: Client) -> Client:
-    """The client, once it has been used in every way: a read, a watch, a pipeline."""
-    client.connect()
-    watch = Watch()
-    client.exists(f"/{client.session_id}", watch=watch)
-    client.pipeline.create(f"/{client.session_id}").result()
-    assert watch.wait(30)
-    return client
+async def use(client: Any) -> None:
+    """In every way: a read, a watch, an operation whose answer nobody waits for."""
+    path, watch = f"/{client.session_id}", Watch()
+    await done(client.exists(path, watch=watch))
+    await answer(asking(client).create(path))
+    assert await event_of(watch, client)
 
 
+@both
 @pytest.mark.parametrize("epoll", [True, False])
-def test_a_client_has_five_descriptors_at_most(
-    epoll: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+async def test_a_client_has_few_descriptors_and_none_when_it_is_closed(
+    kind: Kind, epoll: bool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not epoll:
         monkeypatch.delattr(select, "epoll")
         monkeypatch.setattr(selectors, "DefaultSelector", selectors.PollSelector)
-    theirs = 1  # the server, in this process, has the other end of the connection
-    before = descriptors()
-    clients = [used(Client(server.hosts)) for _ in range(CLIENTS)]
-    try:
-        assert descriptors() - before <= (5 + theirs) * CLIENTS
-    finally:
-        for client in clients:
-            client.close()
-
-
-def test_a_client_for_asyncio_has_one_descriptor(server: Server) -> None:
-    async def main() -> None:
-        before = descriptors()
-        clients = [AsyncClient(server.hosts) for _ in range(CLIENTS)]
-        try:
-            for client in clients:
-                await client.connect()
-            assert descriptors() - before <= 2 * CLIENTS
-        finally:
-            for client in clients:
-                await client.close()
-
-    asyncio.run(main())
-
-
-def test_a_closed_client_has_none(server: Server) -> None:
-    with Client(server.hosts):
+    async with opened(kind, server.hosts):
         pass  # what the process itself gets once
+    own, theirs = 5 if kind is Client else 1, 1  # the server, here too, has the other end
     before = descriptors()
-    client = used(Client(server.hosts))
-    assert descriptors() > before
-    client.close()
-    assert descriptors() <= before + 1  # the server's end of the connection
+    async with AsyncExitStack() as stack:
+        for _ in range(CLIENTS):
+            await use(await stack.enter_async_context(opened(kind, server.hosts)))
+        assert CLIENTS < descriptors() - before <= (own + theirs) * CLIENTS
+    assert descriptors() <= before + theirs * CLIENTS

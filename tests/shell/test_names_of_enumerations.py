@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_time_limits import Side
-from zkwire import NoNodeError
+import zkwire
+from tests.support.both_clients import Kind, both, done, opened
+from zkwire import AsyncClient, NoNodeError
 from zkwire.testing import Server
 
 SECONDS = 10.0
@@ -27,59 +28,67 @@ class Name(str, Enum):  # noqa: UP042
     TWO = "two"
 
 
-async def locks(side: Side, client: Any) -> None:
-    both = side.made("ReadWriteLock", client, Path.A)
+class Side:
+    """The recipes for a client, by the names of those for threads."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._prefix = "Async" if isinstance(client, AsyncClient) else ""
+
+    def made(self, name: str, *arguments: Any, **options: Any) -> Any:
+        return getattr(zkwire, self._prefix + name)(self.client, *arguments, **options)
+
+
+async def locks(side: Side) -> None:
+    both = side.made("ReadWriteLock", Path.A)
     kinds = ("NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock")
     for lock in (
-        *(side.made(kind, client, Path.B if "Block" in kind else Path.A) for kind in kinds),
-        *(both.read, both.write, side.made("Election", client, Path.A).lead()),
-        side.made("Semaphore", client, Path.A, 2).lease(),
+        *(side.made(kind, Path.B if "Block" in kind else Path.A) for kind in kinds),
+        *(both.read, both.write, side.made("Election", Path.A).lead()),
+        side.made("Semaphore", Path.A, 2).lease(),
     ):
-        assert await side.call(lock.acquire, SECONDS)
+        assert await done(lock.acquire(SECONDS))
         assert f"{lock.path}".startswith("/")
-        await side.call(lock.release)
+        await done(lock.release())
 
 
-async def queues(side: Side, client: Any) -> None:
+async def queues(side: Side) -> None:
     for flat in (False, True):
-        queue = side.made("Queue", client, Path.A, flat=flat)
-        await side.call(queue.put, b"x")
-        assert (await side.call(queue.get, SECONDS)).data == b"x"
+        queue = side.made("Queue", Path.A, flat=flat)
+        await done(queue.put(b"x"))
+        assert (await done(queue.get(SECONDS))).data == b"x"
 
 
-async def the_rest(side: Side, client: Any) -> None:
-    assert await side.call(side.made("Counter", client, Path.A).add) == 1
-    assert await side.call(side.made("DoubleBarrier", client, Path.B, 1).enter, SECONDS)
-    assert await side.call(side.made("OncePer", client, "/once", 60).claim)
+async def the_rest(side: Side) -> None:
+    assert await done(side.made("Counter", Path.A).add()) == 1
+    assert await done(side.made("DoubleBarrier", Path.B, 1).enter(SECONDS))
+    assert await done(side.made("OncePer", "/once", 60).claim())
 
 
-async def services(side: Side, client: Any) -> None:
-    group = side.made("Group", client, Path.A)
-    assert (await side.call(group.join, b"", Name.ONE)).path == "/a/one"
-    partitioner = side.made("Partitioner", client, Path.B, list(Name))
-    assert list(await side.call(partitioner.next, SECONDS)) == ["one", "two"]
-    cache = side.made("Cache", client, Path.A)
-    assert await side.call(cache.wait_ready, SECONDS)
+async def services(side: Side) -> None:
+    group = side.made("Group", Path.A)
+    assert (await done(group.join(b"", Name.ONE))).path == "/a/one"
+    partitioner = side.made("Partitioner", Path.B, list(Name))
+    assert list(await done(partitioner.next(SECONDS))) == ["one", "two"]
+    cache = side.made("Cache", Path.A)
+    assert await done(cache.wait_ready(SECONDS))
     assert list(cache) == ["/a", "/a/one"]
     assert cache.children(Path.A) == ["one"]
 
 
-async def trees(side: Side, client: Any) -> None:
-    await side.call(client.ensure_path, Path.A)
-    walked = client.walk(Path.A)
+async def trees(side: Side) -> None:
+    await done(side.client.ensure_path(Path.A))
+    walked = side.client.walk(Path.A)
     paths = list(walked) if hasattr(walked, "__iter__") else [path async for path in walked]
     assert f"{paths[0]}" == "/a"
     with pytest.raises(NoNodeError, match="get_data /b: "):
-        await side.call(client.get_data, Path.B)
+        await done(side.client.get_data(Path.B))
 
 
+@both
 @pytest.mark.parametrize("scenario", [locks, queues, the_rest, services, trees])
-@pytest.mark.parametrize("name", ["threads", "asyncio"])
-def test_a_member_of_an_enumeration_is_a_str(server: Server, name: str, scenario: Any) -> None:
-    side = Side(name)
-
-    async def with_client() -> None:
-        async with side.entered(side.made("Client", server.hosts)) as client:
-            await scenario(side, client)
-
-    side.run(with_client())
+async def test_a_member_of_an_enumeration_is_a_str(
+    kind: Kind, server: Server, scenario: Any
+) -> None:
+    async with opened(kind, server.hosts) as client:
+        await scenario(Side(client))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,9 +29,13 @@ NO_THREAD = -1
 class Over(Waitable):
     """What a sleeper has waited for."""
 
-    @property
-    def ready(self) -> bool:
-        return True
+    ready = True
+
+
+class Waiting(Waitable):
+    """What does not come."""
+
+    ready = False
 
 
 @pytest.fixture
@@ -50,6 +56,13 @@ def woken(client: Client, waitable: Waitable, thread: int | None = NO_THREAD) ->
     return sleeper
 
 
+def following(client: Client) -> Sleeper:
+    """One that waits for a reader."""
+    follower = Sleeper(Request(ops.SYNC))
+    client._driver._followers[follower] = None
+    return follower
+
+
 def run_again(client: Client, sleeper: Sleeper) -> None:
     """What the woken thread does behind its sleep for an answer."""
     sleeper.thread = None
@@ -59,27 +72,23 @@ def run_again(client: Client, sleeper: Sleeper) -> None:
 def test_what_others_submit_meanwhile_leaves_in_one_piece(client: Client) -> None:
     """That of a thread which becomes the leader, and that of those which find one."""
     driver = client._driver
-    connection = driver.current_connection
-    assert connection is not None
+    connection: Any = driver.current_connection
     sizes: list[int] = []
     send = connection._send
 
     def count(data: bytes, flags: int) -> int:
         sizes.append(len(data))
-        return send(data, flags)
+        sent: int = send(data, flags)
+        return sent
 
     # The I/O thread sends what it finds when it is awake for another reason: here it is busy.
     busy, over = threading.Event(), threading.Event()
-
-    def wait_for_the_end() -> None:
-        busy.set()
-        over.wait(PATIENCE)
-
-    driver.call_soon(wait_for_the_end)
+    driver.call_soon(busy.set)
+    driver.call_soon(partial(over.wait, PATIENCE))
     assert busy.wait(PATIENCE)
-    connection._send = count  # type: ignore[assignment]
+    connection._send = count
     sleeper = woken(client, Over())
-    threads = [Running(lambda n=n: ask(client, f"/{n}")) for n in range(3)]  # type: ignore[misc]
+    threads = [Running(partial(ask, client, f"/{n}")) for n in range(3)]
     soon("all have submitted", lambda: driver.session.queued == len(threads))
     assert not sizes
     run_again(client, sleeper)
@@ -103,50 +112,38 @@ def test_it_is_the_last_one_that_was_woken_whoever_has_done_so(client: Client) -
     first, last = Sleeper(Over()), Sleeper(Over())
     driver._wake_sleepers([first, last])
     assert driver._successor is last
-    follower = Sleeper(Request(ops.SYNC))
-    driver._followers[follower] = None
+    follower = following(client)
     driver.wake_follower()
     assert driver._successor is follower
 
 
-def test_nothing_is_left_to_the_main_thread(client: Client) -> None:
+def test_nothing_is_left_to_the_main_thread(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A signal handler may keep that from running for long."""
-    found: dict[str, int | None] = {}
+    found: dict[threading.Thread, int | None] = {}
 
     def sleep(sleeper: Sleeper, _: float | None) -> None:
-        found[threading.current_thread().name] = sleeper.thread
+        found[threading.current_thread()] = sleeper.thread
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Sleeper, "sleep", sleep)
-        client._driver._sleep(Waiting(), None, False)
-        Running(lambda: client._driver._sleep(Waiting(), None, False)).result()
-    assert found.pop(threading.main_thread().name) is None
+    monkeypatch.setattr(Sleeper, "sleep", sleep)
+    client._driver._sleep(Waiting(), None, False)
+    Running(lambda: client._driver._sleep(Waiting(), None, False)).result()
+    assert found.pop(threading.main_thread()) is None
     assert found.popitem()[1] is not None
 
 
-class Waiting(Waitable):
-    """What does not come."""
-
-    @property
-    def ready(self) -> bool:
-        return False
-
-
 def test_the_choice_of_the_next_leader_is_left_to_it(client: Client) -> None:
-    driver = client._driver
-    sleeper, follower = woken(client, Over()), Sleeper(Request(ops.SYNC))
-    driver._followers[follower] = None
-    driver.wake_follower()
+    sleeper, follower = woken(client, Over()), following(client)
+    client._driver.wake_follower()
     assert follower._lock.locked()
     run_again(client, sleeper)
     assert not follower._lock.locked()
 
 
 def test_it_wakes_no_other_if_there_is_a_leader_or_it_becomes_one(client: Client) -> None:
-    driver, follower = client._driver, Sleeper(Request(ops.SYNC))
-    driver._followers[follower] = None
+    follower, connection = following(client), client._driver.current_connection
     run_again(client, woken(client, Request(ops.SYNC)))  # it is to lead
-    connection = driver.current_connection
     assert connection is not None
     connection.reader = "another thread"
     run_again(client, woken(client, Over()))
@@ -154,7 +151,9 @@ def test_it_wakes_no_other_if_there_is_a_leader_or_it_becomes_one(client: Client
     assert follower._lock.locked()
 
 
-def test_an_interrupted_thread_does_what_was_left_to_it(client: Client) -> None:
+def test_an_interrupted_thread_does_what_was_left_to_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it is interrupted at, from the moment when others left it to it."""
     driver = client._driver
     left: list[Any] = []
@@ -168,13 +167,11 @@ def test_an_interrupted_thread_does_what_was_left_to_it(client: Client) -> None:
             driver._sleep(Waiting(), None, False)
         return interruption.where
 
-    n = 0
-    where: str | None = ""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Sleeper, "sleep", sleep)
-        while where is not None:
-            n += 1
-            where = Running(lambda n=n: interrupted_at(n)).result()  # type: ignore[misc]
-            assert driver._successor.thread is None, where
-            soon(f"all has left: {where}", lambda: not driver.session.queue)
+    monkeypatch.setattr(Sleeper, "sleep", sleep)
+    for n in itertools.count(1):
+        where = Running(partial(interrupted_at, n)).result()
+        assert driver._successor.thread is None, where
+        soon(f"all has left: {where}", lambda: not driver.session.queue)
+        if where is None:
+            break
     assert len(left) > 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -28,8 +28,8 @@ def named(way: str) -> list[str]:
 
 
 @contextmanager
-def traced() -> Iterator[list[str]]:
-    """The files of the package that this thread runs code of, each at its first call."""
+def on_way(way: str) -> Iterator[None]:
+    """This thread runs the files of a way, each for the first time in the document's order."""
     files: dict[str, None] = {}
 
     def called(frame: FrameType, event: str, _argument: object) -> None:
@@ -37,32 +37,20 @@ def traced() -> Iterator[list[str]]:
         if event == "call" and path.is_relative_to(PACKAGE):
             files.setdefault(path.relative_to(PACKAGE).as_posix())
 
-    run: list[str] = []
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        yield run
+        yield
     finally:
         sys.setprofile(before)
-        run += files
-
-
-def in_order(named: list[str], run: list[str]) -> list[str]:
-    """Of the files that were run, those that are named."""
-    assert set(named) <= set(run), sorted(set(named) - set(run))
-    return [file for file in run if file in named]
-
-
-def way_of(work: Callable[[], object], way: str) -> None:
-    with traced() as run:
-        work()
-    assert in_order(named(way), run) == named(way)
+    assert [file for file in files if file in named(way)] == named(way)
 
 
 def test_a_request(server: Server) -> None:
     with Client(server.hosts) as client:
         client.sync()
-        way_of(lambda: client.get_data("/"), "request")
+        with on_way("request"):
+            client.get_data("/")
 
 
 def test_a_lock(server: Server) -> None:
@@ -70,7 +58,8 @@ def test_a_lock(server: Server) -> None:
         lock = SequentialLock(client, "/lock")
         with lock:
             pass
-        way_of(lock.acquire, "lock")
+        with on_way("lock"):
+            lock.acquire()
         lock.release()
 
 
@@ -80,9 +69,8 @@ async def test_a_watch_event(server: Server) -> None:
         await client.exists("/new", watch=watch)
         seen = asyncio.ensure_future(watch._next())
         await asyncio.sleep(0)
-        with traced() as run:
+        with on_way("event"):
             await asyncio.gather(asyncio.to_thread(created, server), seen)
-    assert in_order(named("event"), run) == named("event")
 
 
 def created(server: Server) -> None:
@@ -96,8 +84,7 @@ async def test_a_lost_connection(server: Server) -> None:
             await client.sync()
             proxy.on("get_data", action=cut_before)
             lost = client.get_data("/")
-            with traced() as run:
+            with on_way("loss"):
                 with pytest.raises(zkwire.ConnectionLossError):
                     await lost
                 await client.wait_for_state(State.CONNECTED, timeout=20.0)
-    assert in_order(named("loss"), run) == named("loss")

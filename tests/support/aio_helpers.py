@@ -30,12 +30,13 @@ AsyncKind: TypeAlias = (
     type[AsyncNonBlockingLock] | type[AsyncBlockingLock] | type[AsyncSequentialLock]
 )
 
-ASYNC_KINDS: tuple[AsyncKind, ...] = (AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock)
-ASYNC_WAITING_KINDS: tuple[AsyncKind, ...] = (AsyncBlockingLock, AsyncSequentialLock)
-async_kinds = pytest.mark.parametrize("kind", ASYNC_KINDS, ids=lambda kind: kind.__name__)
-async_waiting_kinds = pytest.mark.parametrize(
-    "kind", ASYNC_WAITING_KINDS, ids=lambda kind: kind.__name__
-)
+
+def _each_of(*kinds: AsyncKind) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
+
+
+async_kinds = _each_of(AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock)
+async_waiting_kinds = _each_of(AsyncBlockingLock, AsyncSequentialLock)
 
 # A test that takes longer hangs.
 LONGEST_TEST = 110.0
@@ -170,35 +171,25 @@ class Stepped(Generic[T]):
     def __init__(
         self, awaitable: Awaitable[T], at: Callable[[int, asyncio.Future[Any] | None], object]
     ) -> None:
-        self.suspensions = 0
         self._awaitable = awaitable
         self._at = at
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self._awaitable.__await__()
-        send: Callable[[], Any] = lambda: next(steps)  # noqa: E731
-        while True:
+        send: Callable[[], Any] = functools.partial(next, steps)
+        for number in itertools.count(1):
             try:
                 future = send()
             except StopIteration as stop:
                 value: T = stop.value
-                return value
-            self.suspensions += 1
-            self._at(self.suspensions, future)
+                break
+            self._at(number, future)
             try:
-                sent = yield future
+                yield future
+                send = functools.partial(next, steps)
             except BaseException as error:
-                send = functools.partial(_throw, steps, error)
-            else:
-                send = functools.partial(_send, steps, sent)
-
-
-def _send(steps: Any, value: object) -> Any:
-    return steps.send(value) if hasattr(steps, "send") else next(steps)
-
-
-def _throw(steps: Any, error: BaseException) -> Any:
-    return steps.throw(error)
+                send = functools.partial(steps.throw, error)
+        return value
 
 
 class Cancelling:
