@@ -15,7 +15,6 @@ from tests.conftest import SEED
 from tests.interop import explore
 from tests.interop.explore import RANDOM, SMALL, World
 from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
-from tests.support.simulation_histories import users
 from tests.support.simulation_locks import (
     BLOCKING,
     SEQUENTIAL,
@@ -337,22 +336,6 @@ def test_a_failure_says_how_to_see_it_again(
     assert capsys.readouterr().out.strip().splitlines()[-1] in done.failure
 
 
-@pytest.mark.parametrize("histories", [0, 5, 2000, 20_001])
-def test_every_random_world_has_its_share(histories: int) -> None:
-    numbers = dict.fromkeys(RANDOM, 0)
-    for name, first, number in explore.shares(histories):
-        assert first == numbers[name]
-        numbers[name] += number
-    assert sum(numbers.values()) == histories
-    assert max(numbers.values()) - min(numbers.values()) <= 1
-
-
-def test_every_schedule_finds_what_chance_finds() -> None:
-    world = contenders(SEQUENTIAL, 2, Manners(stay=1))
-    with planted(*QUEUE["by name"]), pytest.raises(FailedRunError, match=r"ME|FIFO"):
-        exhaust(world, frames=False, faults=(), states=2000)
-
-
 def test_equal_states_have_equal_prints_and_others_have_not() -> None:
     prints = []
     for _ in range(2):
@@ -378,15 +361,6 @@ def test_the_same_by_another_way_is_the_same() -> None:
         found.add(state_fingerprint(sim))
         sim.run(InTurn())
     assert len(found) == 1
-
-
-def test_users_write_and_read_and_their_history_is_checked() -> None:
-    sim = Simulation(seed=1)
-    users()(sim)
-    assert sim.run(InTurn())
-    [recorder] = [check for check in sim.checks if hasattr(check, "records")]
-    whats = {record.what for record in recorder.records}
-    assert {"grant", "lose", "write", "read"} <= whats
 
 
 def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:
