@@ -44,11 +44,10 @@ COVERING = (
     "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
     "watching*", "recipe_*", "locks", "lock_losses", "lock_paths", "lock_recovery", "lock_refusals",
     *("hazards_client", "hazards_family", "hazards_holders", "hazards_queue"),
-    "family", "cache", "membership*", "supervisor", "simulation_family", "simulation_services_*",
+    "family", "cache", "membership*", "supervisor", "simulation_worlds",
     "read_write", "semaphore", "multi_lock", "election", "async_family", "aio_locks",
     "convenience", "following", "guard", "partitioner", "time_limits", "unknown_operations",
-    "counter", "barriers", "once_per", "simulation_counter", "simulation_barrier",
-    "queue", "simulation_queue", "simulation_once_per", "handover", "owner_ends", "giving_up",
+    "counter", "barriers", "once_per", "queue", "handover", "owner_ends", "giving_up",
     "lock_wakeups", "nested",
 )  # fmt: skip
 SLOW = (

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -15,19 +14,15 @@ import pytest
 from tests.conftest import SEED
 from tests.interop import explore
 from tests.interop.explore import RANDOM, SMALL, World
-from tests.support.simulation_family import make
-from tests.support.simulation_histories import users
+from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
 from tests.support.simulation_locks import (
-    PLANTED,
+    BLOCKING,
     SEQUENTIAL,
-    ByName,
     Manners,
-    NoSecondLook,
-    SequentialLateEnd,
-    SingleLateEnd,
     contenders,
     various,
 )
+from tests.support.simulation_parts import FACTOR, Judge, make, planted
 from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.session.waitable import Watch
@@ -43,8 +38,6 @@ from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.fingerprint import state_fingerprint
 from zkwire.testing.simulation.simulation import Check, Simulation
-
-FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -94,17 +87,9 @@ def ends(
     """How it can end."""
     found = set[object]()
 
-    class Last:
-        reducible = True
-
-        def step(self, sim: Simulation) -> None:
-            pass
-
+    class Last(Judge):
         def end(self, sim: Simulation) -> None:
             found.add(what(sim))
-
-        def comparison_key(self) -> tuple[()]:
-            return ()
 
     def with_last(sim: Simulation) -> None:
         scenario(sim)
@@ -131,10 +116,8 @@ def test_what_is_left_out_makes_no_difference(name: str) -> None:
         assert few.states < many.states
 
 
-class Witness:
+class Witness(Judge):
     """Remembers what was to be seen when, so that it is part of the state and of the end."""
-
-    reducible = True
 
     def __init__(self) -> None:
         self.seen: dict[str, object] = {}
@@ -150,7 +133,7 @@ class Witness:
     def end(self, sim: Simulation) -> None:
         self.seen["in the end"] = len(sim.tree.nodes)
 
-    def comparison_key(self) -> object:
+    def comparison_key(self) -> tuple[object, ...]:
         return tuple(sorted(self.seen.items()))
 
 
@@ -233,9 +216,8 @@ def outcomes(sim: Simulation) -> tuple[str, ...]:
 
 def test_who_ends_a_claim_puts_nothing_off() -> None:
     """Or else the one who claims too long has always ended it before the other one begins."""
-    for core in (SequentialLateEnd, SingleLateEnd):
-        kind = next(kind for kind in PLANTED if kind.core is core)
-        with pytest.raises(FailedRunError, match="ME"):
+    for kind, of in ((SEQUENTIAL, QUEUE), (BLOCKING, SINGLE)):
+        with planted(*of["late end"], BESIDE), pytest.raises(FailedRunError, match="ME"):
             exhaust(contenders(kind, 2, Manners(stay=0)), frames=False, faults=())
 
 
@@ -345,29 +327,13 @@ def test_what_a_check_remembers_is_part_of_a_state_without_its_saying_so() -> No
 def test_a_failure_says_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kind = next(kind for kind in PLANTED if kind.core is NoSecondLook)
-    monkeypatch.setitem(RANDOM, "wrong", World(various(kind), ("cut",), 2))
-    done = explore.at_random("wrong", 0, 500)
-    world, _, rest = done.failure.rpartition('--replay "')[2].partition('" --seed ')
-    seed, _, steps = rest.partition(' --steps "')
-    explore.main(["--replay", world, "--seed", seed, "--steps", steps.rstrip('"')])
+    monkeypatch.setitem(RANDOM, "wrong", World(various(SEQUENTIAL), ("cut",), 2))
+    with planted(*QUEUE["no second look"]):
+        done = explore.at_random("wrong", 0, 500)
+        world, _, rest = done.failure.rpartition('--replay "')[2].partition('" --seed ')
+        seed, _, steps = rest.partition(' --steps "')
+        explore.main(["--replay", world, "--seed", seed, "--steps", steps.rstrip('"')])
     assert capsys.readouterr().out.strip().splitlines()[-1] in done.failure
-
-
-@pytest.mark.parametrize("histories", [0, 5, 2000, 20_001])
-def test_every_random_world_has_its_share(histories: int) -> None:
-    numbers = dict.fromkeys(RANDOM, 0)
-    for name, first, number in explore.shares(histories):
-        assert first == numbers[name]
-        numbers[name] += number
-    assert sum(numbers.values()) == histories
-    assert max(numbers.values()) - min(numbers.values()) <= 1
-
-
-def test_every_schedule_finds_what_chance_finds() -> None:
-    kind = next(kind for kind in PLANTED if kind.core is ByName)
-    with pytest.raises(FailedRunError, match=r"ME|FIFO"):
-        exhaust(contenders(kind, 2, Manners(stay=1)), frames=False, faults=(), states=2000)
 
 
 def test_equal_states_have_equal_prints_and_others_have_not() -> None:
@@ -395,15 +361,6 @@ def test_the_same_by_another_way_is_the_same() -> None:
         found.add(state_fingerprint(sim))
         sim.run(InTurn())
     assert len(found) == 1
-
-
-def test_users_write_and_read_and_their_history_is_checked() -> None:
-    sim = Simulation(seed=1)
-    users()(sim)
-    assert sim.run(InTurn())
-    [recorder] = [check for check in sim.checks if hasattr(check, "records")]
-    whats = {record.what for record in recorder.records}
-    assert {"grant", "lose", "write", "read"} <= whats
 
 
 def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.simulation_locks import SEQUENTIAL, contenders
+from tests.support.simulation_parts import nothing
 from zkwire.testing.simulation import InTurn
 from zkwire.testing.simulation.client import Suspend
 from zkwire.testing.simulation.fingerprint import Reader, state_fingerprint
@@ -35,91 +36,63 @@ def printed(value: object) -> int:
 # --- the server -----------------------------------------------------------------------------------
 
 
-def _change_past(sim: Simulation) -> None:
+def link(sim: Simulation, client: int = 0) -> Any:
+    found = sim.clients[client].link
+    assert found is not None
+    return found
+
+
+def fall_behind(sim: Simulation) -> StaleServer:
+    stale = sim.stale_servers[link(sim).connection] = StaleServer(sim.tree)
+    return stale
+
+
+def change_past(sim: Simulation) -> None:
     """Somebody else owned a node that is gone now: the same number of nodes, the same zxid."""
-    old = sim.tree_history._trees[-1]
-    old.nodes["/lock"].owner ^= 1
+    sim.tree_history._trees[-1].nodes["/lock"].owner ^= 1
 
 
-def _reorder(sim: Simulation) -> None:
-    nodes = sim.tree.nodes
-    nodes["/"] = nodes.pop("/")
-
-
-def _put_off(sim: Simulation) -> None:
-    sim.processor._reap_at += 1
-
-
-def _change_password(sim: Simulation) -> None:
-    next(iter(sim.sessions)).passwd = b"another"
-
-
-def _take_another_session(sim: Simulation) -> None:
-    first, second = (client.link for client in sim.clients)
-    assert first is not None
-    assert second is not None
-    first.connection.session = second.connection.session
-
-
-def _forget_greeting(sim: Simulation) -> None:
-    link = sim.clients[0].link
-    assert link is not None
-    link.connection.greeted = False
-
-
-def _wait_for_greeting(sim: Simulation) -> None:
-    link = sim.clients[0].link
-    assert link is not None
-    sim.processor._without_session[link.connection] = sim.now + 5
-
-
-def _fall_behind(sim: Simulation) -> None:
-    link = sim.clients[0].link
-    assert link is not None
-    sim.stale_servers[link.connection] = StaleServer(sim.tree)
-
-
-def _look_at_another_past(sim: Simulation) -> None:
-    _fall_behind(sim)
-    [stale] = sim.stale_servers.values()
-    past = TreeHistory(wanted=True)
+def look_at_another_past(sim: Simulation) -> None:
+    stale, past = fall_behind(sim), TreeHistory(wanted=True)
     past.remember(sim.tree)
     stale.tree = past._trees[0]
     stale.tree.nodes["/lock"].owner ^= 1
 
 
-def _have_told(sim: Simulation) -> None:
-    _fall_behind(sim)
-    [stale] = sim.stale_servers.values()
-    stale._events.add((4, "/lock"))  # type: ignore[arg-type]  # NODE_CHILDREN_CHANGED
+def reorder(sim: Simulation) -> None:
+    sim.tree.nodes["/"] = sim.tree.nodes.pop("/")
 
 
-CHANGES: list[Callable[[Simulation], None]] = [
-    _change_past, _reorder, _put_off, _change_password, _take_another_session, _forget_greeting,
-    _wait_for_greeting, _fall_behind, _look_at_another_past, _have_told,
-]  # fmt: skip
+CHANGES: tuple[Callable[[Simulation], object], ...] = (
+    change_past,
+    reorder,
+    fall_behind,
+    look_at_another_past,
+    lambda sim: fall_behind(sim)._events.add((4, "/lock")),  # type: ignore[arg-type]
+    lambda sim: setattr(sim.processor, "_reap_at", sim.processor._reap_at + 1),
+    lambda sim: setattr(next(iter(sim.sessions)), "passwd", b"another"),
+    lambda sim: setattr(link(sim).connection, "session", link(sim, 1).connection.session),
+    lambda sim: setattr(link(sim).connection, "greeted", False),
+    lambda sim: sim.processor._without_session.update({link(sim).connection: sim.now + 5}),
+)
+
+
+def after_change(change: Callable[[Simulation], object], zxid: int = 0) -> int:
+    """The print of a finished simulation; clients have seen so many changes, if that is said."""
+    sim = finished()
+    for client in sim.clients if zxid else ():
+        client.session._requests.last_zxid = sim.tree.zxid + zxid
+    change(sim)
+    return state_fingerprint(sim)
 
 
 def test_states_that_differ_in_one_thing_have_different_prints() -> None:
-    prints = set()
-    for change in [None, *CHANGES]:
-        sim = finished()
-        if change is not None:
-            change(sim)
-        prints.add(state_fingerprint(sim))
+    prints = {after_change(change) for change in (nothing, *CHANGES)}
     assert len(prints) == 1 + len(CHANGES)
 
 
 def test_what_nobody_can_see_any_more_is_no_part() -> None:
-    prints = []
-    for change in [None, _change_past]:
-        sim = finished()
-        for client in sim.clients:
-            client.session._requests.last_zxid = sim.tree.zxid + 1
-        if change is not None:
-            change(sim)
-        prints.append(state_fingerprint(sim))
-    assert prints[0] == prints[1]
+    assert after_change(nothing, zxid=1) == after_change(change_past, zxid=1)
 
 
 def test_a_round_of_the_reaper_that_finds_nothing_is_no_event() -> None:

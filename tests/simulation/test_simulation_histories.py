@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.history import Record, check
+from tests.support.planted_bugs import QUEUE
 from tests.support.simulation_histories import Recorder, users
-from tests.support.simulation_locks import LowestWatched, NoSecondLook
-from zkwire.recipes.sequential import AsyncSequentialLock
+from tests.support.simulation_parts import planted
 from zkwire.testing.simulation import FailedRunError, Seeded, explore
 from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.invariants import Claim
@@ -22,24 +22,15 @@ from zkwire.testing.simulation.simulation import Simulation
 SEEDS = range(1000)
 
 
-class NoDeadline(AsyncSequentialLock):
-    """Waits for as long as it takes."""
-
-    async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
-        return await super()._wait_for(ahead, None)
-
-
 def anybody(_: Sequence[Claim]) -> bool:
     """A rule that lets anybody hold."""
     return True
 
 
-def recorded(
-    seed: int, core: type[AsyncSequentialLock] = AsyncSequentialLock, faults: tuple[str, ...] = ()
-) -> list[Record]:
+def recorded(seed: int, faults: tuple[str, ...] = ()) -> list[Record]:
     """The history of a run, unchecked."""
     sim = Simulation(seed=seed, faults=faults)
-    users(core, rule=anybody)(sim)
+    users(rule=anybody)(sim)
     [recorder] = [check for check in sim.checks if isinstance(check, Recorder)]
     sim.checks = [check for check in sim.checks if check is not recorder]
     schedule = Seeded(seed, 4 if faults else 0)
@@ -70,7 +61,7 @@ def test_whoever_asks_gets_it_or_gives_up() -> None:
     notes = set()
     for seed in range(60):
         open_ones = set()
-        for record in recorded(seed, faults=("cancel",)):
+        for record in recorded(seed, ("cancel",)):
             if record.what == "ask":
                 assert record.who not in open_ones
                 open_ones.add(record.who)
@@ -82,7 +73,7 @@ def test_whoever_asks_gets_it_or_gives_up() -> None:
 
 
 def test_with_faults_there_is_all_of_it() -> None:
-    whats = {record.what for seed in range(60) for record in recorded(seed, faults=FAULTS)}
+    whats = {record.what for seed in range(60) for record in recorded(seed, FAULTS)}
     assert whats == {
         "lock", "ask", "arrive", "grant", "give up", "lose", "pause", "resume", "wake", "write",
         "read",
@@ -90,27 +81,23 @@ def test_with_faults_there_is_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("core", "faults", "name", "needed"),
+    ("bug", "faults", "name", "needed"),
     [
-        (NoSecondLook, ("cancel",), "FIFO", "arrive"),
-        (LowestWatched, (), "HERD", "wake"),
-        (NoDeadline, ("pause",), "TIME", "ask"),
+        ("no second look", ("cancel",), "FIFO", "arrive"),
+        ("lowest watched", (), "HERD", "wake"),
+        ("no deadline", ("pause",), "TIME", "ask"),
     ],
 )
 def test_a_planted_bug_shows_in_the_history(
-    core: type[AsyncSequentialLock], faults: tuple[str, ...], name: str, needed: str
+    bug: str, faults: tuple[str, ...], name: str, needed: str
 ) -> None:
     """Not without the records of that kind."""
-    for seed in SEEDS:
-        history = recorded(seed, core, faults)
-        if name in names(history):
-            break
-    else:
-        pytest.fail(f"{core.__name__} is not found")
-    assert name not in names([record for record in history if record.what != needed])
-    print(f"{core.__name__}: {name} in run {seed + 1}")
-    with pytest.raises(FailedRunError) as caught:
-        explore(users(core, rule=anybody), seeds=SEEDS, faults=faults, most=4)
+    with planted(*QUEUE[bug]):
+        histories = (recorded(seed, faults) for seed in SEEDS)
+        history = next(history for history in histories if name in names(history))
+        assert name not in names([record for record in history if record.what != needed])
+        with pytest.raises(FailedRunError) as caught:
+            explore(users(rule=anybody), seeds=SEEDS, faults=faults, most=4)
     assert caught.value.invariant == name
 
 

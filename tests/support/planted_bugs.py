@@ -1,298 +1,487 @@
-"""Bugs that are planted into recipes and state machine: the suite must find each of them.
+"""Bugs that are planted into locks, their family and the state machine, and the list of all.
 
-Most are in `simulation_locks` and `simulation_family`, beside the scenarios that they are for.
-Here are those of the state machine, a few more of the recipes, and the list of all, each with the
-faults that reveal it.
+Those of other recipes are beside their worlds.  Numbers are rows of docs/hazards.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
+from tests.support import (
+    simulation_barrier,
+    simulation_cache,
+    simulation_counter,
+    simulation_following,
+    simulation_membership,
+    simulation_once_per,
+    simulation_partitioner,
+    simulation_queue,
+    simulation_supervisor,
+)
 from tests.support import simulation_family as family
-from tests.support import simulation_locks as locks
 from tests.support.simulation_locks import (
     BLOCKING,
     SEQUENTIAL,
-    Kind,
+    SEQUENTIAL_TRY,
     Manners,
     contenders,
-    planted,
     various,
 )
-from zkwire.errors import NoNodeError, NotSentError
-from zkwire.jute.records import ConnectResponse
+from tests.support.simulation_parts import Bug, Change, nothing
+from zkwire.errors import NoNodeError
 from zkwire.operations import Operations
-from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes._node import Attempt, OwnNodeWatch
-from zkwire.recipes.locks import AsyncBlockingLock
-from zkwire.recipes.sequential import AsyncSequentialLock
+from zkwire.recipes.locks import AsyncBlockingLock, AsyncMultiLock
+from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
+from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.sequential import AsyncSequentialLock, before
 from zkwire.session import outcomes
 from zkwire.session.handshake import Identity
-from zkwire.session.liveness import LeaseHolders, Liveness
-from zkwire.session.request import Failed, Request
+from zkwire.session.liveness import Liveness
 from zkwire.session.session import Session
 from zkwire.session.watch_table import WatchTable
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.invariants import Claims
-from zkwire.wire.model import Event
 
-# --- recipes --------------------------------------------------------------------------------------
+BESIDE = Change(Claims, "_is_gone", nothing)
+"""For bugs that must be found by who holds beside whom, and not by the end of their nodes."""
 
+EXISTS = "operations.get_data", "operations.exists"
+PENDING = "self._clean_up_after(self._pending_cleanup)", "self._pending_cleanup = None"
 
-class NeedsItsParent(AsyncSequentialLock):
-    """Makes the parent once, and does not expect it to go."""
-
-    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        attempt.entered = True
-        create = self._runtime.operations.create_with_stat(
-            f"{self.path}/{attempt.id}-{self._label}", b"", ephemeral=True, sequential=True
-        )
-        try:
-            attempt.node, attempt.stat = await self._runtime.until(create, deadline)
-        except NoNodeError:
-            raise KeyError(self.path) from None
-        return await self._list(deadline)
+# --- locks ----------------------------------------------------------------------------------------
 
 
-class CountsOn(AsyncSequentialLock):
-    """Does not look whether the numbers are at their end (B16)."""
+def _of_any(home: type) -> dict[str, tuple[Change, ...]]:
+    """Bugs for a lock of one node and for one with a queue."""
+    return {
+        # An attempt that ends badly leaves what it has left (B5, B6, B7).
+        "no cleaning": (Change(home, "_clean_up_pending", *PENDING),),
+        # A clean-up is tried once (B5, B25).
+        "one cleaning": (Change(home, "_delete_until_gone", "while True:", "for _ in range(1):"),),
+        # A clean-up that is refused for the moment is given up.
+        "busy is never": (
+            Change(
+                home, "_delete_until_gone", "BUSY:\n            pass", "BUSY:\n            return"
+            ),
+        ),
+        # Holds until somebody says otherwise (A29, B20).
+        "no lease": (
+            Change(home, "_lasts", "self._runtime.now() < self._runtime.lease_deadline", "True"),
+        ),
+        # Claims until the answer to the delete has come (B21).
+        "late end": (
+            Change(
+                home,
+                "_delete",
+                "self._end_claim()",
+                "self._granted = attempt",
+                "self._pending_cleanup = None",
+                "self._end_claim(); self._pending_cleanup = None",
+            ),
+        ),
+    }
 
-    def _check_sequence(self, attempt: Attempt) -> None:
-        pass
+
+def _sequential(name: str, *what: object) -> tuple[Change, ...]:
+    return (Change(AsyncSequentialLock, name, *what),)
 
 
-class NotItself(AsyncSequentialLock):
-    """Does not look whether its own node still stands in the queue."""
-
-    async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
-        names = await super()._list(deadline, sync=sync)
-        if self._pending_cleanup is not None and self._pending_cleanup.node is not None:
-            names = list({*names, self._name(self._pending_cleanup)})
-        return names
+def _blocking(name: str, *what: object) -> tuple[Change, ...]:
+    return (Change(AsyncBlockingLock, name, *what),)
 
 
-class NoSyncBeforeCleaning(AsyncSequentialLock):
-    """Looks for what it has left on a server that may not know of it yet (B5)."""
+QUEUE = {
+    # Does not watch its own node (B22).
+    "no guard": _sequential("_watch_own_node", nothing),
+    # Contenders are ordered by their names, which begin with the session's id (B14).
+    "by name": _sequential(
+        "_ahead",
+        lambda _, names, own: [(at, name) for at, name in enumerate(sorted(names)) if name < own],
+    ),
+    # Everybody watches the holder: of two before it, so that the event alone does not decide.
+    "lowest watched": _sequential(
+        "_ahead",
+        "return before(names, own)",
+        "return [min(ahead)] * 2 if (ahead := before(names, own)) else []",
+    ),
+    # A create that was not answered is repeated (B1, B2, B3).
+    "blind repeat": (
+        *_sequential("_create", "names = await self._find(attempt, deadline)", "continue"),
+        *_sequential("_contend", "await self._prune(attempt, names, deadline)", "pass"),
+    ),
+    # Whoever is woken believes that it is its turn.
+    "no second look": _sequential(
+        "_look_again", "return await self._list(deadline)", "return [own]"
+    ),
+    # Waits by ``exists``, which says nothing when the node is gone already (B10).
+    "exists": _sequential("_wait_for", *EXISTS, "seen.stat.ephemeral_owner == 0", "False"),
+    # Does not take its watch back when it gives up (B27).
+    "watch kept": _sequential("_wait_for", "watch.close()", "pass"),
+    # Finds the node of another attempt of the same client, and takes it (B31).
+    "session is name": _sequential(
+        "_find",
+        "attempt.node is None and name.startswith(attempt.id)",
+        "True",
+        "attempt.node, attempt.stat = path, stat",
+        "attempt.node, attempt.stat, attempt.id = path, stat, name.rpartition('-lock-')[0]",
+    ),
+    # A try that fails deletes its node as well as it can (B5).
+    "step back once": _sequential("_leave_queue", "self._clean_up_after(attempt)", "pass"),
+    # Whatever happens to the node ahead, it has gone.
+    "any event": _sequential(
+        "_wait_for", "return event.type is EventType.NODE_DELETED", "return True"
+    ),
+    # Makes the parent once, and does not expect it to go.
+    "needs its parent": _sequential(
+        "_create", "await self._provide(self._path, deadline)", "raise KeyError(self._path)"
+    ),
+    # Does not look whether the numbers are at their end (B16).
+    "counts on": _sequential("_check_sequence", nothing),
+    # Does not look whether its own node still stands in the queue.
+    "not itself": _sequential("_contend", "own not in names", "False"),
+    # Looks for what it has left on a server that may not know of it yet (B5).
+    "no sync before cleaning": _sequential(
+        "_leave",
+        "await newest(operations, operations.get_children, self._path)",
+        "await operations.get_children(self._path)",
+    ),
+    # Nobody is told of a loss.
+    "not told": (Change(OwnNodeWatch, "_deliver", "self.lost is not None", "False"),),
+    # Waits for as long as it takes.
+    "no deadline": _sequential(
+        "_look_again", "self._wait_for(last, deadline)", "self._wait_for(last, None)"
+    ),
+    # Whoever has waited long enough holds, whatever became of its session meanwhile (B23).
+    "hopeful": (
+        *_sequential("_lasts", "return (", "return True or ("),
+        *_sequential(
+            "_acquire",
+            "won = await self._contend(attempt, deadline, wait)",
+            "try:\n            won = await self._contend(attempt, deadline, wait)\n"
+            "        except SessionExpiredError:\n            won = attempt.stat is not None",
+        ),
+        *_sequential(
+            "_grant",
+            "self._runtime.hold(self._lost)",
+            "pass",
+            "self._runtime.check_open()",
+            "pass",
+        ),
+    ),
+    **_of_any(AsyncSequentialLock),
+}
 
-    async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        if attempt.node is not None:
-            await super()._leave(operations, attempt)
-            return
-        with suppress(NoNodeError):
-            for name in await operations.get_children(self.path):
-                if name.startswith(attempt.id):
-                    await operations.delete(f"{self.path}/{name}")
+
+async def _looks_without_sync(lock: Any, operations: Operations, attempt: Attempt) -> None:
+    with suppress(NoNodeError):
+        seen = await operations.get_data(lock.path)
+        if lock._is_own(attempt, seen):
+            await operations.delete(lock.path, seen.stat.version)
+    await operations.delete(lock._token(attempt))
 
 
-class ReleasesWhatIsLost(AsyncBlockingLock):
-    """Deletes its path although it knows that the node there is another's by now (C4)."""
+SINGLE = {
+    # A node that exists is somebody else's, even after a lost reply (C1).
+    "exists means taken": (
+        *_blocking("_create", "if not doubt:", "if True:"),
+        *_blocking("_adopt", lambda *_: False),
+    ),
+    # A node of this session is this lock's (B31).
+    "session is owner": _blocking(
+        "_is_own", lambda lock, _, seen: seen.stat.ephemeral_owner == lock._runtime.session_id
+    ),
+    # Waits by ``exists``, which says nothing when the node is gone already (C6).
+    "exists": _blocking("_contend", *EXISTS, "self._adopt(attempt, seen)", "False"),
+    # Cleans up whatever stands there, be it somebody else's (C4).
+    "deletes anything": _blocking(
+        "_leave", "or not self._is_own(attempt, seen)", "", "self._path, version", "self._path"
+    ),
+    # Does not wait until no earlier holder can delete the node that stands there by now.
+    "beside tokens": _blocking(
+        "_outlast", "runtime, operations = self._runtime, self._runtime.operations", "return True"
+    ),
+    # Deletes its path although it knows that the node there is another's by now (C4).
+    "releases what is lost": _blocking("_refuse_if_lost", nothing),
+    # Looks for what it has left on a server that still shows it where another's is by now (B5).
+    "no sync before looking": _blocking("_leave", _looks_without_sync),
+    # A node of the same content is one's own (C3).
+    "content is owner": _blocking(
+        "_is_own", lambda _, attempt, seen: seen.data == attempt.id.encode()
+    ),
+    **_of_any(AsyncBlockingLock),
+}
 
-    def _refuse_if_lost(self) -> None:
-        pass
+# --- the family -----------------------------------------------------------------------------------
 
+_QUEUE_KEPT = (
+    Change(AsyncLease, "_clean_up_pending", "self._queue._release_in_background()", "pass"),
+    Change(
+        AsyncLease,
+        "_contend",
+        "self._queue._release_in_background()",
+        "pass",
+        "return won",
+        "self._queue._release_in_background(); return won",
+    ),
+)
+
+FAMILY = {
+    "a reader ignores writers": (Change(AsyncReadLock, "_ahead", lambda *_: []),),
+    # A reader lets every writer go first.
+    "a reader waits for later writers": (
+        Change(
+            AsyncReadLock,
+            "_ahead",
+            lambda lock, names, _: [
+                (0, n) for n in names if not is_reader(n) and n != lock._write._node_name
+            ],
+        ),
+    ),
+    "a reader waits for readers": (
+        Change(AsyncReadLock, "_ahead", lambda _, names, own: before(names, own)),
+    ),
+    # Who holds the write lock goes to the end of the queue for the read lock.
+    "a downgrade goes to the end": (
+        Change(
+            AsyncReadLock, "_join", "(mine := self._write._own_place) is not None", "(mine := '')"
+        ),
+    ),
+    # Does not expect its own node from a try whose answer was lost.
+    "a downgrade is tried once": (
+        Change(AsyncReadLock, "_stand_beside", "and error.code != NodeExistsError.code", ""),
+    ),
+    # Queues anew, after a try to stand beside the writer that may have worked.
+    "a first try is forgotten": (Change(AsyncReadLock, "_join", "if unknown:", "if False:"),),
+    "a writer ignores readers": (
+        Change(
+            AsyncWriteLock,
+            "_ahead",
+            lambda _, names, own: before([n for n in names if not is_reader(n)], own),
+        ),
+    ),
+    # A writer does not look whether a reader has come in where the writer before it stood.
+    "a writer believes the event": (Change(AsyncWriteLock, "_leaves_its_place", lambda *_: True),),
+    "one lease too many": (
+        Change(AsyncLease, "_ahead", "len(ahead) < self._places", "len(ahead) <= self._places"),
+    ),
+    # Waits for a change of another node.
+    "no watch on the leases": (
+        Change(
+            AsyncLease,
+            "_await_change",
+            "read, self._path, watch=watch)",
+            "read, self._path)\n        await retry(self._runtime, deadline, "
+            "self._runtime.operations.get_data, self._base, watch=watch)",
+        ),
+    ),
+    # Waits for a change that may have come before the watch.
+    "no look behind the watch": (
+        Change(AsyncLease, "_await_change", "set(names).issubset(now)", "True"),
+    ),
+    # Is still the first of the queue when it does not get a lease.
+    "the queue is kept": _QUEUE_KEPT,
+    # What fails behind the create of the lease is not cleaned up (D3, D4).
+    "the lease is kept": (
+        Change(
+            AsyncLease, "_clean_up_pending", lambda lock: setattr(lock, "_pending_cleanup", None)
+        ),
+        _QUEUE_KEPT[1],
+    ),
+    # Writes its number whatever has been written meanwhile.
+    "the last number counts": (Change(AsyncLease, "_agree", "count, stat.version", "count"),),
+    # Everybody looks at the leases.
+    "no queue": (
+        Change(
+            AsyncLease,
+            "_contend",
+            "won = await self._take_lease",
+            "await self._queue._step_out(deadline)\n        "
+            "self._queue._release_in_background()\n        won = await self._take_lease",
+        ),
+    ),
+    "in the order of the arguments": (
+        Change(
+            AsyncMultiLock, "__init__", "sorted(locks, key=lambda lock: lock._path)", "list(locks)"
+        ),
+    ),
+    # Does not give back what it had before it failed.
+    "the first is kept": (
+        Change(AsyncMultiLock, "_acquire_or_release", "self._release_taken()", "self._taken = []"),
+        Change(AsyncMultiLock, "_acquire", "self._release_taken()", "self._taken = []"),
+    ),
+    # Believes that the first is still held when it has the last.
+    "no last look": (Change(AsyncMultiLock, "_acquire", "if not self._holds:", "if False:"),),
+    # Gives the others up only if nothing happens to the first.
+    "one release": (
+        Change(
+            AsyncMultiLock,
+            "_release_all",
+            "errors.append(error)",
+            "raise",
+            "self._release_taken()",
+            "self._taken, self._acquired = [], False",
+        ),
+    ),
+}
 
 # --- the state machine ----------------------------------------------------------------------------
 
-_received = Liveness.received
-_close = Session.close
-
-
-def _from_receipt(live: Liveness, size: int, whole: bool, now: float) -> None:
-    _received(live, size, whole, now)
-    if whole:
-        live._contact = now
-
-
-def _any_session(identity: Identity, answer: ConnectResponse) -> bool:
-    if answer.session_id:
-        identity.session_id, identity.passwd = answer.session_id, answer.passwd or b""
-    return answer.session_id != 0
-
-
-def _too_long(live: Liveness) -> float:
-    return max(0.0, live._contact + 1.5 * live.timeout)
-
-
-def _close_and_claim(session: Session, now: float) -> Request | None:
-    leases, session._lease_holders = session._lease_holders, LeaseHolders([])
-    try:
-        return _close(session, now)
-    finally:
-        session._lease_holders = leases
-
-
-def _notes_only(own: OwnNodeWatch, event: Event, spent: bool = True) -> None:
-    own._disarm()
-    own.gone = True
-
-
-def _blind(call: Request, _written: int, why: str, _garbled: bool) -> Failed:
-    return Failed(NotSentError, why, False)
-
-
-class Patch(NamedTuple):
-    """What is replaced, and by what."""
-
-    home: object
-    attribute: str
-    new: object
-
-
-class Bug(NamedTuple):
-    """Where it is looked for, which faults reveal it, and what it may break.
-
-    ``patch`` is what is replaced, if it is not a recipe of its own.  ``tick`` is the server's
-    unit of time: the longer it is, the more a session outlives its promise, which hides mistakes.
-    With ``every`` chance is too slow, and every schedule is followed.  ``minutes``: even so it
-    takes some, so that only a longer search looks for it; the run that shows it is replayed.
-    """
-
-    scenario: Callable[[], Scenario]
-    faults: tuple[str, ...]
-    invariants: set[str]
-    patch: Patch | None = None
-    tick: float = 2.0
-    every: bool = False
-    minutes: bool = False
-
-
-ORDER: tuple[str, ...] = ()
-"""No fault is needed: the order of events does it."""
-
-STATE_MACHINE: dict[str, tuple[Patch, tuple[str, ...], set[str]]] = {
-    "watches are not restored": (
-        Patch(WatchTable, "frames", lambda *_: iter(())), ("cut",), {"LIVE"},
-    ),
+SESSION = {
+    "watches are not restored": (Change(WatchTable, "frames", lambda *_: iter(())),),
     "the lease is too long": (
-        Patch(Liveness, "lease_deadline", property(_too_long)), ("partition",), {"ME", "FENCE"},
+        Change(Liveness, "lease_deadline", "+ self.timeout", "+ 1.5 * self.timeout"),
     ),
     "the lease counts from the receipt": (
-        Patch(Liveness, "received", _from_receipt), ("slow", "partition"), {"ME", "FENCE", "ERROR"},
+        Change(
+            Liveness,
+            "received",
+            "self._trickle += size",
+            "self._trickle += size\n    self._contact = now if whole else self._contact",
+        ),
     ),
     "what was lost counts as not sent": (
-        Patch(outcomes, "broken", _blind), ("linger", "cancel"), {"LIVE", "ORPHAN"},
+        Change(outcomes, "broken", "if not (request.sent and request.end <= written):", "if True:"),
     ),
-    "the end of a lease is not noticed": (
-        Patch(Session, "_lapse", lambda session, now: None), ("partition",), {"ERROR", "ME"},
-    ),
+    "the end of a lease is not noticed": (Change(Session, "_lapse", nothing),),
     "any session will do": (
-        Patch(Identity, "recognised", _any_session), ("cut", "swap"),
-        {"ME", "STATE", "LIVE", "HERD"},
+        Change(
+            Identity,
+            "recognised",
+            "answer.time_out <= 0 or answer.session_id == 0",
+            "answer.session_id == 0",
+            "known not in {0, answer.session_id}",
+            "False",
+        ),
     ),
     "a close does not end claims": (
-        Patch(Session, "close", _close_and_claim), ("close",), {"STATE"},
+        Change(Session, "close", "self._lease_holders.lose_all(outcomes.CLOSING)", "pass"),
     ),
-}  # fmt: skip
-"""Bugs of the state machine, each for a lock of one node and for one with a queue."""
-
-LOCKS: dict[type[AsyncPathLock], tuple[str, ...]] = {
-    locks.SequentialNoCleaning: ("cancel",),
-    locks.SequentialOneCleaning: ("cut", "cancel"),
-    locks.SequentialNoLease: ("pause",),
-    locks.SequentialLateEnd: ORDER,
-    locks.SequentialNoGuard: ("delete",),
-    locks.ByName: ORDER,
-    locks.LowestWatched: ORDER,
-    locks.BlindRepeat: ("cut", "linger"),
-    locks.NoSecondLook: ORDER,
-    locks.Exists: ORDER,
-    locks.WatchKept: ORDER,
-    locks.SessionIsName: ("linger", "cut"),
-    locks.StepBackOnce: ("linger", "cut"),
-    locks.SingleNoCleaning: ("cancel",),
-    locks.SingleOneCleaning: ("cut", "cancel"),
-    locks.SingleNoLease: ("pause",),
-    locks.SingleLateEnd: ORDER,
-    locks.ExistsMeansTaken: ("linger", "cut"),
-    locks.SessionIsOwner: ORDER,
-    locks.SingleExists: ORDER,
-    locks.DeletesAnything: ("cancel",),
-    locks.GrantedBesideTokens: ("delete",),
-    locks.BelievesAnyEvent: ("touch",),
-    locks.SequentialBusyIsNever: ("cancel", "refuse"),
-    locks.SingleBusyIsNever: ("cancel", "refuse"),
-}
-FAMILY: dict[str, tuple[str, ...]] = {
-    "a downgrade is tried once": ("linger", "cut"),
-    "the first is kept": ("cancel",),
-    "no last look": ("delete", "pause"),
-    "one release": ("delete", "cancel"),
-    "the queue is kept": ("cancel",),
-    "no queue": ("partition",),
-}
-"""What reveals those that the order of events alone does not."""
-
-RECIPES: dict[type[AsyncPathLock], tuple[tuple[str, ...], set[str]]] = {
-    NeedsItsParent: (ORDER, {"ERROR", "ORPHAN", "LIVE"}),
-    CountsOn: (("wrap",), {"ME", "FIFO", "FENCE"}),
-    NotItself: (("delete",), {"ME", "FIFO", "FENCE", "STATE", "LIVE", "ERROR"}),
 }
 
-
-def _of_kind(kind: Kind) -> Callable[[], Scenario]:
-    return lambda: various(kind)
+# --- where each is looked for ---------------------------------------------------------------------
 
 
-LASTING = ("the lease counts from the receipt",)
+def _locks() -> Iterator[tuple[str, Bug]]:
+    rows = {
+        (SEQUENTIAL, BLOCKING): (
+            ("no cleaning", "cancel", "ORPHAN LIVE WATCH"),
+            ("one cleaning", "cut cancel", "ORPHAN LIVE"),
+            ("busy is never", "cancel refuse", "ORPHAN LIVE"),
+            ("no lease", "pause", "ME FENCE"),
+            ("late end", "", "ME"),
+        ),
+        (SEQUENTIAL,): (
+            ("no guard", "delete", "STATE"),
+            ("by name", "", "ME FIFO FENCE LIVE"),
+            ("lowest watched", "", "HERD"),
+            ("blind repeat", "cut linger", "LIVE ORPHAN"),
+            ("no second look", "", "ME FIFO FENCE"),
+            ("exists", "", "LIVE"),
+            ("watch kept", "", "WATCH HERD"),
+            ("session is name", "linger cut", "ME FENCE ERROR LIVE FIFO ORPHAN"),
+            ("any event", "touch", "ME FIFO FENCE"),
+            ("needs its parent", "", "ERROR ORPHAN LIVE"),
+            ("counts on", "wrap", "ME FIFO FENCE"),
+            ("not itself", "delete", "ME FIFO FENCE STATE LIVE ERROR"),
+        ),
+        (SEQUENTIAL_TRY,): (("step back once", "linger cut", "ORPHAN"),),
+        (BLOCKING,): (
+            ("exists means taken", "linger cut", "ORPHAN LIVE"),
+            ("session is owner", "", "ME FENCE ORPHAN LIVE"),
+            ("exists", "", "LIVE"),
+            ("deletes anything", "cancel", "ME FENCE"),
+        ),
+    }
+    for kinds, bugs in rows.items():
+        for kind in kinds:
+            of = QUEUE if kind.queue else SINGLE
+            for name, faults, invariants in bugs:
+                bug = Bug(various(kind), faults, invariants, (*of[name], BESIDE))
+                yield f"{kind.name}: {name}", bug
+    yield "not told", Bug(various(SEQUENTIAL), "delete", "TOLD", QUEUE["not told"])
+    # When an outsider deletes nodes, two may hold for a moment; see `test_simulation`.
+    for name, invariants in (
+        ("beside tokens", "STATE ME FENCE ERROR"),
+        ("releases what is lost", "ERROR"),
+    ):
+        yield name, Bug(various(BLOCKING), "delete", invariants, SINGLE[name])
+    # Three faults in the right order, the last of them before the new connection has answered.
+    world, name = contenders(SEQUENTIAL, 1, Manners(stay=0)), "no sync before cleaning"
+    yield name, Bug(world, "cut cancel lag", "ORPHAN", QUEUE[name], every=True)
+    # test_simulation.test_a_claim_by_a_node_that_is_gone_is_found
+    world, name = contenders(BLOCKING, 2, Manners(stay=1)), "no sync before looking"
+    yield name, Bug(world, "cut lag", "STATE ME", SINGLE[name], every=True, minutes=True)
 
 
-def _keepers(kind: Kind, name: str) -> Callable[[], Scenario]:
-    """For bugs that show only if a lock is held for longer than a session lives."""
-    kind = replace(kind, judge=locks.Beside)
-    if name in LASTING:
-        return lambda: contenders(kind, 2, Manners(stay=1, hold=30.0))
-    return _of_kind(kind)
+def _family() -> Iterator[tuple[str, Bug]]:
+    worlds: dict[Scenario, tuple[tuple[str, str, str], ...]] = {
+        family.various_read_write(): (
+            ("a reader ignores writers", "", "ME FIFO FENCE"),
+            ("a reader waits for later writers", "", "LIVE FIFO ONCE"),
+            ("a downgrade goes to the end", "", "LIVE ONCE"),
+            ("a downgrade is tried once", "linger cut", "ERROR"),
+            ("a writer ignores readers", "", "ME FIFO FENCE"),
+            ("a writer believes the event", "", "ME FIFO FENCE"),
+        ),
+        family.meeting(): (("a reader waits for readers", "", "ONCE LIVE"),),
+        family.various_semaphore(): (
+            ("one lease too many", "", "ME FENCE"),
+            ("no watch on the leases", "", "LIVE"),
+            ("no look behind the watch", "", "LIVE"),
+            ("the queue is kept", "cancel", "ORPHAN LIVE"),
+        ),
+        family.disagreement(): (("the last number counts", "", "ME FENCE"),),
+        family.semaphore(1, 3, Manners(stay=12)): (("no queue", "partition", "HERD FIFO"),),
+        family.various_multi_lock(): (
+            ("in the order of the arguments", "", "LIVE"),
+            ("the first is kept", "cancel", "ERROR LIVE ORPHAN"),
+            ("no last look", "delete pause", "ERROR"),
+            ("one release", "delete cancel", "ORPHAN LIVE WATCH"),
+        ),
+    }
+    for world, bugs in worlds.items():
+        for name, faults, invariants in bugs:
+            yield name, Bug(world, faults, invariants, FAMILY[name])
+
+
+def _session() -> Iterator[tuple[str, Bug]]:
+    for name, faults, invariants in (
+        ("watches are not restored", "cut", "LIVE"),
+        ("the lease is too long", "partition", "ME FENCE"),
+        ("the lease counts from the receipt", "slow partition", "ME FENCE ERROR"),
+        ("what was lost counts as not sent", "linger cancel", "LIVE ORPHAN"),
+        ("the end of a lease is not noticed", "partition", "ERROR ME"),
+        ("any session will do", "cut swap", "ME STATE LIVE HERD"),
+        ("a close does not end claims", "close", "STATE"),
+    ):
+        for kind in (BLOCKING, SEQUENTIAL):
+            world, minutes = various(kind), False
+            if "receipt" in name:  # shows only if a lock is held for longer than a session lives
+                world = contenders(kind, 2, Manners(stay=1, hold=30.0))
+                minutes = kind is SEQUENTIAL  # with a blocking lock it takes seconds
+            changes = (*SESSION[name], BESIDE)
+            bug = Bug(world, faults, invariants, changes, tick=0.25, minutes=minutes)
+            yield f"{name} ({kind.name})", bug
 
 
 BUGS: dict[str, Bug] = {
+    **dict([*_locks(), *_family(), *_session()]),
     **{
-        kind.name: Bug(_of_kind(kind), LOCKS[kind.core], invariants)
-        for kind, invariants in locks.PLANTED.items()
-    },
-    **{
-        core.__name__: Bug(_of_kind(planted(core)), faults, invariants)
-        for core, (faults, invariants) in RECIPES.items()
-    },
-    # Three faults in the right order, the last of them before the new connection has answered.
-    "NoSyncBeforeCleaning": Bug(
-        lambda: contenders(planted(NoSyncBeforeCleaning), 1, Manners(stay=0)),
-        ("cut", "cancel", "lag"),
-        {"ORPHAN"},
-        every=True,
-    ),
-    "NoSyncBeforeLooking": Bug(
-        lambda: contenders(planted(locks.NoSyncBeforeLooking, judge=Claims), 2, Manners(stay=1)),
-        ("cut", "lag"),
-        {"STATE", "ME"},
-        every=True,
-        minutes=True,  # test_simulation.test_a_claim_by_a_node_that_is_gone_is_found
-    ),
-    "nobody is told": Bug(
-        _of_kind(SEQUENTIAL), ("delete",), {"TOLD"}, Patch(OwnNodeWatch, "_deliver", _notes_only)
-    ),
-    # When an outsider deletes nodes, two may hold for a moment; see
-    # `tests.simulation.test_simulation`.
-    "ReleasesWhatIsLost": Bug(
-        lambda: various(planted(ReleasesWhatIsLost, judge=Claims)), ("delete",), {"ERROR"}
-    ),
-    **{
-        name: Bug(scenario, FAMILY.get(name, ORDER), invariants)
-        for name, (scenario, invariants) in family.PLANTED.items()
-    },
-    **{
-        f"{name} ({kind.name})": Bug(
-            _keepers(kind, name),
-            faults,
-            invariants,
-            patch,
-            0.25,
-            minutes=name in LASTING and kind is SEQUENTIAL,  # with a blocking lock it takes seconds
+        f"{world.__name__.partition('simulation_')[2]}: {name}": bug
+        for world in (
+            simulation_barrier,
+            simulation_cache,
+            simulation_counter,
+            simulation_following,
+            simulation_membership,
+            simulation_once_per,
+            simulation_partitioner,
+            simulation_queue,
+            simulation_supervisor,
         )
-        for name, (patch, faults, invariants) in STATE_MACHINE.items()
-        for kind in (BLOCKING, SEQUENTIAL)
+        for name, bug in world.BUGS.items()
     },
 }

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.support.simulation_parts import Bug, Change, Judge, is_still
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
-from zkwire.recipes._cache_tree import DATA, STAT, CachedNode, Reading, Stale, Tree
+from zkwire.recipes._cache_tree import CachedNode, Reading, Stale, Tree
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheEvent
 from zkwire.testing.server.credentials import Credentials
@@ -22,7 +23,7 @@ from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
-from zkwire.wire.model import OPEN_ACL_UNSAFE, Event, EventType
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 ROOT = "/r"
 PATHS = ("/r", "/r/a", "/r/a/x", "/r/a/x/1", "/r/a/y", "/r/b", "/r/b/x", "/r/no", "/r/no/x")
@@ -82,8 +83,14 @@ class OneAfterAnother:
             self.client.world.serve(service)
 
 
-class Mirror:
-    """A check: what the cache and its readers show."""
+class Mirror(Judge):
+    """What the cache and its readers show.
+
+    MIRROR: while nothing is under way, the tree.  EVENTS: what a reader is told makes the same of
+    an empty dict.  WATCH: none is left.
+    """
+
+    reducible = False
 
     def __init__(
         self, sessions: OneAfterAnother, cache: AsyncCache, has: Callable[[str], bool]
@@ -113,21 +120,12 @@ class Mirror:
             stat = Stat(*times, stat.version, 0, *sizes, 0, 0)
         return data, stat
 
-    def quiet(self, sim: Simulation) -> bool:
-        """Whether nothing is under way, so that the cache cannot be excused."""
-        client = self.sessions.client
-        link = client.link
-        return (
-            client.session.usable
-            and not (client.paused or client.silent_until or client.stalled or client.ghosts)
-            and link is not None
-            and not (link.up or link.down or link.connection.ended)
-            and link.connection not in sim.stale_servers
-            and not any(task.ready for task in sim.tasks if task.client is client)
-        )
+    def fresh(self, sim: Simulation) -> bool:
+        """Whether it says so, and nothing is under way, so that it cannot be excused."""
+        return self.cache.fresh and is_still(sim, self.sessions.client)
 
     def step(self, sim: Simulation) -> None:
-        if self.cache.fresh and self.quiet(sim) and self.shown() != self.truth(sim):
+        if self.fresh(sim) and self.shown() != self.truth(sim):
             raise ViolationError("MIRROR", f"{self.shown()} is not {self.truth(sim)}")
 
     def end(self, sim: Simulation) -> None:
@@ -161,24 +159,21 @@ class Mirror:
                 copy.clear()
                 copy.update(self.shown())
                 exact[0] = False  # events may tell of what the copy has already
-            elif event.kind == "removed":
-                wrong = known is None
+                return
+            if event.kind == "removed":
                 copy.pop(event.path, None)
-                _judge(exact[0] and wrong, event)
+                wrong = exact[0] and known is None
             else:
                 assert event.data is not None
                 assert event.stat is not None
                 copy[event.path] = event.data, event.stat
-                _judge(exact[0] and (known is None) != (event.kind == "added"), event)
-                _judge(known is not None and known[1].mzxid > event.stat.mzxid, event)
-                _judge(exact[0] and known is not None and known[1].mzxid == event.stat.mzxid, event)
+                older = known is not None and known[1].mzxid > event.stat.mzxid
+                same = known is not None and known[1].mzxid == event.stat.mzxid
+                wrong = older or (exact[0] and (same or (known is None) != (event.kind == "added")))
+            if wrong:
+                raise ViolationError("EVENTS", f"{event} does not follow")
 
         return apply
-
-
-def _judge(wrong: bool, event: CacheEvent) -> None:
-    if wrong:
-        raise ViolationError("EVENTS", f"{event} does not follow")
 
 
 def change(sim: Simulation, rng: Random) -> None:
@@ -200,13 +195,8 @@ def change(sim: Simulation, rng: Random) -> None:
     sim.collect()
 
 
-def mirror(
-    *,
-    version: Any = "3.9",
-    depth: int | None = None,
-    changes: int = 25,
-) -> Scenario:
-    """A cache under ``changes`` random changes, with an iterator and a callback."""
+def mirror(*, version: Any = "3.9", depth: int | None = None) -> Scenario:
+    """A cache under random changes, with an iterator and a callback."""
 
     def has(path: str) -> bool:
         inside = path == ROOT or path.startswith(f"{ROOT}/")
@@ -237,7 +227,7 @@ def mirror(
                     await outside.sleep(slow.random())
 
         async def live() -> None:
-            for _ in range(changes):
+            for _ in range(25):
                 change(sim, rng)
                 pause = rng.random()
                 if pause < 0.3:
@@ -245,7 +235,7 @@ def mirror(
                 elif pause < 0.7:
                     await outside.turn()
                 sessions.go_on()
-            while not (cache.fresh and check.quiet(sim) and check.shown() == check.truth(sim)):
+            while not (check.fresh(sim) and check.shown() == check.truth(sim)):
                 cache._check()
                 sessions.go_on()
                 await outside.sleep(1.0)
@@ -261,60 +251,7 @@ def mirror(
     return scenario
 
 
-# --- planted bugs ---------------------------------------------------------------------------------
-
-_hear, _compare, _listen = Stale.hear, Stale.compare, Reading.listen
-
-
-def _no_comparison(stale: Stale, event: Event) -> None:
-    if event.type is not EventType.REREAD:
-        _hear(stale, event)
-
-
-def _only_where_lists_differ(stale: Stale) -> None:
-    """Believes that the root's stat tells of the whole tree."""
-    _compare(stale)
-    if stale.recursive and stale._tree.nodes:
-        stale.paths.clear()
-        stale.mark(ROOT, STAT)
-
-
-def _gone_at_once(stale: Stale, event: Event) -> None:
-    """Believes the event, although an older answer may still come."""
-    if event.type is EventType.NODE_DELETED and event.path != ROOT:
-        stale._tree.remove(event.path)
-    else:
-        _hear(stale, event)
-
-
-def _data_only(stale: Stale, event: Event) -> None:
-    """Forgets that the watch on the children of a deleted node has gone with it."""
-    if event.type is EventType.NODE_DELETED:
-        stale.mark(event.path, DATA)
-    else:
-        _hear(stale, event)
-
-
-def _any_stat(tree: Tree, path: str, stat: Stat) -> bool:
-    """Keeps a stat that is newer than the data."""
-    node = tree.nodes.get(path)
-    if node is not None:
-        tree.nodes[path] = node.with_stat(stat)
-    return node is not None
-
-
-def _listed_before(stale: Stale, path: str, data: bytes, stat: Stat) -> None:
-    """Lists the children only of what a list has named."""
-    before = stale._tree.nodes.get(path)
-    stale._tree.put(path, data, stat)
-    if before is not None:
-        stale._check_children(path, stat, before)
-
-
-def _late(reading: Reading) -> None:
-    """Takes the answers of a new connection before it knows that there was a gap."""
-    if not reading._asked:
-        _listen(reading)
+# --- bugs -----------------------------------------------------------------------------------------
 
 
 def _latest_before(reader: AsyncCacheEvents, path: str, before: CachedNode | None) -> None:
@@ -322,39 +259,64 @@ def _latest_before(reader: AsyncCacheEvents, path: str, before: CachedNode | Non
         reader._waiting[path] = before
 
 
-def _dropped(reading: Reading) -> None:
-    reading._asked.clear()
+def _bug(
+    faults: str, invariants: str, home: type, name: str, *what: object, version: str = "3.9"
+) -> Bug:
+    return Bug(mirror(version=version), faults, invariants, (Change(home, name, *what),))
 
 
-class Bug(NamedTuple):
-    """What is replaced and by what, the world and the faults that show it, what it breaks."""
-
-    home: type
-    attribute: str
-    new: object
-    world: dict[str, Any]
-    faults: tuple[str, ...]
-    invariants: set[str]
-
-
-RECURSIVE: dict[str, Any] = {}
-ONE_BY_ONE = {"version": "3.5"}
-MIRROR = {"MIRROR", "LIVE", "EVENTS"}
-PLANTED = {
-    "a gap is not noticed": Bug(Stale, "hear", _no_comparison, RECURSIVE, ("cut",), MIRROR),
-    "the root tells of all": Bug(
-        Stale, "compare", _only_where_lists_differ, RECURSIVE, ("cut",), MIRROR
+_SHOWS = "MIRROR LIVE EVENTS"
+BUGS = {
+    "a gap is not noticed": _bug("cut", _SHOWS, Stale, "hear", "self.compare()", "pass"),
+    # Believes that the root's stat tells of the whole tree.
+    "the root tells of all": _bug(
+        "cut",
+        _SHOWS,
+        *(Stale, "compare", "*self._tree.nodes, *self.paths]"),
+        "*([] if self.recursive and self._tree.nodes else [*self._tree.nodes, *self.paths])]",
     ),
-    "a deletion is believed": Bug(Stale, "hear", _gone_at_once, RECURSIVE, (), MIRROR),
-    "no watch on new children": Bug(Stale, "hear", _data_only, ONE_BY_ONE, (), MIRROR),
-    "a stat without its data": Bug(Tree, "put_stat", _any_stat, RECURSIVE, (), MIRROR),
-    "nothing below a new name": Bug(Stale, "has_data", _listed_before, RECURSIVE, (), MIRROR),
-    "an answer overtakes the gap": Bug(Reading, "listen", _late, RECURSIVE, ("blip",), MIRROR),
-    "what was asked is forgotten": Bug(
-        Reading, "_take_back", _dropped, RECURSIVE, ("expire",), MIRROR
+    # Believes the event, although an older answer may still come.
+    "a deletion is believed": _bug(
+        "",
+        _SHOWS,
+        *(Stale, "hear", "if kind is EventType.REREAD:"),
+        "if kind is EventType.NODE_DELETED and path != self._scope.root:\n"
+        "        self._tree.remove(path)\n    elif kind is EventType.REREAD:",
     ),
-    "a reader is told of one step": Bug(
-        AsyncCacheEvents, "_note", _latest_before, RECURSIVE, (), {"EVENTS", "ERROR"}
+    # Forgets that the watch on the children of a deleted node has gone with it.
+    "no watch on new children": _bug(
+        "",
+        _SHOWS,
+        *(Stale, "hear", "if kind in _APPEARS else DATA"),
+        "if kind is EventType.NODE_CREATED else DATA",
+        version="3.5",
     ),
-}  # fmt: skip
-"""Bugs, each of which a few thousand runs find."""
+    # Keeps a stat that is newer than the data.
+    "a stat without its data": _bug(
+        "",
+        _SHOWS,
+        Tree,
+        "put_stat",
+        "node is None or node.stat.mzxid != stat.mzxid",
+        "node is None",
+    ),
+    # Lists the children only of what a list has named.
+    "nothing below a new name": _bug(
+        "", _SHOWS, Stale, "has_data", "self._check_children", "before and self._check_children"
+    ),
+    # Takes the answers of a new connection before it knows that there was a gap.
+    "an answer overtakes the gap": _bug(
+        "blip",
+        _SHOWS,
+        Reading,
+        "listen",
+        "while watch.ready:",
+        "while watch.ready and not self._asked:",
+    ),
+    "what was asked is forgotten": _bug(
+        "expire", _SHOWS, Reading, "_take_back", "self._stale.mark(path, bits)", "pass"
+    ),
+    "a reader is told of one step": _bug(
+        "", "EVENTS ERROR", AsyncCacheEvents, "_note", _latest_before
+    ),
+}

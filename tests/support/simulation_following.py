@@ -1,7 +1,4 @@
-"""A world for the simulation: a node that one client writes and another one watches forever.
-
-The planted bugs are subclasses of the follower, beside what reveals each.
-"""
+"""The world of a node that one client writes and another one watches forever, and bugs."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from zkwire.errors import BUSY, ConnectionLossError, ServerError, ZooKeeperError
-from zkwire.jute.records import Stat
+from tests.support.simulation_parts import Bug, Change, Judge
+from zkwire.errors import BUSY, ServerError, ZooKeeperError
 from zkwire.operations import Operations
-from zkwire.recipes._service import Background, SeenData
+from zkwire.recipes._service import SeenData
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
-from zkwire.session.waitable import Watch
+from zkwire.session.watch_table import WatchTable
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
@@ -30,7 +27,7 @@ FAULTS = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag"
           "expire", "close")  # fmt: skip
 
 Kind: TypeAlias = type[NodeWatcher]
-Change = Callable[[Operations], Any]
+Deed = Callable[[Operations], Any]
 
 
 class State(NamedTuple):
@@ -39,19 +36,18 @@ class State(NamedTuple):
     zxid: int
     value: object
 
-    def __str__(self) -> str:
-        return f"{self.value!r} of {self.zxid}"
-
 
 MISSING = State(0, None)
 
 
-class Follows:
+class Follows(Judge):
     """What has been seen is part of what was, in its order, and ends with what is.
 
     ORDER: an older state behind a newer one, or one that never was.  SKIPPED: a state that was
     skipped without a word.  LAST: the last state is missed.  LEFT: a watch stays behind.
     """
+
+    reducible = False
 
     def __init__(self, kind: Kind) -> None:
         self._children = issubclass(kind, AsyncChildrenWatch)
@@ -83,8 +79,8 @@ class Follows:
         state, before = State(zxid, value), self._at
         self.step(sim)
         if state not in self._was[before + 1 :]:
-            story = ", ".join(map(str, self._was))
-            self._violation = ViolationError("ORDER", f"{state} behind {self.last}, of {story}")
+            story = f"{state} behind {self.last}, of {self._was}"
+            self._violation = ViolationError("ORDER", story)
             return
         self._at, self.last = self._was.index(state, before + 1), state
         if not skipped and before >= 0 and self._at != before + 1:
@@ -101,30 +97,18 @@ class Follows:
                 raise ViolationError("LEFT", f"{client} has watches")
 
 
-def changes(sim: Simulation, kind: Kind, number: int) -> list[Change]:
+def changes(sim: Simulation, kind: Kind, number: int) -> list[Deed]:
     """Writes and deletes, as they come; some of them are refused."""
-    made: list[Change] = []
-    for n in range(number):
-        value = b"%d" % n
-        child = f"{PATH}/{sim.rng.choice('abc')}"
-        made += [
-            sim.rng.choice(
-                (
-                    lambda o: o.create(PATH, b"new"),
-                    lambda o: o.delete(PATH),
-                    lambda o, child=child: o.create(child),
-                    lambda o, child=child: o.delete(child),
-                )
-                if issubclass(kind, AsyncChildrenWatch)
-                else (
-                    lambda o: o.create(PATH, b"new"),
-                    lambda o, value=value: o.set_data(PATH, value),
-                    lambda o, value=value: o.set_data(PATH, value),
-                    lambda o: o.delete(PATH),
-                )
-            )
-        ]
-    return made
+
+    def one(n: int) -> Deed:
+        child, value = f"{PATH}/{sim.rng.choice('abc')}", b"%d" % n
+        if issubclass(kind, AsyncChildrenWatch):
+            others: list[Deed] = [lambda o: o.create(child), lambda o: o.delete(child)]
+        else:
+            others = [lambda o: o.set_data(PATH, value)] * 2
+        return sim.rng.choice([lambda o: o.create(PATH, b"new"), lambda o: o.delete(PATH), *others])
+
+    return [one(n) for n in range(number)]
 
 
 class Reading:
@@ -146,7 +130,7 @@ class Reading:
         self.written = False
         self.follower = kind(self.sessions[0].world, PATH)
 
-    async def write(self, client: Client, wanted: Sequence[Change]) -> None:
+    async def write(self, client: Client, wanted: Sequence[Deed]) -> None:
         """Make these changes one after the other."""
         try:
             for change in wanted:
@@ -159,19 +143,19 @@ class Reading:
 
     async def read(self) -> None:
         """Read until nothing has come for long; then close."""
-        here, timeout = self.sessions[0], self.sim.timeout
+        here, long = self.sessions[0], QUIET * self.sim.timeout
         left = self.sim.rng.choice((0, 0, 1, 2))
         try:
             while True:
                 try:
-                    seen = await self.follower.next(QUIET * timeout)
+                    seen = await self.follower.next(long)
                 except SESSION_OVER:
                     here = await self._next_session(here)
                     continue
                 if seen is not None:
                     self.follows.saw(self.sim, seen)
                     await self._stay(here)
-                elif self.written and self.sim.now > self.sim.last_fault_at + QUIET * timeout - 1.0:
+                elif self.written and self.sim.now > self.sim.last_fault_at + long - 1.0:
                     self.follows.settled = True
                     return
                 left -= 1
@@ -191,7 +175,7 @@ class Reading:
         here.world.dismiss(self.follower)
         self.sessions.pop(0)
         if not self.sessions:
-            raise _OVER
+            raise ZooKeeperError("there is no other session")
         world = self.sessions[0].world
         self.follower._sessions = world
         while self.synced:
@@ -200,9 +184,6 @@ class Reading:
                 break
         world.serve(self.follower)
         return self.sessions[0]
-
-
-_OVER = ZooKeeperError("there is no other session")
 
 
 def following(
@@ -241,91 +222,56 @@ class StaysBehind:
         return self._random.choice(others or steps) if steps else None
 
 
-# --- followers with planted bugs ------------------------------------------------------------------
+# --- bugs -----------------------------------------------------------------------------------------
 
 
-class ReadsThenWatches(AsyncDataWatch):
-    """Reads, and sets the watch behind that."""
-
-    async def _read(self, operations: Operations, watch: Watch) -> tuple[bytes, Stat]:
-        state = await operations.get_data(self._path)
-        await operations.exists(self._path, watch=watch)
-        return state
+def _bug(faults: str, invariants: str, name: str, *what: object) -> Bug:
+    return Bug(following(), faults, invariants, (Change(AsyncDataWatch, name, *what),))
 
 
-class DropsWhatASlowReaderMisses(AsyncDataWatch):
-    """Takes an event that comes while no reader waits as read."""
-
-    async def _serve(self, runtime: Background) -> None:
-        await runtime.wait_for(self._asked)
-        while True:
-            watch = Watch()
-            try:
-                with suppress(ConnectionLossError):
-                    if self._asked.ready:
-                        await self._look(runtime.operations, watch)
-                    else:
-                        await runtime.operations.exists(self._path, watch=watch)
-                    await runtime.event(watch, None)
-            finally:
-                watch.close()
-
-
-class WaitsBehindALoss(AsyncDataWatch):
-    """Reads once; where that was lost it has a watch set, and waits for its event."""
-
-    async def _look(self, operations: Operations, watch: Watch) -> bool:
-        try:
-            return await super()._look(operations, watch)
-        except ConnectionLossError:
-            await operations.exists(self._path, watch=watch)
-            return True
-
-
-class MissingIsMissing(AsyncDataWatch):
-    """Does not read again where the node was created between its two looks."""
-
-    async def _look(self, operations: Operations, watch: Watch) -> bool:
-        if not await super()._look(operations, watch):
-            self._arrived(None, None)
-        return True
-
-
-class SkipsNothing(AsyncDataWatch):
-    """Says that it has seen every state."""
-
-    _kind: Any = staticmethod(lambda data, stat, _: SeenData(data, stat, False))
-
-
-class CountsVersionsOnly(AsyncDataWatch):
-    """Does not look whether it is the same node."""
-
-    def _arrived(self, value: Any, stat: Stat | None) -> None:
-        super()._arrived(value, stat)
-        before, self._before = getattr(self, "_before", None), stat
-        if before is not None and stat is not None and stat.version == before.version + 1:
-            self._last = self._next = SeenData(value, stat, False)
-
-
-class LeavesItsWatch(AsyncDataWatch):
-    """Does not take its watch back when it is closed."""
-
-    async def _serve(self, runtime: Background) -> None:
-        while True:
-            await runtime.wait_for(self._asked)
-            watch = Watch()
-            with suppress(ConnectionLossError):
-                if await self._look(runtime.operations, watch):
-                    await runtime.event(watch, None)
-
-
-PLANTED: dict[Kind, tuple[tuple[str, ...], set[str]]] = {
-    ReadsThenWatches: ((), {"LAST", "ORDER"}),
-    DropsWhatASlowReaderMisses: ((), {"LAST"}),
-    WaitsBehindALoss: (("cut", "linger"), {"LAST"}),
-    MissingIsMissing: ((), {"LAST", "ORDER"}),
-    SkipsNothing: ((), {"SKIPPED"}),
-    CountsVersionsOnly: ((), {"SKIPPED"}),
-    LeavesItsWatch: ((), {"LEFT"}),
+_WATCH = "exists(self._path, watch=watch)"
+BUGS = {
+    # Reads, and sets the watch behind that.
+    "reads, then watches": _bug(
+        "",
+        "LAST ORDER",
+        *("_read", "return await operations.get_data(self._path, watch=watch)"),
+        "state = await operations.get_data(self._path)\n"
+        f"    await operations.{_WATCH}\n    return state",
+    ),
+    # Takes an event that comes while no reader waits as read.
+    "drops what a slow reader misses": _bug(
+        "",
+        "LAST",
+        *("_serve", "await runtime.wait_for(self._asked)"),
+        *("self._last or await runtime.wait_for(self._asked)", "await self._look("),
+        f"await runtime.operations.{_WATCH} or True if self._next else await self._look(",
+    ),
+    # Reads once; where that was lost it has a watch set, and waits for its event.
+    "waits behind a loss": _bug(
+        "cut linger",
+        "LAST",
+        *("_look", "except NoNodeError:"),
+        f"except ConnectionLossError:\n        await operations.{_WATCH}\n    except NoNodeError:",
+    ),
+    # Does not read again where the node was created between its two looks.
+    "missing is missing": _bug("", "LAST ORDER", "_look", "return False", "pass"),
+    # Says that it has seen every state.
+    "skips nothing": _bug(
+        "", "SKIPPED", "_kind", staticmethod(lambda data, stat, _: SeenData(data, stat, False))
+    ),
+    # Does not look whether it is the same node.
+    "counts versions only": _bug(
+        "",
+        "SKIPPED",
+        *("_arrived", "(stat.czxid, self._count(stat)) != following"),
+        "self._count(stat) != following[1]",
+    ),
+    # Does not take its watch back when it is closed.
+    "leaves its watch": _bug(
+        "", "LEFT", "_serve", "closing(Watch())", "__import__('contextlib').nullcontext(Watch())"
+    ),
+    "watches are not set again": Bug(
+        following(), "cut", "LAST", (Change(WatchTable, "frames", lambda *_: iter(())),)
+    ),
 }
-"""Each with the faults that reveal it, and what it may break."""

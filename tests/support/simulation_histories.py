@@ -15,8 +15,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.support.history import Record, check
-from tests.support.simulation_family import make, manners_of
+from tests.support.simulation_family import manners_of
 from tests.support.simulation_locks import PATH, acquired
+from tests.support.simulation_parts import children, living, make
 from zkwire.errors import LockLostError, ZooKeeperError
 from zkwire.operations.multi import SetData
 from zkwire.recipes.sequential import AsyncSequentialLock
@@ -25,8 +26,6 @@ from zkwire.testing.simulation.invariants import Claims, Rule, exclusive
 from zkwire.wire.model import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from zkwire.testing.simulation import Scenario
     from zkwire.testing.simulation.client import Client
     from zkwire.testing.simulation.simulation import Simulation
@@ -60,7 +59,7 @@ class Recorder:
         changed = queue.pzxid if queue is not None else 0
         if changed != self._changed:
             self._changed = changed
-            self._look_at_queue(sim, queue.children if queue is not None else ())
+            self._look_at_queue(children(sim, PATH))
         if len(sim.events) != self._events:
             self._look_at_events(sim)
         self._look_at_processes(sim)
@@ -85,11 +84,11 @@ class Recorder:
                 self.records += [Record(self.now(), client.name, w) for w in ("pause", "resume")]
         self._slow = slow
 
-    def _look_at_queue(self, sim: Simulation, names: Collection[str]) -> None:
+    def _look_at_queue(self, names: dict[str, int]) -> None:
         for name in [name for name in self._places if name not in names]:
             self._place("give up", self._places.pop(name))
         for name in [name for name in names if name not in self._places]:
-            self._places[name] = sim.tree.nodes[f"{PATH}/{name}"].czxid
+            self._places[name] = names[name]
             self._place("arrive", self._places[name])
 
     def _place(self, what: str, fence: int) -> None:
@@ -111,10 +110,10 @@ class Recorder:
 
     def end(self, sim: Simulation) -> None:
         """Every client has closed or released: what the records say must be possible."""
-        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.ended)}
+        ids = {client.session.session_id for client in living(sim)}
         held = {claim.lock.fence for claim in self._claims.held()}
         for path, node in sim.tree.nodes.items():
-            if path.startswith(PATH + "/") and node.owner in living and node.czxid not in held:
+            if path.startswith(PATH + "/") and node.owner in ids and node.czxid not in held:
                 self.records.append(Record(self.now(), "", "left", PATH, note=path))
         for text in check(self.records):
             raise ViolationError(text.partition(":")[0], text.partition(": ")[2])
@@ -196,9 +195,7 @@ class _User:
         return [True]
 
 
-def users(
-    core: type[AsyncSequentialLock] = AsyncSequentialLock, *, rule: Rule = exclusive
-) -> Scenario:
+def users(*, rule: Rule = exclusive) -> Scenario:
     """Contenders that differ from seed to seed.
 
     By ``rule`` claims are judged as they come, by `tests.support.history` all that is recorded in
@@ -212,11 +209,9 @@ def users(
         make(sim, PATH, REGISTER)
         for _ in range(sim.rng.choice((2, 3))):
             client = sim.client()
-            lock = core(client.world, PATH)
+            lock = AsyncSequentialLock(client.world, PATH)
             claims.add(lock, client)
-            patience = manners.patience
-            deadline = None if patience is None else client.world.now() + patience
             user = _User(client, recorder, lock)
-            client.spawn(user.contend(deadline, manners.rounds + 1))
+            client.spawn(user.contend(manners.deadline(client), manners.rounds + 1))
 
     return scenario

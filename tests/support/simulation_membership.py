@@ -1,28 +1,25 @@
-"""Scenarios for the simulation: kept nodes and groups, and versions with planted bugs."""
+"""The worlds of kept nodes and groups, and bugs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
-from tests.support.simulation_family import make
-from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
-    NodeExistsError,
-    NoNodeError,
-    OperationTimeoutError,
-    ServerError,
+from tests.support.simulation_parts import (
+    Bug,
+    Change,
+    Judge,
+    clients,
+    is_still,
+    living,
+    make,
+    nothing_left,
 )
-from zkwire.jute.records import Stat
-from zkwire.operations import Operations
-from zkwire.recipes._service import Background
+from zkwire.errors import NodeExistsError, OperationTimeoutError
 from zkwire.recipes.membership import AsyncGroup, Member
-from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper, Wish
+from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper
 from zkwire.recipes.runtime import SESSION_OVER
-from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
@@ -31,20 +28,26 @@ NODE = "/app/node"
 GROUP = "/app"
 
 
-def is_still(sim: Simulation, client: Client) -> bool:
-    """Whether nothing is under way to or from this client, and nothing in it can go on."""
-    link, session = client.link, client.session
-    return (
-        link is not None
-        and client.running
-        and session.usable
-        and client.close_at is None
-        and client.silent_until is None
-        and not (client.dead or client.due or client.ghosts or session.ended)
-        and not (link.up or link.down or link.connection.ended)
-        and link.connection not in sim.stale_servers
-        and not any(task.client is client and task.ready for task in sim.tasks)
-    )
+@dataclass(frozen=True)
+class Life:
+    """What an owner does: how often it sets data, how many steps and seconds it stays."""
+
+    sets: int = 1
+    stay: int = 1
+    hold: float = 0.0
+    patience: float | None = None
+    look: bool = False
+
+    async def go_on(self, client: Client) -> None:
+        for _ in range(self.stay):
+            await client.turn()
+        if self.hold:
+            await client.sleep(self.hold)
+
+
+BRIEF = Life()
+
+# --- nodes ----------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -56,7 +59,7 @@ class Kept:
     data: bytes = b"0"
 
 
-class KeptNodes:
+class KeptNodes(Judge):
     """What holds of kept nodes.
 
     TRUTH: in a client that is still each keeper knows what stands at its path, and if that is
@@ -66,13 +69,11 @@ class KeptNodes:
     LEFT: at the end no node of a keeper is left, no watch, and no claim on a path.
     """
 
+    reducible = False
+
     def __init__(self) -> None:
         self.kept: list[Kept] = []
         self._before: dict[str, tuple[int, int, int]] = {}  # czxid, mzxid and owner
-
-    def add(self, keeper: AsyncPersistentNode, client: Client) -> Kept:
-        self.kept.append(Kept(keeper, client))
-        return self.kept[-1]
 
     def step(self, sim: Simulation) -> None:
         self._look_at_changes(sim)
@@ -90,18 +91,9 @@ class KeptNodes:
             if keeper._stat is not None and (keeper._wishes or node.data != kept.data):
                 raise ViolationError("TRUTH", f"{node.data!r} is there, not {kept.data!r}")
 
-    def comparison_key(self) -> tuple[object, ...]:
-        """What the verdicts depend on, and nothing that they do not."""
-        kept = [(k.client.name, k.data, k.keeper._czxid, k.keeper._leaving) for k in self.kept]
-        return (*kept, *sorted(self._before.items()))
-
     def _look_at_changes(self, sim: Simulation) -> None:
-        paths = {kept.keeper._path for kept in self.kept}
-        there = {
-            path: (node.czxid, node.mzxid, node.owner)
-            for path, node in sim.tree.nodes.items()
-            if path in paths
-        }
+        nodes = {k.keeper._path: sim.tree.nodes.get(k.keeper._path) for k in self.kept}
+        there = {path: (n.czxid, n.mzxid, n.owner) for path, n in nodes.items() if n is not None}
         kind, subject = sim.done[-1]
         for path, before in self._before.items():
             owner = before[2]
@@ -113,37 +105,14 @@ class KeptNodes:
         self._before = there
 
     def end(self, sim: Simulation) -> None:
-        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.ended)}
-        for path, node in sim.tree.nodes.items():
-            if path.startswith(NODE) and node.owner in living:
-                raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
-        standing = [k for k in self.kept if not k.keeper._ephemeral]
+        nothing_left(sim, NODE)
+        standing = [k.client for k in self.kept if not k.keeper._ephemeral]
         # Without its token, which an outsider may delete, a lost create is no longer known.
-        known = not sim.stolen and all(map(_quiet, standing))
+        known = not sim.stolen and all(c in living(sim) and not c.killed for c in standing)
         if standing and known and NODE in sim.tree.nodes:
             raise ViolationError("LEFT", f"{NODE} is left")
-        for client in sim.clients:
-            over = client.dead or client.session.ended
-            if not over and (client.session.watch_count or client.world.active_locks):
-                raise ViolationError("LEFT", f"{client} has a watch or a claim left")
-
-
-def _quiet(kept: Kept) -> bool:
-    return not (kept.client.dead or kept.client.session.ended or kept.client.killed)
-
-
-@dataclass(frozen=True)
-class Life:
-    """What an owner does: how often it sets data, how many steps and seconds it stays."""
-
-    sets: int = 1
-    stay: int = 1
-    hold: float = 0.0
-    patience: float | None = None
-    look: bool = False
-
-
-BRIEF = Life()
+        if any(client.world.active_locks for client in living(sim)):
+            raise ViolationError("LEFT", "a client has a claim left")
 
 
 async def keep(
@@ -152,17 +121,15 @@ async def keep(
     """Keep the node for a while."""
     with suppress(NodeExistsError, OperationTimeoutError, *SESSION_OVER):
         keeper = kind(client.world, NODE, b"0")
-        kept = nodes.add(keeper, client)
+        kept = Kept(keeper, client)
+        nodes.kept.append(kept)
         try:
             if not await keeper.wait_present(life.patience):
                 return
             for number in range(1, life.sets + 1):
                 kept.data = b"%d" % number
                 await keeper.set_data(kept.data, life.patience)
-            for _ in range(life.stay):
-                await client.turn()
-            if life.hold:
-                await client.sleep(life.hold)
+            await life.go_on(client)
             await keeper.wait_present(life.patience)
         finally:
             await keeper.close(None)
@@ -183,10 +150,7 @@ def keepers(
         sim.checks.append(nodes)
         if prepared:
             make(sim, "/app")
-        client = sim.client()
-        for place in range(number):
-            if place and not together:
-                client = sim.client()
+        for client in clients(sim, number, together):
             client.spawn(keep(nodes, client, kind, life))
 
     return scenario
@@ -224,7 +188,7 @@ class Reader:
     last: object = None
 
 
-class Groups:
+class Groups(Judge):
     """What holds of groups.
 
     TRUTH: in a client that is still each group that is read has the list that is on the server.
@@ -233,16 +197,15 @@ class Groups:
     LEFT: at the end no member is left, and no watch.
     """
 
+    reducible = False
+
     def __init__(self) -> None:
         self.readers: list[Reader] = []
-        self.unseen = ""  # what a list should have shown
-
-    def add(self, group: AsyncGroup, client: Client) -> None:
-        self.readers.append(Reader(group, client))
+        self._unseen = ""  # what a list should have shown
 
     def step(self, sim: Simulation) -> None:
-        if self.unseen:
-            raise ViolationError("SEEN", self.unseen)
+        if self._unseen:
+            raise ViolationError("SEEN", self._unseen)
         for reader in self.readers:
             group = reader.group
             if group._members is not reader.last:
@@ -259,14 +222,21 @@ class Groups:
                 raise ViolationError("BACK", f"{reader.client} has {member} again")
             reader.seen[member.name] = state
 
+    async def list(self, sim: Simulation, group: AsyncGroup) -> None:
+        """List the members; see SEEN."""
+        before = members_in(sim)
+        listed = {member.name: member for member in await group.members()}
+        lagged = any(step.kind == "lag" for step in sim.done)
+        there = {(member.name, member.fence) for member in members_in(sim)}
+        for member in before:
+            seen = listed.get(member.name)
+            gone = (member.name, member.fence) not in there
+            older = seen is None or (seen.fence, seen.data) < (member.fence, member.data)
+            if older and not (lagged or gone):
+                self._unseen = f"{member} is missing in {listed}"
+
     def end(self, sim: Simulation) -> None:
-        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.ended)}
-        for member in members_in(sim):
-            if member.session_id in living:
-                raise ViolationError("LEFT", f"{member} is left")
-        for client in sim.clients:
-            if not (client.dead or client.session.ended) and client.session.watch_count:
-                raise ViolationError("LEFT", f"{client} has a watch left")
+        nothing_left(sim, f"{GROUP}/")
 
 
 def members_in(sim: Simulation) -> tuple[Member, ...]:
@@ -280,53 +250,25 @@ def members_in(sim: Simulation) -> tuple[Member, ...]:
 
 
 async def take_part(
-    sim: Simulation,
-    groups: Groups,
-    client: Client,
-    kind: type[AsyncGroup],
-    life: Life,
-    name: str | None,
+    sim: Simulation, groups: Groups, client: Client, life: Life, name: str | None
 ) -> None:
     """Join, look, change the data, look again, leave."""
     with suppress(NodeExistsError, *SESSION_OVER):
-        group = kind(client.world, GROUP)
-        groups.add(group, client)
+        group = AsyncGroup(client.world, GROUP)
+        groups.readers.append(Reader(group, client))
         try:
             if life.look:
-                await look(sim, groups, group)
+                await groups.list(sim, group)
             membership = await group.join(b"0", name, life.patience)
             for number in range(1, life.sets + 1):
                 await membership.set_data(b"%d" % number)
-                await look(sim, groups, group)
-            for _ in range(life.stay):
-                await client.turn()
-            if life.hold:
-                await client.sleep(life.hold)
+                await groups.list(sim, group)
+            await life.go_on(client)
         finally:
             await group.close(None)
 
 
-async def look(sim: Simulation, groups: Groups, group: AsyncGroup) -> None:
-    """List the members; see SEEN."""
-    before = members_in(sim)
-    listed = {member.name: member for member in await group.members()}
-    lagged = any(step.kind == "lag" for step in sim.done)
-    there = {(member.name, member.fence) for member in members_in(sim)}
-    for member in before:
-        seen = listed.get(member.name)
-        gone = (member.name, member.fence) not in there
-        older = seen is None or (seen.fence, seen.data) < (member.fence, member.data)
-        if older and not (lagged or gone):
-            groups.unseen = f"{member} is missing in {listed}"
-
-
-def group(
-    number: int = 2,
-    life: Life = BRIEF,
-    *,
-    kind: type[AsyncGroup] = AsyncGroup,
-    named: bool = False,
-) -> Scenario:
+def group(number: int = 2, life: Life = BRIEF, *, named: bool = False) -> Scenario:
     """So many members of one group; ``named``: they want one name."""
 
     def scenario(sim: Simulation) -> None:
@@ -334,189 +276,125 @@ def group(
         sim.checks.append(groups)
         for _ in range(number):
             client = sim.client()
-            client.spawn(take_part(sim, groups, client, kind, life, "me" if named else None))
+            client.spawn(take_part(sim, groups, client, life, "me" if named else None))
 
     return scenario
 
 
-def various_group(kind: type[AsyncGroup] = AsyncGroup) -> Scenario:
+def various_group() -> Scenario:
     """Members that differ from seed to seed."""
 
     def scenario(sim: Simulation) -> None:
         choose = sim.rng.choice
         life = Life(choose((1, 2)), choose((1, 3)), choose((0.0, 10.0)), look=choose((False, True)))
-        group(choose((1, 2, 3)), life, kind=kind, named=choose((False, False, True)))(sim)
+        group(choose((1, 2, 3)), life, named=choose((False, False, True)))(sim)
 
     return scenario
 
 
-# --- planted bugs ---------------------------------------------------------------------------------
+# --- bugs -----------------------------------------------------------------------------------------
+
+_NODE, _STANDING, _GROUP = AsyncPersistentNode, PersistentModeKeeper, AsyncGroup
 
 
-class ForgetsDoubt(AsyncPersistentNode):
-    """A lost create is not looked for: the node is a foreign one then."""
-
-    async def _create(self, runtime: Any, data: bytes, watch: Watch) -> Any:
-        self._doubt = False
-        return await super()._create(runtime, data, watch)
+def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> Bug:
+    world = various_group() if home is AsyncGroup else various_keepers(home)
+    return Bug(world, faults, invariants, (Change(home, name, *what),))
 
 
-class TakesAnything(AsyncPersistentNode):
-    """Whatever stands there is its own."""
+NO_SYNC_BEFORE_DELETE = Change(
+    *(_NODE, "_delete", "newest(operations, operations.exists, self._path)"),
+    "operations.exists(self._path)",
+)
+"""Looks on a server that may not know of the node yet."""
 
-    async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
-        self._czxid, self._doubt = stat.czxid if stat else 0, False
-        return stat is not None
-
-
-class SessionIsOwner(AsyncPersistentNode):
-    """Does not mind other objects of its client, and takes their nodes for its own."""
-
-    async def _serve(self, runtime: Any) -> None:
-        while not self._leaving:
-            await self._keep(runtime)
-        while self._czxid or self._doubt:
-            await self._delete(runtime)
-        self._end()
-
-    async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
-        self._doubt = True
-        return await super()._is_own(runtime, stat)
-
-
-class DeletesOnce(AsyncPersistentNode):
-    """Does not repeat a lost delete."""
-
-    async def _delete(self, runtime: Any) -> None:
-        await super()._delete(runtime)
-        self._czxid, self._doubt = 0, False
-
-
-class DeletesBlindly(AsyncPersistentNode):
-    """Repeats a lost delete without a look."""
-
-    async def _delete(self, runtime: Any) -> None:
-        with suppress(NoNodeError):
-            try:
-                await runtime.operations.delete(self._path)
-            except ConnectionLossError:
-                return
-        self._czxid, self._doubt = 0, False
-
-
-class NoSyncBeforeDelete(AsyncPersistentNode):
-    """Looks on a server that may not know of the node yet."""
-
-    async def _delete(self, runtime: Any) -> None:
-        with suppress(NoNodeError):
-            try:
-                stat = await runtime.operations.exists(self._path)
-                if await self._is_own(runtime, stat) and stat is not None:
-                    await runtime.operations.delete(self._path, stat.version)
-            except (BadVersionError, ConnectionLossError):
-                return
-        self._czxid, self._doubt = 0, False
-
-
-class OldestWins(AsyncPersistentNode):
-    """A put back node has the data that it was made with."""
-
-    def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
-        first = self._data
-        super()._settle(wishes, error)
-        self._data = first
-
-
-class LooksWithoutWatch(AsyncPersistentNode):
-    """Makes the node, and does not watch the one that it finds."""
-
-    async def _create(self, runtime: Any, data: bytes, watch: Watch) -> Any:
-        other = Watch()
-        try:
-            return await super()._create(runtime, data, other)
-        finally:
-            other.close()
-            await runtime.operations.exists(self._path + "-", watch=watch)
-
-
-class NoToken(PersistentModeKeeper):
-    """Takes a node for its own if it belongs to no session."""
-
-    async def _is_own(self, runtime: Any, stat: Stat | None) -> bool:
-        if self._doubt and stat is not None:
-            self._czxid = stat.czxid
-        return await super()._is_own(runtime, stat)
-
-
-class LeavesToken(PersistentModeKeeper):
-    """Does not repeat the lost delete of its token."""
-
-    async def _drop_token(self, runtime: Any) -> None:
-        token, self._token = self._token, ""
-        with suppress(NoNodeError):
-            await runtime.operations.delete(token)
-
-
-class CreatedMeanwhile(AsyncGroup):
-    """Does not read the group that was created between two looks."""
-
-    async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:
-        return await super()._list(operations, watch) or []
-
-
-class KnowsNames(AsyncGroup):
-    """Does not read the data of a name that it has read."""
-
-    def _note(self, watch: Watch) -> None:
-        known = dict(self._known)
-        super()._note(watch)
-        self._known = known
-
-
-class NotesLate(AsyncGroup):
-    """Answers with data that changed before the list was read."""
-
-    async def _read(self, runtime: Background, watch: Watch) -> None:
-        note, self._note = self._note, lambda watch: None  # type: ignore[method-assign]
-        try:
-            await super()._read(runtime, watch)
-        finally:
-            self._note = note  # type: ignore[method-assign]
-
-
-class AnswersFromMemory(AsyncGroup):
-    """Answers a request with the list that it has."""
-
-    async def members(self, timeout: float | None = None) -> list[Member]:
-        return list(self._members) if self._members is not None else await super().members(timeout)
-
-
-class Planted(NamedTuple):
-    """A bug's scenario, the faults that reveal it, and what it breaks."""
-
-    scenario: Callable[[], Scenario]
-    faults: tuple[str, ...]
-    invariants: set[str]
-
-
-PLANTED: dict[str, Planted] = {
-    "ForgetsDoubt": Planted(
-        lambda: various_keepers(ForgetsDoubt), ("linger", "cut"), {"LIVE", "TRUTH"}
+BUGS = {
+    # A lost create is not looked for: the node is a foreign one then.
+    "forgets doubt": _bug(
+        "linger cut", "LIVE TRUTH", _NODE, "_create", "self._doubt or error.maybe_applied", "False"
     ),
-    "TakesAnything": Planted(lambda: various_keepers(TakesAnything), (), {"ONE", "FOREIGN"}),
-    "SessionIsOwner": Planted(lambda: keepers(kind=SessionIsOwner, together=True), (), {"ONE"}),
-    "DeletesOnce": Planted(lambda: various_keepers(DeletesOnce), ("cut",), {"LEFT", "LIVE"}),
-    "DeletesBlindly": Planted(
-        lambda: various_keepers(DeletesBlindly), ("cut", "linger"), {"FOREIGN"}
+    # Whatever stands there is its own.
+    "takes anything": _bug(
+        "", "ONE FOREIGN", _NODE, "_is_own", "stat.czxid != self._czxid and not doubted", "False"
     ),
-    "OldestWins": Planted(lambda: various_keepers(OldestWins), ("delete",), {"TRUTH"}),
-    "LooksWithoutWatch": Planted(lambda: various_keepers(LooksWithoutWatch), (), {"TRUTH"}),
-    "NoToken": Planted(
-        lambda: various_keepers(NoToken), ("cut", "linger"), {"ONE", "FOREIGN", "TRUTH"}
+    # Does not mind other objects of its client, and takes their nodes for its own.
+    "session is owner": Bug(
+        keepers(together=True),
+        "",
+        "ONE",
+        (
+            Change(_NODE, "_is_own", "self._doubt and ", ""),
+            Change(_NODE, "_serve", "other._path == self._path for other in others", "()"),
+        ),
     ),
-    "LeavesToken": Planted(lambda: various_keepers(LeavesToken), ("cut",), {"LEFT"}),
-    "CreatedMeanwhile": Planted(lambda: various_group(CreatedMeanwhile), (), {"TRUTH"}),
-    "KnowsNames": Planted(lambda: various_group(KnowsNames), (), {"TRUTH", "SEEN"}),
-    "NotesLate": Planted(lambda: various_group(NotesLate), (), {"SEEN"}),
-    "AnswersFromMemory": Planted(lambda: various_group(AnswersFromMemory), (), {"SEEN"}),
+    # Does not repeat a lost delete.
+    "deletes once": _bug(
+        "cut",
+        "LEFT LIVE",
+        _NODE,
+        "_delete",
+        "LOOK_AGAIN:\n        return",
+        "LOOK_AGAIN:\n        pass",
+    ),
+    # Repeats a lost delete without a look.
+    "deletes blindly": _bug(
+        "cut linger",
+        "FOREIGN",
+        *(_NODE, "_delete", "await self._is_own(runtime, stat) and ", "", ", stat.version", ""),
+    ),
+    # A node that is put back has the data that it was made with.
+    "oldest wins": _bug(
+        "delete", "TRUTH", _NODE, "_settle", "self._data = wishes[-1].data", "pass"
+    ),
+    # Makes the node, and does not watch the one that it finds.
+    "looks without watch": _bug(
+        "",
+        "TRUTH",
+        *(_NODE, "_create", "exists(self._path, watch=watch)", "exists(self._path)"),
+        *(
+            "return made, await look",
+            "await runtime.operations.exists(self._path + '-', watch=watch)\n"
+            "    return made, await look",
+        ),
+    ),
+    # Takes a node for its own if it belongs to no session.
+    "no token": _bug(
+        "cut linger",
+        "ONE FOREIGN TRUTH",
+        *(_STANDING, "_is_own", "if self._token:"),
+        "self._czxid = stat.czxid if self._doubt and stat else self._czxid\n    if self._token:",
+    ),
+    # Does not repeat the lost delete of its token.
+    "leaves token": _bug(
+        "cut",
+        "LEFT",
+        *(
+            _STANDING,
+            "_drop_token",
+            "with suppress",
+            "token, self._token = self._token, ''\n    with suppress",
+        ),
+        *("delete(self._token)", "delete(token)"),
+    ),
+    # Does not read the group that was created between two looks.
+    "created meanwhile": _bug("", "TRUTH", _GROUP, "_list", "[] if there is None else None", "[]"),
+    # Does not read the data of a name that it has read.
+    "knows names": _bug(
+        "",
+        "TRUTH SEEN",
+        _GROUP,
+        "_note",
+        'self._known.pop(event.path.rpartition("/")[2], None)',
+        "pass",
+    ),
+    # Answers with data that changed before the list was read.
+    "notes late": _bug("", "SEEN", _GROUP, "_read", "self._note(watch)", "pass"),
+    # Answers a request with the list that it has.
+    "answers from memory": _bug(
+        "",
+        "SEEN",
+        *(_GROUP, "members", "request = ListRequest()"),
+        "if self._members is not None:\n        return list(self._members)\n"
+        "    request = ListRequest()",
+    ),
 }

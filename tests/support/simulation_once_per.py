@@ -1,66 +1,54 @@
-"""Scenarios for the simulation: clients that claim what is due once per period, and bugs."""
+"""The world of what is due once per period: clients that ask for their turn, and bugs."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from itertools import pairwise
 
-from zkwire.errors import OutcomeUnknownError, ZooKeeperError
-from zkwire.recipes._node import Attempt
+from tests.support.simulation_parts import Bug, Change, Judge, has_faults, living, nothing
+from zkwire.errors import ZooKeeperError
 from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
-from zkwire.testing.simulation.fault_choice import FAULTS
 from zkwire.testing.simulation.simulation import Simulation
 
 PATH = "/jobs/one"
 PERIOD = 60.0
-OUTSIDERS = ("delete", "touch", "uproot", "wrap", "refuse")
-NETWORK = tuple(fault for fault in FAULTS if fault not in OUTSIDERS)
 
 
-class Turns:
-    """OFTEN: between two turns there is a period.  NEVER: what is due is claimed by one of all."""
+class Turns(Judge):
+    """OFTEN: between two turns there is a period.  NEVER: what is due is claimed by one of all.
 
-    reducible = True
+    ORPHAN: nothing is claimed by nobody, and nothing else is left.
+    """
 
     def __init__(self) -> None:
-        self.claimed: list[float] = []
-        self.refused = 0
+        self._claimed: list[float] = []
 
-    def step(self, sim: Simulation) -> None:
-        pass
-
-    def comparison_key(self) -> tuple[object, ...]:
-        return (*self.claimed, self.refused)
+    async def ask(self, client: Client, times: int) -> None:
+        """Ask again and again."""
+        turn = AsyncOncePer(client.world, PATH, PERIOD * 1000)
+        for _ in range(times):
+            with suppress(ZooKeeperError, Cancelled):
+                if await turn.claim(40.0):
+                    self._claimed.append(client.world.now())
 
     def end(self, sim: Simulation) -> None:
-        times = sorted(self.claimed)
+        times = sorted(self._claimed)
         if any(second - first < PERIOD / 2 for first, second in pairwise(times)):
             raise ViolationError("OFTEN", f"claimed at {times}")
+        if not times and not has_faults(sim):
+            raise ViolationError("NEVER", "all were refused though nothing happened")
         node = sim.tree.nodes.get(PATH)
-        if not times and not any(step.kind in FAULTS for step in sim.done):
-            raise ViolationError(
-                "NEVER", "it was due, and all were refused though nothing happened"
-            )
-        alive = [c for c in sim.clients if not (c.dead or c.session.ended)]
-        if node is not None and node.data and not times and len(alive) == len(sim.clients):
+        if node is None:
+            return
+        if node.data and not times and len(living(sim)) == len(sim.clients):
             raise ViolationError("ORPHAN", f"claimed by none: {node.data!r}")
-        if node is not None and node.children:
+        if node.children:
             raise ViolationError("ORPHAN", f"left: {list(node.children)}")
 
 
-async def ask(client: Client, claim: AsyncOncePer, turns: Turns, times: int) -> None:
-    """Ask again and again."""
-    for _ in range(times):
-        with suppress(ZooKeeperError, Cancelled):
-            if await claim.claim(40.0):
-                turns.claimed.append(client.world.now())
-            else:
-                turns.refused += 1
-
-
-def asking(number: int = 2, times: int = 2, core: type[AsyncOncePer] = AsyncOncePer) -> Scenario:
+def asking(number: int = 2, times: int = 2) -> Scenario:
     """So many clients that ask so many times each, all within one period."""
 
     def scenario(sim: Simulation) -> None:
@@ -68,47 +56,35 @@ def asking(number: int = 2, times: int = 2, core: type[AsyncOncePer] = AsyncOnce
         sim.checks.append(turns)
         for _ in range(number):
             client = sim.client()
-            client.spawn(ask(client, core(client.world, PATH, PERIOD * 1000), turns, times))
+            client.spawn(turns.ask(client, times))
 
     return scenario
 
 
-class BelievesLoss(AsyncOncePer):
-    """A claim that was not answered was made."""
-
-    async def _try(self, attempt: Attempt, deadline: float) -> bool:
-        try:
-            return await super()._try(attempt, deadline)
-        except OutcomeUnknownError:
-            return True
+def _bug(invariants: str, *changes: tuple[object, ...]) -> Bug:
+    made = tuple(Change(AsyncOncePer, str(name), *what) for name, *what in changes)
+    return Bug(asking(2, 2), "cut linger cancel slow", invariants, made)
 
 
-class NewName(AsyncOncePer):
-    """Does not know its own claim again."""
-
-    async def _try(self, attempt: Attempt, deadline: float) -> bool:
-        attempt.id = attempt.id[:-8] + self._runtime.unique()[-8:]
-        return await super()._try(attempt, deadline)
-
-
-class KeepsDoubt(AsyncOncePer):
-    """Does not give back what it may have claimed."""
-
-    def _clean_up_after(self, attempt: Attempt) -> None:
-        pass
-
-
-class GivesBackAnything(AsyncOncePer):
-    """Gives back what another has claimed."""
-
-    def _clean_up_after(self, attempt: Attempt) -> None:
-        attempt.entered, attempt.id = True, "0"
-        super()._clean_up_after(attempt)
-
-
-PLANTED: dict[type[AsyncOncePer], set[str]] = {
-    BelievesLoss: {"OFTEN", "ORPHAN", "NEVER"},
-    NewName: {"OFTEN", "ORPHAN", "NEVER"},
-    KeepsDoubt: {"ORPHAN"},
-    GivesBackAnything: {"OFTEN", "NEVER", "ORPHAN"},
+ANY = "OFTEN ORPHAN NEVER"
+BUGS = {
+    # A claim that was not answered was made.
+    "believes a loss": _bug(ANY, ("claim", "doubt = True", "won = True; break")),
+    # Does not know its own claim again.
+    "a new name": _bug(
+        ANY,
+        (
+            *("_try", "data = attempt.id.encode()"),
+            "attempt.id = attempt.id[:-8] + self._runtime.unique()[-8:]\n    "
+            "data = attempt.id.encode()",
+        ),
+    ),
+    # Does not give back what it may have claimed.
+    "keeps doubt": _bug("ORPHAN", ("_clean_up_after", nothing)),
+    # Gives back what another has claimed.
+    "gives back anything": _bug(
+        ANY,
+        ("claim", "self._clean_up_after", "attempt.entered = True; self._clean_up_after"),
+        ("_leave", "data.startswith(attempt.id.encode())", "True"),
+    ),
 }

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.support.simulation_cache import OneAfterAnother
+from tests.support.simulation_parts import Bug, Change, Judge, living, nothing
 from zkwire.errors import ClientClosedError
 from zkwire.recipes import partitioner
 from zkwire.recipes.partitioner import (
@@ -20,7 +21,6 @@ from zkwire.recipes.partitioner import (
     ItemLock,
     ItemOwnership,
     Rebalance,
-    ShareView,
 )
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
@@ -103,7 +103,7 @@ class Worker:
         self.share, self.working = share, dict(share._ownerships)
 
 
-class OneOwner:
+class OneOwner(Judge):
     """What holds of items.
 
     ME: no two members hold one item.  FENCE: each ownership of an item has a higher fence than
@@ -111,6 +111,8 @@ class OneOwner:
     item is lost has changed.  BACK: an item is not given out anew before work on it has stopped.
     LEFT: at the end nothing is left.
     """
+
+    reducible = False
 
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
@@ -132,9 +134,8 @@ class OneOwner:
             if ownership not in self._seen:
                 self._seen.add(ownership)
                 if ownership.lock.fence <= self._highest.get(item, 0):
-                    raise ViolationError(
-                        "FENCE", f"{item}: {ownership.lock.fence} of {worker.name}"
-                    )
+                    why = f"{item}: {ownership.lock.fence} of {worker.name}"
+                    raise ViolationError("FENCE", why)
                 self._highest[item] = ownership.lock.fence
         for worker in self.workers:
             self._look_at_work(worker)
@@ -146,9 +147,7 @@ class OneOwner:
         if partitioning._error is not None:
             raise ViolationError("ERROR", f"{worker.name} has ended with {partitioning._error!r}")
         if worker.too_early:
-            raise ViolationError(
-                "BACK", f"{worker.too_early} is back before work on it has stopped"
-            )
+            raise ViolationError("BACK", f"{worker.too_early} is back before work on it stopped")
         for item, ownership in worker.working.items():
             lock = ownership.lock
             if not (ownership.held or lock._owned or lock.lost.reason):
@@ -170,17 +169,16 @@ class OneOwner:
         for task in sim.ended:
             if task.error is not None:
                 raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
-        living = {c.session.session_id for c in sim.clients if not (c.dead or c.session.ended)}
+        ids = {client.session.session_id for client in living(sim)}
         for path, node in sim.tree.nodes.items():
-            if path.startswith(PATH) and node.owner in living:
+            if path.startswith(PATH) and node.owner in ids:
                 raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
         refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
-        for client in sim.clients:
-            if not (client.dead or client.session.ended):
-                if client.world.active_locks or client.world.services:
-                    raise ViolationError("LEFT", f"{client} has a claim or a service left")
-                if client.session.watch_count and not refused:
-                    raise ViolationError("LEFT", f"{client} has a watch left")
+        for client in living(sim):
+            if client.world.active_locks or client.world.services:
+                raise ViolationError("LEFT", f"{client} has a claim or a service left")
+            if client.session.watch_count and not refused:
+                raise ViolationError("LEFT", f"{client} has a watch left")
 
 
 def shared_out(members: int = 3, changes: int = 4) -> Scenario:
@@ -229,106 +227,66 @@ def shared_out(members: int = 3, changes: int = 4) -> Scenario:
     return scenario
 
 
-# --- planted bugs ---------------------------------------------------------------------------------
-
-_confirm, _hand_out, _next = Rebalance._confirm, Rebalance._hand_out, Rebalance.next
-_look = AsyncPartitioner._look
+# --- bugs -----------------------------------------------------------------------------------------
 
 
-def _unconfirmed(sharing: Rebalance) -> None:
-    """Lets go what is revoked, without being asked."""
-    for item, ownership in tuple(sharing._given.items()):
-        if not ownership.wanted:
-            del sharing._given[item]
-    _confirm(sharing)
+def _bug(faults: str, invariants: str, home: Any, name: str, *what: object) -> Bug:
+    return Bug(shared_out(), faults, invariants, (Change(home, name, *what),))
 
 
-async def _confirms_untold(sharing: Rebalance, timeout: float | None = None) -> Any:
-    """Takes it for told what has been revoked when the reader asks."""
-    if sharing._share is not None:
-        _ = sharing._share.changed
-    return await _next(sharing, timeout)
-
-
-def _confirms_what_waits(sharing: Rebalance) -> None:
-    """Forgets the share that waits to be taken."""
-    waits, sharing._next = sharing._next, None
-    _confirm(sharing)
-    sharing._next = waits
-
-
-def _wanted_alone(share: ShareView, ownership: ItemOwnership) -> bool:
-    """Does not look at the lease."""
-    return ownership.wanted
-
-
-def _first_come(lock: ItemLock, names: list[str], own: str) -> None:
-    """Believes the allotment: an item that is to be this member's is."""
-
-
-def _own_first(items: Any, members: list[str]) -> dict[str, str]:
-    """Depends on the order in which the members are seen."""
-    return {item: members[place % len(members)] for place, item in enumerate(items)}
-
-
-async def _remembers_the_dead(
-    partitioning: AsyncPartitioner, runtime: Any, watch: Any, roll: dict[str, Any]
-) -> Any:
-    """Counts members that are gone."""
-    known = dict(roll)
-    if await _look(partitioning, runtime, watch, roll) is None:
-        return None
-    roll.update(known)
-    return partitioning._partition.assigned(roll)
-
-
-def _lost_is_kept(ownership: ItemOwnership) -> None:
-    """The end of a ownership is not noted."""
-
-
-def _never_empty(sharing: Rebalance, wanted: dict[str, ItemOwnership]) -> None:
-    """Does not tell a reader that has not looked that everything has to stop."""
-    _hand_out(sharing, wanted)
-    if sharing._next is not None and not sharing._next:
-        sharing._next = None
-
-
-def _back_at_once(sharing: Rebalance, wanted: dict[str, ItemOwnership]) -> None:
-    """Gives a lost item out anew before work on it has stopped."""
-    for item, ownership in tuple(sharing._given.items()):
-        if ownership.ended:
-            del sharing._given[item]
-    _hand_out(sharing, wanted)
-
-
-class Bug(NamedTuple):
-    """What is replaced and by what, the faults that show it, and what it breaks."""
-
-    home: Any
-    attribute: str
-    new: object
-    faults: tuple[str, ...]
-    invariants: set[str]
-
-
-PLANTED = {
-    "a revoked item is let go": Bug(Rebalance, "_confirm", _unconfirmed, (), {"KEPT"}),
-    "what was not told is confirmed": Bug(AsyncPartitioner, "next", _confirms_untold, (), {"KEPT"}),
-    "a share that waits is forgotten": Bug(
-        Rebalance, "_confirm", _confirms_what_waits, (), {"KEPT", "BACK"}
+_ASKED = "asked = self._current"
+_LIMIT = 'limit = check_timeout("timeout", timeout)'
+BUGS = {
+    # Lets go what is revoked, without being asked.
+    "a revoked item is let go": _bug(
+        "",
+        "KEPT",
+        *(Rebalance, "_confirm", _ASKED),
+        f"self._given = {{i: own for i, own in self._given.items() if own.wanted}}\n    {_ASKED}",
     ),
-    "the lease is not looked at": Bug(
-        AsyncShare, "_keeps", _wanted_alone, ("partition",), {"TOLD", "LIVE"}
+    # Takes it for told what has been revoked when the reader asks.
+    "what was not told is confirmed": _bug(
+        "",
+        "KEPT",
+        AsyncPartitioner,
+        "next",
+        _LIMIT,
+        f"self._share is None or self._share.changed\n    {_LIMIT}",
     ),
-    "the allotment is believed": Bug(ItemLock, "_ahead", _first_come, (), {"ME"}),
-    "the order of members counts": Bug(partitioner, "rendezvous_assign", _own_first, (), {"LIVE"}),
-    "a share is never empty": Bug(Rebalance, "_hand_out", _never_empty, ("expire",), {"LIVE"}),
-    "dead members count": Bug(AsyncPartitioner, "_look", _remembers_the_dead, (), {"LIVE"}),
-    "a lost item does not come back": Bug(
-        ItemOwnership, "_session_ended", _lost_is_kept, ("delete",), {"LIVE"}
+    "a share that waits is forgotten": _bug(
+        "",
+        "KEPT BACK",
+        *(Rebalance, "_confirm", _ASKED),
+        f"waits, self._next = self._next, None\n    {_ASKED}\n    self._next = waits",
     ),
-    "a lost item comes back at once": Bug(
-        Rebalance, "_hand_out", _back_at_once, ("delete", "partition"), {"BACK"}
+    "the lease is not looked at": _bug(
+        "partition", "TOLD LIVE", AsyncShare, "_keeps", "and ownership.held ", ""
     ),
-}  # fmt: skip
-"""Bugs, each of which a few thousand runs find."""
+    # Believes the allotment: an item that is to be this member's is.
+    "the allotment is believed": _bug("", "ME", ItemLock, "_ahead", nothing),
+    # Depends on the order in which the members are seen.
+    "the order of members counts": _bug(
+        "",
+        "LIVE",
+        *(partitioner, "rendezvous_assign"),
+        lambda items, members: {it: members[at % len(members)] for at, it in enumerate(items)},
+    ),
+    # Does not tell a reader that has not looked that everything has to stop.
+    "a share is never empty": _bug(
+        "expire", "LIVE", Rebalance, "_hand_out", "(now or self._given)", "now"
+    ),
+    "dead members count": _bug(
+        "", "LIVE", AsyncPartitioner, "_look", "roll.keys() - set(names)", "()"
+    ),
+    "a lost item does not come back": _bug(
+        "delete", "LIVE", ItemOwnership, "_session_ended", nothing
+    ),
+    # Gives a lost item out anew before work on it has stopped.
+    "a lost item comes back at once": _bug(
+        "delete partition",
+        "BACK",
+        *(Rebalance, "_hand_out", "owned = {item"),
+        "self._given = {i: own for i, own in self._given.items() if not own.ended}\n"
+        "    owned = {item",
+    ),
+}

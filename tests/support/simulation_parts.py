@@ -1,15 +1,175 @@
-"""How much of a search one check makes: a sixth of its places, by its seed.
+"""What the worlds of the simulation have in common, and how bugs are planted into the package.
 
-`ZKWIRE_SIMULATION=2` makes all of it at once.
+A world is a scenario, its checks, and the bugs that show that these can fail.  One check of the
+project makes a sixth of each sweep, by its seed: `ZKWIRE_SIMULATION=2` makes all of it at once,
+`=10` ten times as many random runs.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
 
 from tests.conftest import SEED
+from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.tree import NewNode
+from zkwire.testing.simulation import Scenario
+from zkwire.testing.simulation.client import Client, ViolationError
+from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 FACTOR = float(os.environ.get("ZKWIRE_SIMULATION", "1"))
 
 A_SIXTH = {"first": SEED % 6, "every": 6} if FACTOR <= 1 else {}
 """The steps of a sweep: which sixth of them, `ZKWIRE_SEED` says."""
+
+OUTSIDERS = ("delete", "touch", "uproot", "wrap", "refuse")
+"""Faults under which some recipes promise nothing, or an error: others delete, servers refuse."""
+NETWORK = tuple(fault for fault in FAULTS if fault not in OUTSIDERS)
+
+
+class Judge:
+    """A check of which no attribute has an effect on later verdicts; to be derived from."""
+
+    reducible = True
+
+    def step(self, sim: Simulation) -> None:
+        """Called after every step."""
+
+    def comparison_key(self) -> tuple[object, ...]:
+        return ()
+
+    def end(self, sim: Simulation) -> None:
+        """Called at the end."""
+
+
+def make(sim: Simulation, *paths: str) -> None:
+    """The nodes are there already."""
+    for path in paths:
+        sim.tree.begin(0)
+        sim.tree.create(NewNode(path, b"", OPEN_ACL_UNSAFE), Credentials())
+
+
+def clients(sim: Simulation, number: int, together: bool) -> Iterator[Client]:
+    """One for each contender, or one for all."""
+    first = sim.client()
+    for place in range(number):
+        yield first if together or place == 0 else sim.client()
+
+
+def children(sim: Simulation, path: str) -> dict[str, int]:
+    """The children of a path, with their czxids; none where somebody has deleted it."""
+    node = sim.tree.nodes.get(path)
+    names = (node and node.children) or ()
+    return {name: sim.tree.nodes[f"{path}/{name}"].czxid for name in names}
+
+
+def living(sim: Simulation) -> list[Client]:
+    return [client for client in sim.clients if not (client.dead or client.session.ended)]
+
+
+def has_faults(sim: Simulation) -> bool:
+    return any(step.kind in FAULTS for step in sim.done)
+
+
+def nothing_left(sim: Simulation, below: str) -> None:
+    """LEFT: no node of a living session stands below a path, and no living client has a watch."""
+    ids = {client.session.session_id for client in living(sim)}
+    for path, node in sim.tree.nodes.items():
+        if path.startswith(below) and node.owner in ids:
+            raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
+    for client in living(sim):
+        if client.session.watch_count:
+            raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches left")
+
+
+def is_still(sim: Simulation, client: Client) -> bool:
+    """Whether nothing is under way to or from this client, and nothing in it can go on."""
+    link, session = client.link, client.session
+    return (
+        link is not None
+        and client.running
+        and session.usable
+        and client.close_at is None
+        and not (client.silent_until or client.stalled)
+        and not (client.dead or client.due or client.ghosts or session.ended)
+        and not (link.up or link.down or link.connection.ended)
+        and link.connection not in sim.stale_servers
+        and not any(task.client is client and task.ready for task in sim.tasks)
+    )
+
+
+# --- bugs -----------------------------------------------------------------------------------------
+
+
+class Change:
+    """What is changed in a class or module: a function by name.
+
+    ``what`` is another function, or texts in pairs: what stands once in the function's source, and
+    what a bug makes of it.
+    """
+
+    def __init__(self, home: Any, name: str, *what: Any) -> None:
+        self.home = home
+        self.name = name
+        self.what = what
+
+    def made(self) -> object:
+        """The changed function."""
+        if not isinstance(self.what[0], str):
+            return self.what[0]
+        kinds = getattr(self.home, "__mro__", ())
+        owner = next((kind for kind in kinds if self.name in vars(kind)), self.home)
+        function = vars(owner)[self.name]
+        if isinstance(function, property):
+            function = function.fget
+        source = textwrap.dedent(inspect.getsource(function))
+        for text, instead in zip(self.what[::2], self.what[1::2], strict=True):
+            count = source.count(text)
+            assert count == 1, f"{self.name} has this {count} times instead of once: {text}"
+            source = source.replace(text, instead)
+        # Named anew, since the source may mean a builtin by its name, and in a function with the
+        # argument that `super()` looks for.
+        source = textwrap.indent(source.replace(f"def {self.name}(", "def made(", 1), "    ")
+        body = f"def make(__class__):\n{source}\n    return made"
+        made: dict[str, Any] = {}
+        exec(f"from __future__ import annotations\n{body}", function.__globals__, made)
+        return made["make"](owner)
+
+
+@contextmanager
+def planted(*changes: Change) -> Iterator[None]:
+    """The package has these changes meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        for change in changes:
+            patch.setattr(change.home, change.name, change.made())
+        yield
+
+
+def nothing(*_: object, **__: object) -> None:
+    """What a bug makes of a function that is not to be missed."""
+
+
+class Bug(NamedTuple):
+    """The world in which it is looked for, the faults that reveal it, and what it may break.
+
+    ``tick`` is the server's unit of time: the longer it is, the more a session outlives its
+    promise, which hides mistakes.  With ``every`` chance is too slow, and every schedule is
+    followed.  ``minutes``: even so it takes some, so that only a longer search looks for it; the
+    run that shows it is replayed.
+    """
+
+    world: Scenario
+    faults: str
+    invariants: str
+    changes: tuple[Change, ...] = ()
+    tick: float = 2.0
+    every: bool = False
+    minutes: bool = False

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.support.simulation_parts import Bug, Change, Judge, make, nothing
 from zkwire.errors import NoNodeError
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.runtime import retry
@@ -19,13 +20,11 @@ from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.server.tree import NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Task, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
 from zkwire.testing.simulation.invariants import Claims
 from zkwire.testing.simulation.simulation import Simulation
-from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 ELECTION, NODE = "/election", "/node"
 NETWORK = ("cut", "unsent", "linger", "partition", "blip", "slow", "lag", "pause")
@@ -184,8 +183,10 @@ class Reader(Service):
         self.running = False
 
 
-class OneSession:
+class OneSession(Judge):
     """ONE: of a process's clients all but the newest are closed, and nothing is served by them."""
+
+    reducible = False
 
     def __init__(self, processes: list[Process]) -> None:
         self.processes = processes
@@ -201,16 +202,15 @@ class OneSession:
                 if client.world.services:
                     raise ViolationError("RUNS", f"a service still runs in {client.name}")
 
-    def end(self, sim: Simulation) -> None:
-        """Nothing is left to check."""
-
 
 def _error(process: Process, error: BaseException) -> ViolationError:
     return ViolationError("ERROR", f"{process.name} has ended with {error!r}")
 
 
-class Lagging:
+class Lagging(Judge):
     """No check, but what makes each later session begin on a server that is far behind."""
+
+    reducible = False
 
     def __init__(self, processes: list[Process]) -> None:
         self.processes = processes
@@ -220,9 +220,6 @@ class Lagging:
             link = process.newest.link
             if len(process.clients) > 1 and link is not None and not link.connection.greeted:
                 CLIENT_FAULTS["lag"](sim, process.newest)
-
-    def end(self, sim: Simulation) -> None:
-        """Nothing is left to do."""
 
 
 def write(sim: Simulation) -> None:
@@ -238,9 +235,7 @@ def supervised(number: int = 2, *, lagging: bool = False) -> Scenario:
     """So many processes, and an outsider that writes what their services read."""
 
     def scenario(sim: Simulation) -> None:
-        for path in (ELECTION, NODE):
-            sim.tree.begin(0)
-            sim.tree.create(NewNode(path, b"", OPEN_ACL_UNSAFE), Credentials())
+        make(sim, ELECTION, NODE)
         claims = Claims()
         writer = sim.client("writer")
         processes = [Process(sim, name, claims) for name in "abc"[:number]]
@@ -258,68 +253,48 @@ def supervised(number: int = 2, *, lagging: bool = False) -> Scenario:
     return scenario
 
 
-# --- planted bugs ---------------------------------------------------------------------------------
+# --- bugs -----------------------------------------------------------------------------------------
 
 
-async def _impatient(sequence: Any, client: Connected) -> bool:
-    """Takes a lost connection for the end of the session, and leaves the client as it is."""
-    driver = client._driver
-    await sequence._connect(driver)
-    sequence._enter(client)
-    while driver.usable and not sequence._closed:
-        await sequence._backend.within(sequence._stopped, 1.0)
-    sequence._present = (sequence._present[0], None)
-    for service in tuple(driver.services):
-        driver.dismiss(service)
-    return True
+def _bug(faults: str, invariants: str, home: type, *what: Any) -> Bug:
+    changes = tuple(Change(home, *change) for change in what)
+    return Bug(supervised(lagging="lag" in faults), faults, invariants, changes)
 
 
-def _begins_once(sequence: Any, client: Any) -> None:
-    """Does not begin the services again."""
-    if sequence._present[0] == 0:
-        _enter(sequence, client)
-        return
-    services, sequence._services = sequence._services, {}
-    _enter(sequence, client)
-    sequence._services = services
-
-
-async def _no_sync(sequence: Any, driver: Any) -> None:
-    await driver.connected(None)
-
-
-async def _not_dismissed(sequence: Any, client: Connected) -> None:
-    """Leaves it to the services to notice the end of their session."""
-    sequence._present = (sequence._present[0], None)
-    await sequence._backend.close_client(client)
-
-
-def _never_checks(lock: Any) -> None:
-    """Goes on when the term is over."""
-
-
-_enter = SessionLoop._enter
-
-
-class Bug(NamedTuple):
-    """What is replaced and by what, the faults that show it, the invariants that it breaks."""
-
-    home: type
-    attribute: str
-    new: object
-    faults: tuple[str, ...]
-    invariants: set[str]
-
-
-PLANTED = {
-    "another session beside the old": Bug(SessionLoop, "_run", _impatient, ("cut",), {"ONE"}),
-    "a service is begun once": Bug(SessionLoop, "_enter", _begins_once, ("expire",), {"LIVE"}),
-    "no sync": Bug(SessionLoop, "_connect", _no_sync, ("expire", "lag"), {"OLDER"}),
-    "the old run goes on": Bug(
-        SessionLoop, "_leave", _not_dismissed, ("expire", "slow"), {"RUNS"}
+BUGS = {
+    # Takes a lost connection for the end of the session, and leaves the client as it is.
+    "another session beside the old": _bug(
+        "cut",
+        "ONE",
+        SessionLoop,
+        (
+            "_run",
+            "await driver.holds(self._stopped, None)",
+            "while driver.usable and not self._closed:\n"
+            "                await self._backend.within(self._stopped, 1)",
+            "await self._leave(client)",
+            "for service in tuple(driver.services): driver.dismiss(service)",
+        ),
     ),
-    "a term outlasts its lock": Bug(
-        AsyncSequentialLock, "check", _never_checks, ("pause", "partition"), {"TERM"}
+    "a service is begun once": _bug(
+        "expire",
+        "LIVE",
+        SessionLoop,
+        (
+            "_enter",
+            "in list(self._services)",
+            "in list(self._services) if self._present[0] < 2 else ()",
+        ),
     ),
-}  # fmt: skip
-"""Bugs, each of which some thousand runs find."""
+    "no sync": _bug(
+        "expire lag", "OLDER", SessionLoop, ("_connect", "self._present[0] > 0", "False")
+    ),
+    # Leaves it to the services to notice the end of their session.
+    "the old run goes on": _bug(
+        "expire slow", "RUNS", SessionLoop, ("_leave", "client._driver.dismiss(service)", "pass")
+    ),
+    # Goes on when the term is over.
+    "a term outlasts its lock": _bug(
+        "pause partition", "TERM", AsyncSequentialLock, ("check", nothing)
+    ),
+}

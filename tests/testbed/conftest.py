@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.embedded import Peer, connected
-from tests.testbed.test_proxy import TIMEOUT, End, Stage
+from tests.testbed.stage import TIMEOUT, End, Stage
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import gc
 import struct
 import tracemalloc
 from collections.abc import Callable, Sequence
-from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -113,31 +112,3 @@ def peak(target: fuzz.Target, pieces: Sequence[bytes]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-# --- the fuzzer itself ----------------------------------------------------------------------------
-
-
-def test_the_guided_run_keeps_what_is_new() -> None:
-    """Two seconds of it, with a seed: nothing found, and something learnt."""
-    assert fuzz.guided(2.0, 1, list(TARGETS)) == []
-
-
-def test_a_mistake_would_be_found() -> None:
-    """A target that trusts one length: mutated conversations find it soon."""
-
-    def trusting(pieces: Sequence[bytes]) -> None:
-        for piece in pieces:
-            assert len(piece) < 4 or int.from_bytes(piece[:4], "big") <= 2**20
-
-    target = fuzz.Target(trusting, TARGETS["server"].seeds)
-    guided = fuzz.Guided("trusting", target, Random(1))
-    found = next(filter(None, (guided.step() for _ in range(5000))))
-    assert found.startswith("trusting, ")
-
-
-def test_the_corpus_is_what_real_conversations_look_like() -> None:
-    """Recorded anew, each conversation has the same operations in the same order."""
-    recorded = {r.name: [raw[8:12] for raw in r.c2s[1:]] for r in fuzz_corpus.record()}
-    kept = {r.name: [raw[8:12] for raw in r.c2s[1:]] for r in fuzz_corpus.load()}
-    assert recorded == kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,12 +28,8 @@ def client(kazoo: Any, server: Server) -> Iterator[Any]:
     made.close()
 
 
-def test_the_version_is_told(client: Any) -> None:
-    """By `envi`, which clients ask for what a server can do."""
-    assert client.server_version() == (3, 8, 0)
-
-
 def test_nodes(kazoo: Any, client: Any) -> None:
+    assert client.server_version() == (3, 8, 0)  # by `envi`, which says what a server can do
     assert client.create("/a/b", b"x", makepath=True) == "/a/b"
     data, stat = client.get("/a/b")
     assert (data, stat.version, stat.data_length) == (b"x", 0, 1)
@@ -48,26 +44,27 @@ def test_nodes(kazoo: Any, client: Any) -> None:
     assert client.exists("/a") is None
     with pytest.raises(kazoo.exceptions.NoNodeError):
         client.get("/a")
+    client.add_auth("digest", "u:p")
+    client.create("/d", acl=[kazoo.security.make_digest_acl("u", "p", all=True)])
+    assert [entry.id.scheme for entry in client.get_acls("/d")[0]] == ["digest"]
 
 
 def test_watches(client: Any) -> None:
-    seen: list[tuple[str, str]] = []
-    told = threading.Semaphore(0)
+    events: queue.Queue[tuple[str, str]] = queue.Queue()
 
     def watch(event: Any) -> None:
-        seen.append((event.type, event.path))
-        told.release()
+        events.put((event.type, event.path))
 
-    assert client.exists("/a", watch=watch) is None
-    client.create("/a")
-    assert told.acquire(timeout=SECONDS)
-    client.get("/a", watch=watch)
-    client.set("/a", b"x")
-    assert told.acquire(timeout=SECONDS)
-    client.get_children("/a", watch=watch)
-    client.create("/a/b")
-    assert told.acquire(timeout=SECONDS)
-    assert seen == [("CREATED", "/a"), ("CHANGED", "/a"), ("CHILD", "/a")]
+    steps: tuple[tuple[Any, Any, str], ...] = (
+        (client.exists, lambda: client.create("/a"), "CREATED"),
+        (client.get, lambda: client.set("/a", b"x"), "CHANGED"),
+        (client.get_children, lambda: client.create("/a/b"), "CHILD"),
+    )
+    for set_watch, change, seen in steps:
+        set_watch("/a", watch=watch)
+        change()
+        assert events.get(timeout=SECONDS) == (seen, "/a")
+    assert events.empty()
 
 
 def test_lock(kazoo: Any, server: Server, client: Any) -> None:
@@ -102,13 +99,6 @@ def test_transaction(kazoo: Any, client: Any) -> None:
     errors = kazoo.exceptions
     assert kinds == [errors.RolledBackError, errors.NoNodeError, errors.RuntimeInconsistency]
     assert client.exists("/z") is None
-
-
-def test_acl(kazoo: Any, client: Any) -> None:
-    client.add_auth("digest", "u:p")
-    client.create("/a", acl=[kazoo.security.make_digest_acl("u", "p", all=True)])
-    acl, _ = client.get_acls("/a")
-    assert [entry.id.scheme for entry in acl] == ["digest"]
 
 
 def test_a_lost_server(kazoo: Any) -> None:

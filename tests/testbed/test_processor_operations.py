@@ -79,13 +79,10 @@ def test_the_event_precedes_the_reply_of_the_write_that_caused_it(peer: Peer) ->
     assert other.received() == [Told(CREATED, "/a")]
     other.set("/a")
     assert peer.received() == [], "once"
-
-
-def test_a_notification_has_no_zxid(peer: Peer) -> None:
-    peer.exists("/a", watch=True)
-    peer.ask(ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
-    raw = peer.raw_frames()[0]
-    assert raw == r.ReplyHeader(-1, -1, 0).encode() + r.WatcherEvent(1, 3, "/a").encode()
+    peer.exists("/b", watch=True)
+    other.create("/b")
+    told = r.ReplyHeader(-1, -1, 0).encode() + r.WatcherEvent(1, 3, "/b").encode()
+    assert peer.raw_frames() == [told], "without a zxid"
 
 
 def test_a_delete_is_one_event_for_data_and_child_watch(peer: Peer) -> None:
@@ -112,15 +109,11 @@ def test_an_event_is_kept_from_those_who_may_not_read(peer: Peer) -> None:
     acl = (r.ACL(Perms.ALL & ~Perms.READ, r.Id("world", "anyone")),)
     peer.create("/a", acl=acl)
     assert other.received() == []
-
-
-def test_watches_end_with_their_connection(peer: Peer) -> None:
-    peer.create("/a")
-    peer.get("/a", watch=True)
-    peer.children("/a", watch=True)
+    for watch in (other.exists, other.children):
+        watch("/", watch=True)
     assert len(peer.processor.state.watchers) == 2
-    peer.processor.lost(peer.connection)
-    assert len(peer.processor.state.watchers) == 0
+    peer.processor.lost(other.connection)
+    assert len(peer.processor.state.watchers) == 0, "they end with their connection"
 
 
 def test_set_watches_catches_up(peer: Peer) -> None:
@@ -249,21 +242,15 @@ def test_within_a_multi_the_flags_decide(
     assert (peer.processor.state.tree.node("/a").owner != 0) is owner
 
 
-def test_a_newer_server_answers_a_create2_in_a_multi_with_the_stat() -> None:
+@pytest.mark.parametrize(("op", "owner"), [(ops.CREATE2, 0), (ops.CREATE_CONTAINER, CONTAINER)])
+def test_a_newer_server_answers_as_the_opcode_in_a_multi_says(op: ops.Op, owner: int) -> None:
+    """Found by the differential test, as the three below."""
     peer = connected(version="3.9")
-    reply = peer.multi((ops.CREATE2, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)))
+    reply = peer.multi((op, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)))
     header, at = r.MultiHeader.unpack(reply.body)
     assert header.type == ops.CREATE2.opcode
     assert r.Create2Response.unpack(reply.body, at)[0].stat.czxid == 2
-
-
-def test_a_newer_server_makes_a_container_where_the_opcode_of_a_multi_says_so() -> None:
-    """Found by the differential test, as the three below."""
-    peer = connected(version="3.9")
-    request = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
-    reply = peer.multi((ops.CREATE_CONTAINER, request))
-    assert r.MultiHeader.unpack(reply.body)[0].type == ops.CREATE2.opcode
-    assert peer.processor.state.tree.node("/a").owner == CONTAINER
+    assert peer.processor.state.tree.node("/a").owner == owner
 
 
 @pytest.mark.parametrize(

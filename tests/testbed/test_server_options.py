@@ -177,11 +177,23 @@ def test_the_zxid_of_what_cannot_be_read(version: str) -> None:
         assert taken(ops.RECONFIG, b"") == (MARSHALLING, 0)
 
 
-def test_from_39_on_a_check_alone_is_unknown() -> None:
-    peer = connected(version="3.9")
+@pytest.mark.parametrize("read_only", [False, True])
+def test_from_39_on_a_check_alone_is_unknown(read_only: bool) -> None:
+    """Without a quorum, too, where writes that are known are refused."""
+    peer = Peer(make_processor(version="3.9", read_only=read_only)).connect(read_only=read_only)
     peer.ask(ops.CHECK, r.CheckVersionRequest("/", -1))
     assert peer.received() == [Reply(1, -1, UNIMPLEMENTED, b"")]
     assert peer.ended
+
+
+def test_from_39_on_lists_know_ipv6_and_exists_needs_permission() -> None:
+    ipv6, secret = (r.ACL(31, r.Id("ip", "::/0")),), (r.ACL(30, r.Id("world", "anyone")),)
+    for version, known, seen in (("3.8", INVALID_ACL, 0), ("3.9", 0, NO_AUTH)):
+        peer = connected(version=version)
+        assert peer.create("/ip", acl=ipv6).err == known
+        peer.create("/a", acl=secret)
+        assert peer.exists("/a").err == seen
+        assert peer.exists("/b").err == NO_NODE
 
 
 def test_further_unknown_opcodes() -> None:
@@ -198,31 +210,8 @@ def test_further_unknown_opcodes() -> None:
 def test_an_option_that_is_no_bool_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
         Server(**{name: "no"})  # type: ignore[arg-type]
-
-
-def test_a_version_that_there_is_not() -> None:
     with pytest.raises(ValueError, match=r"unknown version '3\.3'"):
         Rules(version="3.3")  # type: ignore[arg-type]
-
-
-def test_srvr_names_the_version() -> None:
-    with Server(version="3.5") as server:
-        assert word(server, b"srvr").startswith(b"Zookeeper version: 3.5.")
-
-
-def test_from_39_on_access_lists_know_ipv6() -> None:
-    acl = (r.ACL(31, r.Id("ip", "::/0")),)
-    for version, code in (("3.8", INVALID_ACL), ("3.9", 0)):
-        assert connected(version=version).create("/a", acl=acl).err == code
-
-
-def test_from_39_exists_needs_permission() -> None:
-    acl = (r.ACL(30, r.Id("world", "anyone")),)
-    for version, code in (("3.8", 0), ("3.9", NO_AUTH)):
-        peer = connected(version=version)
-        peer.create("/a", acl=acl)
-        assert peer.exists("/a").err == code
-        assert peer.exists("/b").err == NO_NODE
 
 
 # --- read-only ------------------------------------------------------------------------------------
@@ -264,13 +253,6 @@ def test_without_a_quorum_there_are_no_writes(op: ops.Op, record: Record) -> Non
     assert not peer.ended
 
 
-def test_without_a_quorum_an_unknown_write_is_unknown() -> None:
-    peer = Peer(make_processor(read_only=True, version="3.9")).connect(read_only=True)
-    peer.ask(ops.CHECK, r.CheckVersionRequest("/a", -1))
-    assert peer.received() == [Reply(1, -1, UNIMPLEMENTED, b"")]
-    assert peer.ended
-
-
 def test_without_a_quorum_there_are_reads_and_watches() -> None:
     peer = Peer(make_processor(read_only=True)).connect(read_only=True)
     assert peer.get("/", watch=True).err == 0
@@ -290,6 +272,9 @@ def test_the_way_to_read_only_and_back() -> None:
     processor = make_processor(tick=2.0)
     owner = Peer(processor).connect(timeout=4000)
     owner.create("/a", EPHEMERAL)
+    owner.call(ops.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
+    owner.create("/c/a")
+    owner.delete("/c/a")
     processor.set_read_only(True, 1.0, 0)
     processor.set_read_only(True, 1.0, 0)
     assert owner.ended
@@ -310,22 +295,11 @@ def test_the_way_to_read_only_and_back() -> None:
     assert gone.session_id == 0, "a local session ends with its server"
     processor.advance(109.9)
     assert "/a" in processor.state.tree.nodes, "the new leader counts from its start"
+    assert "/c" in processor.state.tree.nodes, "nobody removes containers without a quorum"
     processor.advance(110.0)
     assert "/a" not in processor.state.tree.nodes
-
-
-def test_without_a_quorum_nobody_removes_containers() -> None:
-    peer = connected(members=2)
-    peer.call(ops.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
-    peer.create("/c/a")
-    peer.delete("/c/a")
-    for member in (0, 1):
-        peer.processor.set_read_only(True, 0.0, member)
-    peer.processor.advance(0.0)
-    assert "/c" in peer.processor.state.tree.nodes
-    peer.processor.set_read_only(False, 0.0, 1)
-    peer.processor.advance(60.0)
-    assert "/c" not in peer.processor.state.tree.nodes
+    processor.advance(170.0)
+    assert "/c" not in processor.state.tree.nodes
 
 
 def test_a_local_session_is_known_to_its_own_server_only() -> None:
@@ -348,8 +322,9 @@ def test_without_local_sessions_a_server_refuses_in_an_odd_form() -> None:
 
 
 def test_one_member_loses_its_quorum() -> None:
-    with Ensemble(3) as ensemble:
+    with Ensemble(3, version="3.5") as ensemble:
         first, second, _ = ensemble.servers
+        assert word(first, b"srvr").startswith(b"Zookeeper version: 3.5.")
         with Raw(first) as writer, Raw(second) as cut:
             second.set_read_only(True)
             assert cut.frame() == b""
@@ -426,18 +401,15 @@ def test_the_next_request_can_be_refused_with_any_code() -> None:
         assert one.ask(ops.CREATE, create).err == 0
 
 
-def test_a_refused_request_keeps_the_session() -> None:
+def test_behind_some_codes_the_connection_ends() -> None:
     peer = connected(tick=2.0)
     body = r.RequestHeader(9, ops.EXISTS.opcode).encode()
     peer.processor.refuse(peer.connection, body, THROTTLED, 9.0, close=False)
     assert peer.received() == [Reply(9, 1, THROTTLED, b"")]
     peer.processor.advance(19.9)
-    assert not peer.ended
+    assert not peer.ended, "a refused request keeps the session"
     peer.processor.refuse(peer.connection, b"short", THROTTLED, 19.9, close=False)
     assert peer.ended
-
-
-def test_behind_some_codes_the_connection_ends() -> None:
     with Server() as server:
         for code, close, ends in (
             (SESSION_EXPIRED, None, True),

@@ -1,0 +1,362 @@
+"""The simulation itself: its schedules, its faults, the invariants that it checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from copy import copy
+from typing import Any
+
+import pytest
+
+from tests.support.planted_bugs import QUEUE
+from tests.support.simulation_locks import SEQUENTIAL, Told, await_loss, contenders
+from tests.support.simulation_parts import make, planted
+from zkwire.errors import SessionExpiredError, ThrottledOpError
+from zkwire.operations import Operations
+from zkwire.recipes.locks import AsyncReentrantLock
+from zkwire.recipes.sequential import AsyncSequentialLock
+from zkwire.testing.server.tree import Node
+from zkwire.testing.simulation import (
+    CancelAt,
+    FailedRunError,
+    InTurn,
+    Scripted,
+    Seeded,
+    explore,
+    replay,
+    sweep,
+)
+from zkwire.testing.simulation.client import Client, Step, ViolationError
+from zkwire.testing.simulation.invariants import Claim, Claims, at_most, exclusive, readers_together
+from zkwire.testing.simulation.simulation import Simulation
+from zkwire.testing.simulation.stage import START
+from zkwire.wire.model import EventType
+
+two = contenders(SEQUENTIAL)
+
+
+def performed(sim: Simulation, steps: str) -> None:
+    for text in steps.split("; "):
+        kind, _, subject = text.partition(" ")
+        assert Step(kind, subject) in [*sim.steps(), *sim.faults()], text
+        sim.perform(Step(kind, subject))
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_three_thirds_of_a_sweep_are_the_whole() -> None:
+    runs = [
+        sweep(two, first=first, every=every, faults=("cut",)).runs
+        for first, every in ((0, 1), (0, 3), (1, 3), (2, 3))
+    ]
+    assert runs[0] == sum(runs[1:]) - 2, "the plain run is made each time"
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    def history(seed: int) -> list[str]:
+        sim = Simulation(seed=seed, trace=True)
+        two(sim)
+        sim.run(Seeded(seed, 3))
+        return sim.history
+
+    assert history(7) == history(7) != history(8)
+
+
+def test_a_run_can_be_replayed_from_what_a_failure_says() -> None:
+    with planted(*QUEUE["no cleaning"]):
+        with pytest.raises(FailedRunError) as caught:
+            explore(two, range(1000), faults=["cancel"])
+        error = caught.value
+        seed = int(error.origin.removeprefix("seed "))
+        history = replay(two, "; ".join(map(str, error.steps)), seed=seed)
+    assert history[-1].strip().startswith(error.invariant)
+    assert error.faults
+    assert "\n".join(history) in str(error)
+
+
+def test_a_cancelled_task_ends_at_the_await_that_was_asked_for() -> None:
+    sim = Simulation()
+    two(sim)
+    schedule = CancelAt(InTurn(), "a", 1, late=False)
+    assert sim.run(schedule)
+    assert schedule.happened
+    [task] = [task for task in sim.ended if task.name == "a"]
+    assert type(task.error).__name__ == "Cancelled"
+    assert task.awaits == 1
+
+
+def test_a_deadlock_is_reported() -> None:
+    def scenario(sim: Simulation) -> None:
+        client = sim.client()
+
+        async def acquire_twice() -> None:
+            await AsyncSequentialLock(client.world, "/lock")._acquire_by(None, True)
+            await AsyncSequentialLock(client.world, "/lock")._acquire_by(None, True)
+
+        client.spawn(acquire_twice())
+
+    with pytest.raises(FailedRunError, match="LIVE"):
+        explore(scenario, [0], most=0)
+
+
+def test_an_error_in_a_task_is_reported() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    def scenario(sim: Simulation) -> None:
+        sim.client()
+        sim.spawn(fail())
+
+    with pytest.raises(FailedRunError, match="KeyError"):
+        explore(scenario, [0])
+
+
+# --- invariants -----------------------------------------------------------------------------------
+
+
+class Held:
+    """A lock that claims what it is told to."""
+
+    def __init__(self, fence: int) -> None:
+        self.held = False
+        self.fence = fence
+
+
+def look(claims: Claims, client: Client, *locks: Held) -> None:
+    """Each with a node of its own."""
+    sim = client.sim
+    assert isinstance(sim, Simulation)
+    for lock in locks:
+        lock.held = True
+        node = Node(b"", (), client.session.session_id, lock.fence, 0)
+        sim.tree.nodes[f"/{lock.fence}"] = node
+    claims.step(sim)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Simulation().client()
+
+
+def test_rules_say_who_may_hold_together(client: Client) -> None:
+    reader, other, writer = (Claim(Held(1), client, role) for role in ("read", "read", "write"))
+    assert exclusive([reader])
+    assert not exclusive([reader, other])
+    assert readers_together([reader, other])
+    assert readers_together([writer])
+    assert not readers_together([reader, writer])
+    assert at_most(2)([reader, writer])
+    assert not at_most(2)([reader, other, writer])
+
+
+@pytest.mark.parametrize(
+    ("fences", "roles", "found"),
+    [
+        ((1, 2, 3), ("read", "read", "write"), "ME"),
+        ((5, 5), ("write", "write"), "FENCE"),
+        ((5, 4), ("read", "read"), ""),  # readers may come in any order
+    ],
+)
+def test_claims_that_may_not_be_are_found(
+    client: Client, fences: tuple[int, ...], roles: tuple[str, ...], found: str
+) -> None:
+    claims, locks = Claims(readers_together), [Held(fence) for fence in fences]
+    for lock, role in zip(locks, roles, strict=True):
+        claims.add(lock, client, role)
+    for lock in locks[:-1]:
+        look(claims, client, lock)
+        lock.held = roles[0] == "read"
+    if not found:
+        look(claims, client, locks[-1])
+        assert [grant.fence for grant in claims.grants] == list(fences)
+        return
+    with pytest.raises(ViolationError, match=found):
+        look(claims, client, locks[-1])
+
+
+def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
+    sim = Simulation()
+    client = sim.client()
+    lock = AsyncSequentialLock(client.world, "/lock")
+    told = Told()
+    client.locks.append(lock)
+    client.spawn(lock._acquire_by(None, True))
+    while not lock.held:
+        sim.perform(sim.steps()[0])
+    waiting = client.spawn(await_loss(lock.lost))
+    performed(sim, f"run {waiting.name}")
+    wakers = lock.lost._lose("for a test")
+    told.step(sim)
+    lock.lost._wakers = wakers
+    with pytest.raises(ViolationError, match="TOLD"):
+        told.step(sim)
+
+
+def test_each_task_has_its_own_place_in_a_re_entrant_lock() -> None:
+    sim = Simulation()
+    client = sim.client()
+    lock = AsyncReentrantLock(client.world, "/lock")
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        assert await lock.acquire()
+        assert await lock.try_acquire(), "once more"
+        order.append(name)
+        await client.turn()
+        await lock.release()
+        assert lock.held
+        await client.turn()
+        order.append(name)
+        await lock.release()
+
+    for name in ("one", "two"):
+        client.spawn(work(name))
+    while steps := sim.steps():
+        sim.perform(steps[0])
+    assert order == ["one", "one", "two", "two"]
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_a_process_that_pauses_for_too_long_finds_its_session_gone() -> None:
+    sim = Simulation()
+    client = sim.client()
+
+    async def use() -> None:
+        await client.sleep(1.0)
+        await client.world.operations.exists("/")
+        await client.sleep(60.0)
+
+    task = client.spawn(use())
+    assert sim.run(Scripted([Step("run", "a"), Step("pause", "a")]))
+    assert isinstance(task.error, SessionExpiredError)
+
+
+def test_what_is_refused_for_the_moment_is_not_done() -> None:
+    sim = Simulation()
+    client = sim.client()
+    task = client.spawn(client.world.until(client.world.operations.create("/x"), None))
+    performed(sim, "run a; refuse a; down a; run a")
+    assert isinstance(task.error, ThrottledOpError)
+    assert "/x" not in sim.tree.nodes
+
+
+def test_who_greets_is_not_refused_for_the_moment() -> None:
+    sim = Simulation()
+    sim.client(connected=False)
+    performed(sim, "dial a")
+    assert {step.kind for step in sim.faults()} >= {"linger"}
+    assert Step("refuse", "a") not in sim.faults()
+
+
+def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:
+    sim = Simulation()
+    sim.client()
+    sim.perform(Step("pause", "a"))
+    assert Step("lag", "a") in sim.faults()
+
+
+def with_a_node() -> tuple[Simulation, Client, Client]:
+    """The second one has made an ephemeral node that the first one has not seen."""
+    sim = Simulation()
+    first, second = sim.client(), sim.client()
+    sim.spawn(second.world.until(second.world.operations.create("/x", ephemeral=True), None))
+    performed(sim, "run b; up b; down b; run b")
+    assert "/x" in sim.tree.nodes
+    return sim, first, second
+
+
+def test_an_outsider_writes_what_is_there_already() -> None:
+    sim, _, _ = with_a_node()
+    before = copy(sim.tree.nodes["/x"])
+    performed(sim, "touch b")
+    node = sim.tree.nodes["/x"]
+    assert (node.data, node.version, node.czxid) == (before.data, 1, before.czxid)
+    assert node.mzxid > before.mzxid
+
+
+def test_what_lingers_brings_its_own_server_up_to_date() -> None:
+    sim, first, _ = with_a_node()
+    first.spawn(first.world.until(first.world.operations.create("/y"), None))
+    performed(sim, "run a; lag a; linger a; late a")
+    assert {"/x", "/y"} <= set(sim.tree.nodes)
+
+
+@pytest.mark.parametrize("end", ["close b; up b", "expire b", "crash b; time"])
+def test_a_server_that_is_behind_knows_nothing_of_the_end_of_a_session(end: str) -> None:
+    sim, first, _ = with_a_node()
+    first.spawn(first.sleep(60))
+    performed(sim, f"run a; {end}")
+    while "/x" in sim.tree.nodes:
+        sim.perform(sim.steps()[0])
+    assert "/x" in sim.tree_history.oldest(sim.tree.zxid - 1, sim.tree).nodes
+
+
+async def _always(operations: Operations, told: list[str]) -> None:
+    await operations.add_watch("/n", watch=lambda event: told.append(EventType(event.type).name))
+
+
+async def _both(operations: Operations, told: list[str]) -> None:
+    def teller(what: str) -> Callable[[Any], None]:
+        return lambda event: told.append(f"{what} {EventType(event.type).name}")
+
+    data = operations.get_data("/n", watch=teller("data"))
+    await operations.get_children("/n", watch=teller("child"))
+    await data
+
+
+@pytest.mark.parametrize(
+    ("watching", "now", "later", "expected"),
+    [
+        # A watch that stays outlives a server that is behind.
+        (_always, "1", "2", ["NODE_DATA_CHANGED"] * 2),
+        # A held event uses up no watch of another kind.
+        (_both, "children", "1", ["child NODE_CHILDREN_CHANGED", "data NODE_DATA_CHANGED"]),
+    ],
+)
+def test_what_a_server_tells_when_it_is_no_longer_behind(
+    watching: Callable[[Operations, list[str]], Coroutine[Any, Any, object]],
+    now: str,
+    later: str,
+    expected: list[str],
+) -> None:
+    """Of a change while it was behind, and of one after it has caught up."""
+    sim, told = Simulation(), list[str]()
+    make(sim, "/n")
+    first, second = sim.client(), sim.client()
+
+    async def change(what: str) -> None:
+        operations = second.world.operations
+        await (
+            operations.create("/n/c")
+            if what == "children"
+            else operations.set_data("/n", what.encode())
+        )
+
+    first.spawn(watching(first.world.operations, told))
+    performed(sim, "run a; up a; down a; run a; lag a")
+    second.spawn(change(now))
+    performed(sim, "run b; up b; down b; run b; apply a; down a")
+    second.spawn(change(later))
+    sim.run(InTurn())
+    assert told == expected
+
+
+def test_a_watch_that_is_to_stay_brings_its_server_up_to_date() -> None:
+    sim, first, _ = with_a_node()
+    first.spawn(_always(first.world.operations, []))
+    performed(sim, "run a; lag a; up a")
+    assert not sim.stale_servers
+
+
+def test_who_has_crashed_does_nothing_any_more() -> None:
+    sim = Simulation()
+    first, second = sim.client(), sim.client()
+    second.spawn(second.sleep(60))
+    performed(sim, "cut a; crash a; run b")
+    while sim.steps() and sim.now < START + 30:
+        step = sim.steps()[0]
+        assert step.subject != first.name
+        sim.perform(step)
