@@ -326,19 +326,22 @@ def assert_no_blind_repeat(frames: list[Frame]) -> None:
     The name of such a create is its attempt's alone, until the server puts the number behind it.
     On one connection no answer is lost, and what was refused may be repeated.
     """
-    creates = [f for f in requests(frames) if f.op == "create2" and (f.path or "").endswith("-")]
     answered = {id(f.request): f.error for f in frames if f.direction == "s2c"}
-    for first, second in itertools.pairwise(creates):
-        refused = answered.get(id(first), 0) != 0
-        moved = first.connection != second.connection
-        if first.path == second.path and moved and not refused:
-            between = [
-                f.op
-                for f in frames[frames.index(first) : frames.index(second)]
-                if f.connection == second.connection and id(f) in answered
-            ]
-            looked = ("sync", "get_children") in itertools.pairwise(between)
-            assert looked, f"{second} repeats {first} after {between}"
+    creates: dict[str, Frame] = {}
+    for place, create in enumerate(frames):
+        path = create.path or ""
+        if create.number is None or create.op != "create2" or not path.endswith("-"):
+            continue
+        first, creates[path] = creates.get(path), create
+        if first is None or first.connection == create.connection or answered.get(id(first)):
+            continue
+        between = [
+            f.op
+            for f in frames[frames.index(first) : place]
+            if f.connection == create.connection and id(f) in answered
+        ]
+        looked = "sync" in between and "get_children" in between[between.index("sync") :]
+        assert looked, f"{create} repeats {first} after {between}"
 
 
 def greeting(proxy: FaultProxy, session_id: int) -> ConnectResponse:
