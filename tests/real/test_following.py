@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,12 +25,8 @@ from zkwire.testing.proxy import cut_after, cut_before, rst_after, truncate
 
 
 @pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.delete_tree(fresh_path)
+def stage(tidy: Stage) -> Stage:
+    return tidy
 
 
 # --- the states -----------------------------------------------------------------------------------
