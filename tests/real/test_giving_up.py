@@ -116,10 +116,6 @@ class Full(Nodes):
         run(work(self))
 
 
-def nodes(world: Nodes) -> list[str]:
-    return world.nodes[1:]
-
-
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("then", ["release", "acquire", "_release_in_background"])
 def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then: str) -> None:
@@ -134,7 +130,7 @@ def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then
     assert not both.held
     world.full = False
     getattr(both if hasattr(both, then) else both._algorithm, then)()
-    assert len(nodes(world)) == ((1 + several) if then == "acquire" else 0)
+    assert len(world.nodes[1:]) == ((1 + several) if then == "acquire" else 0)
     assert both.held is (then == "acquire")
 
 
@@ -148,7 +144,7 @@ def test_what_an_error_left_behind_is_made_good_at_the_end() -> None:
     world.full = False
     (owing,) = world.active_locks
     owing._resume_cleanup()
-    assert nodes(world) == []
+    assert world.nodes[1:] == []
     assert not world.active_locks
 
 

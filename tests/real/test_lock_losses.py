@@ -14,7 +14,7 @@ import pytest
 
 import zkwire
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.family_helpers import holding, lease_of, soon
+from tests.support.family_helpers import lease_of, soon
 from tests.support.lock_helpers import (
     ALL_KINDS,
     GRACE,
@@ -32,6 +32,7 @@ from tests.support.lock_helpers import (
     all_kinds,
     answers,
     assert_exclusive,
+    holding,
 )
 from tests.support.lock_workers import fenced_write, kind_named
 from tests.support.server_control import ZooKeeperServer

@@ -151,26 +151,6 @@ def test_non_blocking_lock_does_not_wait(stage: Stage, fresh_path: str) -> None:
         assert not lock.held
 
 
-@waiting_kinds
-def test_two_clients_hand_over_to_each_other(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    locks = [stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)]
-    fences: list[int] = []
-
-    def work(lock: Lock, other: Lock) -> None:
-        for _ in range(50):
-            assert lock.acquire(PATIENCE)
-            assert_exclusive(lock, other)
-            fences.append(lock.fence)
-            lock.release()
-
-    both = [Running(lambda: work(*locks)), Running(lambda: work(*reversed(locks)))]
-    for running in both:
-        running.result(2 * PATIENCE)
-    assert len(fences) == 100
-    assert_strictly_rising(fences)
-    assert stage.nodes(fresh_path) == []
-
-
 @all_kinds
 def test_lease_is_renewed_by_contact(stage: Stage, kind: Kind, fresh_path: str) -> None:
     lock = stage.lock(kind, fresh_path, timeout=SHORT)

@@ -7,16 +7,13 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from tests.support.lock_helpers import Stage, answers, watch_table_size
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     Client,
-    Event,
     EventType,
     NoWatcherError,
     State,
@@ -133,60 +130,7 @@ def test_one_event_reaches_every_watch_that_it_concerns_once(stage: Stage, fresh
         assert next_event(watch) == (CHANGED, f"{node}/a")
 
 
-def test_a_callback_gets_every_event_in_order(stage: Stage, fresh_path: str) -> None:
-    client, other = stage.client(), stage.observer
-    seen: SimpleQueue[Event] = SimpleQueue()
-    client.add_watch(fresh_path, seen.put, recursive=True)
-    other.create(fresh_path)
-    paths = [f"{fresh_path}/{number}" for number in range(100)]
-    stage.proxy.black_hole()  # so that many events arrive at once
-    for path in paths:
-        other.create(path)
-    stage.proxy.black_hole(False)
-    came = [seen.get(timeout=PATIENCE) for _ in range(101)]
-    assert [event.path for event in came] == [fresh_path, *paths]
-    assert {event.type for event in came} == {CREATED}
-    client.close()
-    assert seen.get(timeout=PATIENCE) == Event(EventType.NONE, "", State.CLOSED)
-
-
 READS: dict[str, EventType] = {"get_data": CHANGED, "exists": CHANGED, "get_children": CHILDREN}
-
-
-@pytest.mark.parametrize("recursive", [False, True])
-@pytest.mark.parametrize("verb", READS)
-@pytest.mark.parametrize("when", ["before", "after", "before an outage", "closed meanwhile"])
-def test_one_shot_and_lasting_on_one_path_lose_nothing(
-    stage: Stage, fresh_path: str, verb: str, recursive: bool, when: str
-) -> None:
-    client, other = stage.client(), stage.observer
-    other.create(fresh_path)
-    lasting, one_shot = Watch(), Watch()
-    if when.startswith("before"):
-        getattr(client, verb)(fresh_path, watch=one_shot)
-    client.add_watch(fresh_path, lasting, recursive=recursive)
-    if not when.startswith("before"):
-        getattr(client, verb)(fresh_path, watch=one_shot)
-    if when == "closed meanwhile":
-        lasting.close()
-    elif when == "before an outage":
-        outage(stage, client)
-        stage.proxy.refuse(False)
-        assert next_event(lasting) == (REREAD, fresh_path)
-    for number in range(2):
-        other.set_data(fresh_path, b"x")
-        other.create(f"{fresh_path}/{number}")
-        other.set_data(f"{fresh_path}/{number}", b"x")
-        client.exists("/")
-        if number == 0:
-            assert next_event(one_shot) == (READS[verb], fresh_path)
-        if when == "closed meanwhile":
-            continue
-        child = f"{fresh_path}/{number}"
-        below = [(CREATED, child), (CHANGED, child)] if recursive else [(CHILDREN, fresh_path)]
-        assert events(lasting, 1 + len(below)) == [(CHANGED, fresh_path), *below]
-    assert not one_shot._events
-    assert not lasting._events
 
 
 def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
@@ -246,16 +190,25 @@ def test_a_recursive_watch_right_behind_a_closed_persistent_one_keeps_its_mode(
 class Model:
     """One node under a random sequence of watches and changes; which watches must have fired."""
 
-    def __init__(self, client: Client, other: Client, node: str, rng: random.Random) -> None:
-        self.client, self.other, self.node, self.rng = client, other, node, rng
+    def __init__(self, stage: Stage, client: Client, node: str, rng: random.Random) -> None:
+        self.stage, self.client, self.node, self.rng = stage, client, node, rng
+        self.other = stage.observer
         self.one_shots: list[tuple[Watch, EventType]] = []
         self.lasting: list[Watch] = []
         self.recursive = False
         self.names = itertools.count()
 
     def step(self) -> None:
-        kinds = [self.watch, self.add, self.close, self.change]
-        self.rng.choices(kinds, [4, 1, 2, 6])[0]()
+        kinds = [self.watch, self.add, self.close, self.change, self.lose]
+        self.rng.choices(kinds, [40, 10, 20, 60, 2])[0]()
+
+    def lose(self) -> None:
+        """A new connection tells of itself where an event may be missing."""
+        outage(self.stage, self.client)
+        self.stage.proxy.refuse(False)
+        self.client.connect(PATIENCE)
+        for watch in self.lasting:
+            assert next_event(watch) == (REREAD, self.node)
 
     def watch(self) -> None:
         verb, watch = self.rng.choice(list(READS)), Watch()
@@ -292,20 +245,17 @@ class Model:
         self.one_shots = [each for each in self.one_shots if each[1] != kind]
 
 
-def test_random_mixes_lose_nothing(zookeeper: ZooKeeperServer, fresh_path: str, seed: int) -> None:
-    rng = random.Random(seed)
-    with Client(zookeeper.hosts) as client, Client(zookeeper.hosts) as other:
-        other.create(fresh_path)
-        for number in range(40):
-            node = f"{fresh_path}/{number}"
-            other.create(node)
-            model = Model(client, other, node, rng)
-            for _ in range(25):
-                model.step()
-            for watch in [*model.lasting, *(watch for watch, _ in model.one_shots)]:
-                watch.close()
-        assert watch_table_size(client) == 0
-        other.delete_tree(fresh_path)
+def test_random_mixes_lose_nothing(stage: Stage, fresh_path: str, seed: int) -> None:
+    rng, client = random.Random(seed), stage.client()
+    stage.observer.create(fresh_path)
+    for number in range(40):
+        node = stage.observer.create(f"{fresh_path}/{number}")
+        model = Model(stage, client, node, rng)
+        for _ in range(25):
+            model.step()
+        for watch in [*model.lasting, *(watch for watch, _ in model.one_shots)]:
+            watch.close()
+    assert watch_table_size(client) == 0
 
 
 # --- removing -------------------------------------------------------------------------------------

@@ -492,8 +492,8 @@ def make_path(client: Client, path: str) -> None:
 
 
 @contextlib.contextmanager
-def holding(lock: Lock) -> Iterator[Lock]:
-    """As ``with lock``, for any lock that is free."""
+def holding(lock: Any) -> Iterator[Any]:
+    """As ``with lock``, for any lock that is free; ``with`` does not acquire a lease."""
     assert lock.acquire(GRACE)
     try:
         yield lock
