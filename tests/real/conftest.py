@@ -9,6 +9,12 @@ from zkwire import Client
 
 
 @pytest.fixture
+def stage(tidy: Stage) -> Stage:
+    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
+    return tidy
+
+
+@pytest.fixture
 def client(stage: Stage) -> Client:
     """A client behind the stage's proxy."""
     return stage.client()

@@ -20,11 +20,6 @@ from zkwire import (
 PATIENCE = 30.0
 
 
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
 @pytest.mark.own_server
 def test_wrong_paths_are_refused_at_once(stage: Stage, client: Client) -> None:
     def calls(path: str) -> list[Callable[[], Any]]:

@@ -23,12 +23,6 @@ from zkwire import (
 )
 from zkwire.testing.proxy import cut_after, cut_before, rst_after, truncate
 
-
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
 # --- the states -----------------------------------------------------------------------------------
 
 DATA = [(None, False), (b"0", True), (b"1", False), (None, True), (b"2", True), (b"3", False)]

@@ -36,11 +36,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
 
 
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
 def owner(client: Client, path: str) -> int | None:
     """Whose ephemeral node it is; None if there is none."""
     stat = client.exists(path)

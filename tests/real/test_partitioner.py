@@ -30,11 +30,6 @@ from zkwire.testing.proxy import Action, Frame, Gate, hold
 ITEMS = ["a", "b", "c", "d", "e"]
 
 
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
 def first(partitioner: Partitioner) -> Share:
     """The next share, which comes soon."""
     share = partitioner.next(PATIENCE)

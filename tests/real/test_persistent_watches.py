@@ -34,11 +34,6 @@ CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 REREAD = EventType.REREAD
 
 
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
 def next_event(watch: Watch) -> tuple[EventType | int, str]:
     """The next event's type and path."""
     event = watch.wait(PATIENCE)

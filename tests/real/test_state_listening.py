@@ -29,11 +29,6 @@ DISCONNECTED, EXPIRED, CLOSED = State.DISCONNECTED, State.EXPIRED, State.CLOSED
 COMING = [CONNECTING, HANDSHAKE, CONNECTED]
 
 
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
 class Heard:
     """A listener that keeps what it hears."""
 

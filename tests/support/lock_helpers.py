@@ -457,21 +457,12 @@ class Worker:
         return lines
 
 
-class Workers:
+class Workers(ExitStack):
     """Several workers, all ended with the block."""
-
-    def __init__(self) -> None:
-        self._exit = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
 
     def start(self, function: str, *arguments: object) -> Worker:
         """One more."""
-        return self._exit.enter_context(Worker(function, *arguments))
+        return self.enter_context(Worker(function, *arguments))
 
 
 # --- small things ---------------------------------------------------------------------------------
