@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
+from tests.support.lock_helpers import (
+    GRACE,
+    PATIENCE,
+    Running,
+    Stage,
+    done,
+    requests,
+    wait_until_waiting,
+)
 from tests.unit.test_recipe_steps import Nodes, client_of
 from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock
 from zkwire.blocking.sync import run
@@ -44,11 +51,6 @@ def rival(client: Client | AsyncClient, kind: str, path: str) -> Any:
 
 
 # --- in its order ---------------------------------------------------------------------------------
-
-
-async def done(answer: Any) -> Any:
-    """What a method returns, with either client."""
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 @pytest.mark.since("3.5")

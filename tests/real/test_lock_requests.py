@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -23,6 +22,7 @@ from tests.support.lock_helpers import (
     Stage,
     all_kinds,
     answers,
+    done,
     make_path,
     requests,
     wait_until_waiting,
@@ -126,11 +126,6 @@ def test_a_wait_in_vain_is_six_requests(
     assert operations.pop() == "get_acl"
     each = ["create2", "delete", "get_children", "get_children2", "get_data", "remove_watches"]
     assert sorted(operations) == sorted(each * times)
-
-
-async def done(answer: Any) -> Any:
-    """What a method returns, with either client."""
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 @pytest.mark.since("3.5")

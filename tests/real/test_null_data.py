@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.lock_helpers import done
 from tests.support.server_control import ZooKeeperServer
 from zkwire import AsyncClient, Client, Create, DataAndStat, GetData, SetData
-
-
-async def done(answer: Any) -> Any:
-    """What a method returns, with either client."""
-    return await answer if hasattr(answer, "__await__") else answer
 
 
 @pytest.mark.since("3.6")
