@@ -425,22 +425,6 @@ def test_transaction(ways: Ways) -> None:
     assert t.results == [f"{base}/once"]
 
 
-def test_a_transaction_takes_writes_only(ways: Ways) -> None:
-    base, client = ways.base, ways.client
-    t = client.transaction()
-    refused: list[tuple[Callable[[], object], str]] = [
-        (lambda: t.get_data(base), "get_data cannot be part"),
-        (lambda: t.sync(base), "sync cannot be part"),
-        (lambda: ways.multi([GetData(base)]), "cannot be part"),
-        (lambda: ways.multi_read([Create(base)]), "cannot be part"),
-        (lambda: ways.multi_read([GetData(base, watch=Watch())]), "cannot set a watch"),
-    ]
-    for call, says in refused:
-        with pytest.raises(ValueError, match=says):
-            call()
-    assert t.commit() == []
-
-
 @pytest.mark.since("3.6")
 def test_multi_read_has_a_result_or_an_error_for_each(ways: Ways) -> None:
     base = ways.base
