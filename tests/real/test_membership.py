@@ -201,6 +201,7 @@ def test_a_member_that_may_not_be_read_is_left_out(
             client.set_acl(fresh_path, HIDDEN)
             with pytest.raises(NoAuthError):
                 group.members(PATIENCE)
+            client.set_acl(fresh_path, OPEN_ACL_UNSAFE)
     told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert [line.split(":")[0] for line in told] == [
         f"a node of the Group of {fresh_path} is left out, and tried again",
