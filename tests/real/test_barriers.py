@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
+from tests.support.family_helpers import soon
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
@@ -14,29 +16,16 @@ from tests.support.lock_helpers import (
     timed,
     watch_table_size,
 )
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.server_control import ZooKeeperServer
 from tests.support.sweeping import sweep
-from zkwire import (
-    Barrier,
-    Client,
-    ClientClosedError,
-    DoubleBarrier,
-)
+from zkwire import Barrier, Client, ClientClosedError, DoubleBarrier
 from zkwire.testing.proxy import cut_before
 
 LIMIT = 0.3
 
 
-def children(client: Client, path: str) -> int:
-    stat = client.exists(path)
-    return 0 if stat is None else stat.num_children
-
-
 def nothing_left(client: Client, path: str) -> None:
-    poll("nothing is left", lambda: client.get_children(path) == [] or None, GRACE)
-
-
-# --- a barrier ------------------------------------------------------------------------------------
+    soon("nothing is left", lambda: client.get_children(path) == [])
 
 
 def test_a_wait_without_a_server(stage: Stage, fresh_path: str) -> None:
@@ -51,36 +40,13 @@ def test_a_wait_without_a_server(stage: Stage, fresh_path: str) -> None:
     assert barrier.wait(PATIENCE)
 
 
-def test_every_cut_at_every_request_of_a_barrier(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
+def test_arguments_and_misuse(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
 ) -> None:
-    def life(stage: Stage, client: Client, path: str) -> None:
-        barrier = Barrier(client, path)
-        barrier.close(PATIENCE)
-        assert stage.observer.exists(path)
-        assert not barrier.wait(0)
-        waiting = Running(barrier.wait)
-        stage.observer.delete(path)
-        assert waiting.result()
-        barrier.close(PATIENCE)
-        barrier.open(PATIENCE)
-        assert stage.observer.exists(path) is None
-
-    runs = sweep(zookeeper, observer, fresh_path, life)
-    with capsys.disabled():
-        print(f"\nbarrier: {runs} runs, 0 wrong")
-
-
-# --- a double barrier -----------------------------------------------------------------------------
-
-
-def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
-    for count in (0, True, 1.5):
+    counts: tuple[Any, ...] = (0, True, 1.5)
+    for count in counts:
         with pytest.raises(ValueError, match="at least one member"):
-            DoubleBarrier(observer, fresh_path, count)  # type: ignore[arg-type]
+            DoubleBarrier(observer, fresh_path, count)
     with pytest.raises(ValueError, match="the root"):
         Barrier(observer, "/")
     member = DoubleBarrier(observer, fresh_path, 1, "one")
@@ -97,17 +63,14 @@ def test_arguments_and_misuse(observer: Client, fresh_path: str) -> None:
     nothing_left(observer, fresh_path)
     alone = DoubleBarrier(observer, fresh_path, 2)
     entering = Running(alone.enter)
-    poll("it waits", lambda: observer.get_children(fresh_path) or None, GRACE)
+    soon("it waits", lambda: observer.get_children(fresh_path))
     with pytest.raises(RuntimeError, match="another thread"):
         alone.enter()
     assert DoubleBarrier(observer, fresh_path, 2).enter()
     assert entering.result()
-
-
-def test_a_member_of_a_client_that_has_ended(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     with Client(zookeeper.hosts) as client:
-        member = DoubleBarrier(client, fresh_path, 1)
-    with pytest.raises(ClientClosedError), member:
+        ended = DoubleBarrier(client, fresh_path, 1)
+    with pytest.raises(ClientClosedError), ended:
         pass
 
 
@@ -119,7 +82,7 @@ def test_a_timeout_leaves_nothing_and_nobody_stuck(observer: Client, fresh_path:
     assert members[1].enter()
     assert entering.result()
     late = Running(members[2].enter)  # while the round is on
-    poll("it waits", lambda: len(observer.get_children(fresh_path)) == 4 or None, GRACE)
+    soon("it waits", lambda: len(observer.get_children(fresh_path)) == 4)
     assert not members[0].leave(0.1)
     assert not late.ended
     assert members[1].leave()
@@ -136,11 +99,11 @@ def test_nodes_that_an_outsider_deletes(observer: Client, fresh_path: str) -> No
     observer.create(fresh_path)
     member, other = (DoubleBarrier(observer, fresh_path, 2) for _ in range(2))
     entering = Running(member.enter)
-    poll("it waits", lambda: watch_table_size(observer) or None, GRACE)  # no longer looks
+    soon("it waits", lambda: watch_table_size(observer))  # no longer looks
     (name,) = observer.get_children(fresh_path)
     observer.delete(f"{fresh_path}/{name}")
     observer.create(f"{fresh_path}/ready")
-    poll("it is back", lambda: observer.get_children(fresh_path) == [name] or None, GRACE)
+    soon("it is back", lambda: observer.get_children(fresh_path) == [name])
     assert other.enter()
     assert entering.result()
     observer.delete_tree(fresh_path)
@@ -148,27 +111,42 @@ def test_nodes_that_an_outsider_deletes(observer: Client, fresh_path: str) -> No
     assert member.leave()
 
 
-def test_every_cut_at_every_request_of_a_double_barrier(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def life(stage: Stage, client: Client, path: str) -> None:
-        """Once the other has begun the round, once this one; and so it is with the leaving."""
-        subject, other = DoubleBarrier(client, path, 2), DoubleBarrier(stage.observer, path, 2)
-        for first, second in ((subject, other), (other, subject)):
-            begun = time.monotonic()
-            entering = Running(lambda: first.enter(PATIENCE))  # noqa: B023
-            poll("it waits", lambda: children(stage.observer, path) or None, GRACE)
-            assert second.enter(PATIENCE)
-            assert entering.result()
-            leaving = Running(lambda: first.leave(PATIENCE))  # noqa: B023
-            assert second.leave(PATIENCE)
-            assert leaving.result()
-            assert time.monotonic() - begun < GRACE
-            nothing_left(stage.observer, path)
+def barrier(stage: Stage, client: Client, path: str) -> None:
+    subject = Barrier(client, path)
+    subject.close(PATIENCE)
+    assert stage.observer.exists(path)
+    assert not subject.wait(0)
+    waiting = Running(subject.wait)
+    stage.observer.delete(path)
+    assert waiting.result()
+    subject.close(PATIENCE)
+    subject.open(PATIENCE)
+    assert stage.observer.exists(path) is None
 
-    runs = sweep(zookeeper, observer, fresh_path, life)
-    with capsys.disabled():
-        print(f"\ndouble barrier: {runs} runs, 0 wrong")
+
+def double_barrier(stage: Stage, client: Client, path: str) -> None:
+    """Once the other has begun the round, once this one; and so it is with the leaving."""
+    subject, other = DoubleBarrier(client, path, 2), DoubleBarrier(stage.observer, path, 2)
+
+    def inside() -> int:
+        stat = stage.observer.exists(path)
+        return 0 if stat is None else stat.num_children
+
+    for first, second in ((subject, other), (other, subject)):
+        begun = time.monotonic()
+        entering = Running(lambda: first.enter(PATIENCE))  # noqa: B023
+        soon("it waits", inside)
+        assert second.enter(PATIENCE)
+        assert entering.result()
+        leaving = Running(lambda: first.leave(PATIENCE))  # noqa: B023
+        assert second.leave(PATIENCE)
+        assert leaving.result()
+        assert time.monotonic() - begun < GRACE
+        nothing_left(stage.observer, path)
+
+
+@pytest.mark.parametrize("life", [barrier, double_barrier])
+def test_every_cut_at_every_request(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, life: Any
+) -> None:
+    sweep(zookeeper, observer, fresh_path, life)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.family_helpers import soon
 from tests.support.following_helpers import watches
 from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
-from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -31,18 +31,23 @@ from zkwire import (
 
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
 SHORT = 0.2
+PATHS = ("", "/a", "/a/x", "/b")
 Told = list[tuple[str, str, bytes | None]]
 
 
 @pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy, and a small tree; what is left of it is removed."""
-    with Stage(zookeeper) as stage:
-        for path in ("", "/a", "/b", "/a/x"):
-            stage.observer.create(fresh_path + path, path.encode())
-        yield stage
-        stage.heal()
-        stage.observer.delete_tree(fresh_path)
+def stage(tidy: Stage, fresh_path: str) -> Stage:
+    """A server behind a proxy, and a small tree."""
+    for path in PATHS:
+        tidy.observer.create(fresh_path + path, path.encode())
+    return tidy
+
+
+@pytest.fixture
+def cache(stage: Stage, fresh_path: str) -> Iterator[Cache]:
+    with Cache(stage.observer, fresh_path) as cache:
+        assert cache.wait_ready(PATIENCE)
+        yield cache
 
 
 def told(events: Any, count: int, path: str) -> Told:
@@ -52,34 +57,26 @@ def told(events: Any, count: int, path: str) -> Told:
     return [(one.kind, one.path.removeprefix(path), one.data) for one in found]
 
 
-def fresh(cache: Any) -> None:
-    poll("the cache is fresh", lambda: cache.fresh or None, PATIENCE)
-
-
-# --- what it shows --------------------------------------------------------------------------------
-
-
-def test_it_shows_the_tree(stage: Stage, fresh_path: str) -> None:
-    with Cache(stage.observer, fresh_path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        assert cache.ready
-        assert cache.fresh
-        assert cache.path == fresh_path
-        assert sorted(cache) == [fresh_path + path for path in ("", "/a", "/a/x", "/b")]
-        assert len(cache) == 4
-        assert f"{fresh_path}/a" in cache
-        assert f"{fresh_path}/c" not in cache
-        assert cache.children(fresh_path) == ["a", "b"]
-        assert cache.children(f"{fresh_path}/b") == []
-        node = cache.get(f"{fresh_path}/a/x")
-        assert node is not None
-        assert (node.path, node.data, node.value) == (f"{fresh_path}/a/x", b"/a/x", b"/a/x")
-        assert node.stat == stage.observer.exists(node.path)
-        assert "version 0" in repr(node)
-        assert cache.get(f"{fresh_path}/c") is None
-        for look in (cache.get, cache.children):
-            with pytest.raises(ValueError, match="not in this cache"):
-                look("/elsewhere")
+def test_it_shows_the_tree(stage: Stage, fresh_path: str, cache: Cache) -> None:
+    assert cache.ready
+    assert cache.fresh
+    assert cache.path == fresh_path
+    assert sorted(cache) == [fresh_path + path for path in PATHS]
+    assert len(cache) == 4
+    assert f"{fresh_path}/a" in cache
+    assert f"{fresh_path}/c" not in cache
+    assert cache.children(fresh_path) == ["a", "b"]
+    assert cache.children(f"{fresh_path}/b") == []
+    node = cache.get(f"{fresh_path}/a/x")
+    assert node is not None
+    assert (node.path, node.data, node.value) == (f"{fresh_path}/a/x", b"/a/x", b"/a/x")
+    assert node.stat == stage.observer.exists(node.path)
+    assert "version 0" in repr(node)
+    assert cache.get(f"{fresh_path}/c") is None
+    for look in (cache.get, cache.children):
+        with pytest.raises(ValueError, match="not in this cache"):
+            look("/elsewhere")
+    cache.close()
     assert not cache.fresh
     for ask in (lambda: cache.get(fresh_path), lambda: len(cache), lambda: fresh_path in cache):
         with pytest.raises(ClientClosedError, match=f"the Cache of {fresh_path} has been"):
@@ -87,6 +84,7 @@ def test_it_shows_the_tree(stage: Stage, fresh_path: str) -> None:
 
 
 def test_values_are_decoded_by_the_reader_once(stage: Stage, fresh_path: str) -> None:
+    """And what decode raises is for the reader."""
     decoded: list[bytes] = []
 
     def decode(data: bytes) -> int:
@@ -102,60 +100,52 @@ def test_values_are_decoded_by_the_reader_once(stage: Stage, fresh_path: str) ->
         assert decoded == [b"/a"]
         # The stat of the parent is another one then, and the node another object.
         stage.observer.create(f"{fresh_path}/a/y")
-        poll("it is seen", lambda: len(cache) == 5 or None, PATIENCE)
-        fresh(cache)
+        soon("it is seen", lambda: len(cache) == 5 and cache.fresh)
         later = cache.get(f"{fresh_path}/a")
         assert later is not None
-        assert later.stat.num_children == 2
-        assert later.value == 2
-        assert decoded == [b"/a"]
-
-
-def test_what_decode_raises_is_for_the_reader(stage: Stage, fresh_path: str) -> None:
-    with Cache(stage.observer, fresh_path, decode=int) as cache:
-        assert cache.wait_ready(PATIENCE)
-        node = cache.get(f"{fresh_path}/a")
-        assert node is not None
+        assert (later.stat.num_children, later.value, decoded) == (2, 2, [b"/a"])
+    with Cache(stage.observer, fresh_path, decode=int) as wrong:
+        assert wrong.wait_ready(PATIENCE)
+        unread = wrong.get(f"{fresh_path}/a")
+        assert unread is not None
         for _ in range(2):
             with pytest.raises(ValueError, match="invalid literal"):
-                _ = node.value
-        assert node.data == b"/a"
+                _ = unread.value
+        assert unread.data == b"/a"
 
 
 # --- events ---------------------------------------------------------------------------------------
 
 
-def test_events(stage: Stage, fresh_path: str) -> None:
-    client = stage.observer
-    with Cache(client, fresh_path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        events = cache.events()
-        first = told(events, 4, fresh_path)
-        assert first[0] == ("added", "", b"")
-        assert sorted(first) == [
-            ("added", path, path.encode()) for path in ("", "/a", "/a/x", "/b")
-        ]
-        client.set_data(f"{fresh_path}/b", b"1")
-        event = events.next(PATIENCE)
-        assert event is not None
-        assert (event.kind, event.path, event.data) == ("changed", f"{fresh_path}/b", b"1")
-        assert event.value == b"1"
-        assert event.stat is not None
-        assert event.stat.version == 1
-        assert "changed" in repr(event)
-        client.delete_tree(f"{fresh_path}/a")
-        assert told(events, 2, fresh_path) == [
-            ("removed", "/a/x", b"/a/x"),
-            ("removed", "/a", b"/a"),
-        ]
-        assert events.next(0.0) is None
-        events.close()
-        with pytest.raises(ClientClosedError):
-            events.next()
-        assert list(events) == []
+def test_events(stage: Stage, fresh_path: str, cache: Cache) -> None:
+    client, events, others = stage.observer, cache.events(), cache.events()
+    first = told(events, 4, fresh_path)
+    told(others, 4, fresh_path)
+    assert first[0] == ("added", "", b"")
+    assert sorted(first) == [("added", path, path.encode()) for path in PATHS]
+    for number in range(3):  # those that wait become one
+        client.set_data(f"{fresh_path}/b", b"%d" % number)
+        told(others, 1, fresh_path)
+    client.create(f"{fresh_path}/c")
+    told(others, 1, fresh_path)
+    event = events.next(PATIENCE)  # handed over before the second had come
+    assert event is not None
+    assert (event.kind, event.path, event.data) == ("changed", f"{fresh_path}/b", b"0")
+    assert event.value == b"0"
+    assert event.stat is not None
+    assert event.stat.version == 1
+    assert "changed" in repr(event)
+    assert told(events, 2, fresh_path) == [("changed", "/b", b"2"), ("added", "/c", b"")]
+    client.delete_tree(f"{fresh_path}/a")
+    assert told(events, 2, fresh_path) == [("removed", "/a/x", b"/a/x"), ("removed", "/a", b"/a")]
+    assert events.next(0.0) is None
+    events.close()
+    with pytest.raises(ClientClosedError):
+        events.next()
+    assert list(events) == []
 
 
-def test_a_loop_ends_with_the_cache(stage: Stage, fresh_path: str) -> None:
+def test_a_loop_ends_with_the_cache_or_its_client(stage: Stage, fresh_path: str) -> None:
     seen: list[str] = []
     with Cache(stage.observer, fresh_path, depth=0) as cache:
         for event in cache.events():
@@ -164,53 +154,33 @@ def test_a_loop_ends_with_the_cache(stage: Stage, fresh_path: str) -> None:
             if len(seen) == 2:
                 cache.close()
     assert seen == ["added", "changed"]
+    for call in (cache.wait_ready, cache.events):
+        with pytest.raises(ClientClosedError):
+            call()
+    with Client(stage.hosts) as client:
+        other = Cache(client, fresh_path)
+        events = iter(other.events())
+        assert next(events).path == fresh_path
     with pytest.raises(ClientClosedError):
-        cache.wait_ready()
-    with pytest.raises(ClientClosedError):
-        cache.events()
-
-
-def test_changes_that_wait_become_one(stage: Stage, fresh_path: str) -> None:
-    with Cache(stage.observer, fresh_path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        events, others = cache.events(), cache.events()
-        told(events, 4, fresh_path)
-        path = f"{fresh_path}/b"
-        for number in range(3):
-            stage.observer.set_data(path, b"%d" % number)
-            told(others, 5 if number == 0 else 1, fresh_path)
-        stage.observer.create(f"{fresh_path}/c")
-        told(others, 1, fresh_path)
-        # The first was handed over before the second had come.
-        assert told(events, 3, fresh_path) == [
-            ("changed", "/b", b"0"),
-            ("changed", "/b", b"2"),
-            ("added", "/c", b""),
-        ]
+        list(events)
+    other.close()
 
 
 def test_a_reader_that_is_too_far_behind(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, fresh_path: str, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zkwire.recipes.cache._FEW", 2)
-    with Cache(stage.observer, fresh_path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        events = cache.events()
-        told(events, 4, fresh_path)
-        stage.observer.set_data(fresh_path, b"handed over")
-        poll("it is handed over", lambda: len(events._algorithm._handed) or None, PATIENCE)
-        for path in ("/a/x", "/a", "/b"):
-            stage.observer.delete(fresh_path + path)
-        poll("it is seen", lambda: len(cache) == 1 or None, PATIENCE)
-        assert told(events, 2, fresh_path) == [
-            ("changed", "", b"handed over"),
-            ("resynced", "", None),
-        ]
-        stage.observer.create(f"{fresh_path}/c")
-        event = events.next(PATIENCE)
-        assert event is not None
-        assert (event.kind, event.path) == ("added", f"{fresh_path}/c")
-        assert CacheEvent("resynced", "/", None).value is CacheEvent("resynced", "/", None).stat
+    events = cache.events()
+    told(events, 4, fresh_path)
+    stage.observer.set_data(fresh_path, b"handed over")
+    soon("it is handed over", lambda: len(events._algorithm._handed))
+    for path in ("/a/x", "/a", "/b"):
+        stage.observer.delete(fresh_path + path)
+    soon("it is seen", lambda: len(cache) == 1)
+    assert told(events, 2, fresh_path) == [("changed", "", b"handed over"), ("resynced", "", None)]
+    stage.observer.create(f"{fresh_path}/c")
+    assert told(events, 1, fresh_path) == [("added", "/c", b"")]
+    assert CacheEvent("resynced", "/", None).value is CacheEvent("resynced", "/", None).stat
 
 
 def test_a_callback_that_raises_does_not_miss_the_next(
@@ -223,13 +193,8 @@ def test_a_callback_that_raises_does_not_miss_the_next(
         raise KeyError(event.path)
 
     with Cache(stage.observer, fresh_path, on_event=fail):
-        errors = [str(reported.get(timeout=PATIENCE)) for _ in range(4)]
-    assert {error.strip("'") for error in errors} == {
-        fresh_path + path for path in ("", "/a", "/a/x", "/b")
-    }
-
-
-# --- a root that comes and goes -------------------------------------------------------------------
+        errors = [str(reported.get(timeout=PATIENCE)) for _ in PATHS]
+    assert {error.strip("'") for error in errors} == {fresh_path + path for path in PATHS}
 
 
 @pytest.mark.parametrize("depth", [None, 0])
@@ -247,18 +212,6 @@ def test_a_missing_root(stage: Stage, fresh_path: str, depth: int | None) -> Non
             assert told(events, 1, path) == [("removed", "", data)]
 
 
-def test_what_may_not_be_read_is_left_out(stage: Stage, fresh_path: str) -> None:
-    stage.observer.create(f"{fresh_path}/hidden", b"", HIDDEN)
-    with Cache(stage.observer, fresh_path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        assert cache.children(fresh_path) == ["a", "b"]
-        assert cache.fresh
-        assert isinstance(cache.problem, NoAuthError)
-    with Cache(stage.observer, f"{fresh_path}/hidden") as cache, pytest.raises(NoAuthError):
-        cache.wait_ready(PATIENCE)
-    stage.observer.delete(f"{fresh_path}/hidden")
-
-
 @pytest.mark.parametrize("depth", [None, 1])
 def test_what_may_be_read_again_comes_by_itself(
     stage: Stage, fresh_path: str, depth: int | None
@@ -268,8 +221,12 @@ def test_what_may_be_read_again_comes_by_itself(
     hidden, other = f"{fresh_path}/hidden", f"{fresh_path}/hidden-2"
     for path in (hidden, other):
         stage.observer.create(path, b"1", HIDDEN)
+    with Cache(stage.observer, hidden) as refused, pytest.raises(NoAuthError):
+        refused.wait_ready(PATIENCE)
     with Cache(stage.observer, fresh_path, depth=depth, on_problem=problems.put) as cache:
         assert cache.wait_ready(PATIENCE)
+        assert cache.children(fresh_path) == ["a", "b"]
+        assert cache.fresh
         events = cache.events()
         told(events, len(cache), fresh_path)
         assert events.next(SHORT) is None
@@ -281,10 +238,15 @@ def test_what_may_be_read_again_comes_by_itself(
         assert problems.get(timeout=PATIENCE) is None
         assert cache.problem is None
         assert cache.fresh
-    stage.observer.delete(hidden)
 
 
 # --- outages and ends -----------------------------------------------------------------------------
+
+
+def outage(stage: Stage, cache: Cache) -> None:
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    soon("it is not fresh", lambda: not cache.fresh)
 
 
 @pytest.mark.parametrize("depth", [None, 0])
@@ -295,9 +257,7 @@ def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
     with Cache(stage.client(), fresh_path, depth=depth) as cache:
         assert cache.wait_fresh(PATIENCE)
         assert cache.ready
-        stage.proxy.refuse()
-        stage.proxy.cut_all()
-        poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
+        outage(stage, cache)
         assert not cache.wait_fresh(0.01)
         assert cache.get(fresh_path) is not None, "it shows what was read last"
         waiting = Running(lambda: cache.wait_fresh(PATIENCE))
@@ -308,27 +268,20 @@ def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
         node = cache.get(fresh_path)
         assert node is not None
         assert node.data == (b"new" if changed else b"")
-        stage.proxy.refuse()
-        stage.proxy.cut_all()
-        poll("it is not fresh", lambda: not cache.fresh or None, PATIENCE)
+        outage(stage, cache)
         waiting = Running(lambda: cache.wait_fresh(PATIENCE))
         cache.close()
         with pytest.raises(ClientClosedError):
             waiting.result()
 
 
-def test_a_client_that_is_closed_ends_a_loop_with_its_error(stage: Stage, fresh_path: str) -> None:
-    with Client(stage.hosts) as client:
-        cache = Cache(client, fresh_path)
-        events = iter(cache.events())
-        assert next(events).path == fresh_path
-    with pytest.raises(ClientClosedError):
-        list(events)
-    cache.close()
-
-
 @pytest.mark.since("3.5")
-def test_a_close_leaves_no_watch(stage: Stage, fresh_path: str) -> None:
+def test_what_ends_a_cache_leaves_no_watch(stage: Stage, fresh_path: str) -> None:
+    """A close; more than it may hold; and a function of the program that fails."""
+
+    def nothing() -> None:
+        soon("no watch", lambda: watches(stage.server) == before, PATIENCE)
+
     before = watches(stage.server)
     caches = [Cache(stage.observer, fresh_path, depth=depth) for depth in (None, 0, 1)]
     for cache in caches:
@@ -337,16 +290,35 @@ def test_a_close_leaves_no_watch(stage: Stage, fresh_path: str) -> None:
     for cache in caches:
         cache.close()
         cache.close()
-    poll("no watch", lambda: watches(stage.server) == before or None, PATIENCE)
+    nothing()
+    size = sum(len(fresh_path) + 2 * len(path) for path in PATHS)
+    with Cache(stage.observer, fresh_path, max_bytes=size) as cache:
+        assert cache.wait_ready(PATIENCE)
+        stage.observer.set_data(fresh_path, b"x")
+        with pytest.raises(CacheFullError, match=f"{size} bytes, of at most {size}"):
+            list(cache.events())
+        assert not cache.fresh
+        nothing()
+    skips: dict[str, Any] = {
+        r"skip\(.*/[ab]'\) has failed: ZeroDivisionError": lambda path: 1 / 0,
+        # What is to be awaited is true: it would leave out everything, in silence.
+        "it is async, and is not awaited": lambda path: Watch(),
+    }
+    for says, skip in skips.items():
+        with Cache(stage.observer, fresh_path, skip=skip) as cache:
+            with pytest.raises(ValueError, match=says):
+                cache.wait_ready(PATIENCE)
+            nothing()
 
 
 @pytest.mark.since("3.6")
-def test_watches_that_the_program_removes_are_set_again(stage: Stage, fresh_path: str) -> None:
+def test_watches_that_the_program_removes_are_set_again(
+    stage: Stage, fresh_path: str, cache: Cache
+) -> None:
     client = stage.observer
-    with Cache(client, fresh_path) as tree, Cache(client, f"{fresh_path}/b", depth=0) as node:
-        assert tree.wait_ready(PATIENCE)
+    with Cache(client, f"{fresh_path}/b", depth=0) as node:
         assert node.wait_ready(PATIENCE)
-        both = tree.events(), node.events()
+        both = cache.events(), node.events()
         told(both[0], 4, fresh_path)
         told(both[1], 1, fresh_path)
         client.remove_watches(fresh_path)
@@ -356,70 +328,30 @@ def test_watches_that_the_program_removes_are_set_again(stage: Stage, fresh_path
             assert told(events, 1, fresh_path) == [("changed", "/b", b"new")]
 
 
-# --- bad input ------------------------------------------------------------------------------------
-
-
 async def later(event: CacheEvent) -> None:
     raise AssertionError("awaited")
 
 
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"path": "no"}, ValueError, "must start with"),
+    ({"path": b"/a"}, TypeError, "must be a str"),
+    ({"depth": -1}, ValueError, "depth must not be negative"),
+    ({"depth": True}, TypeError, "depth must be a number"),
+    ({"max_bytes": -1}, ValueError, "max_bytes must not be negative"),
+    ({"skip": "no"}, TypeError, "skip must be a function"),
+    ({"decode": 1}, TypeError, "decode must be a function"),
+    ({"on_event": []}, TypeError, "on_event must be a function"),
+    ({"on_event": later}, TypeError, "later.* is async: a thread calls it"),
+    ({"client": None}, TypeError, "must be a Client or a Supervisor"),
+]
+
+
 @pytest.mark.own_server
-@pytest.mark.parametrize(
-    ("arguments", "error", "says"),
-    [
-        ({"path": "no"}, ValueError, "must start with"),
-        ({"path": b"/a"}, TypeError, "must be a str"),
-        ({"depth": -1}, ValueError, "depth must not be negative"),
-        ({"depth": True}, TypeError, "depth must be a number"),
-        ({"max_bytes": -1}, ValueError, "max_bytes must not be negative"),
-        ({"skip": "no"}, TypeError, "skip must be a function"),
-        ({"decode": 1}, TypeError, "decode must be a function"),
-        ({"on_event": []}, TypeError, "on_event must be a function"),
-        ({"on_event": later}, TypeError, "later.* is async: a thread calls it"),
-        ({"client": None}, TypeError, "must be a Client or a Supervisor"),
-    ],
-)
-def test_bad_arguments(
-    zookeeper: ZooKeeperServer, arguments: dict[str, Any], error: type[Exception], says: str
-) -> None:
-    with Client(zookeeper.hosts) as client:
+def test_bad_arguments(observer: Client) -> None:
+    for arguments, error, says in BAD:
         with pytest.raises(error, match=says):
-            Cache(**{"client": client, "path": "/", **arguments})
-        assert not client._driver.services
-
-
-@pytest.mark.since("3.5")
-def test_too_much(stage: Stage, fresh_path: str) -> None:
-    before = watches(stage.server)
-    size = sum(len(fresh_path) + 2 * len(path) for path in ("", "/a", "/b", "/a/x"))
-    with Cache(stage.observer, fresh_path, max_bytes=size) as cache:
-        assert cache.wait_ready(PATIENCE)
-        stage.observer.set_data(fresh_path, b"x")
-        with pytest.raises(CacheFullError, match=f"{size} bytes, of at most {size}"):
-            list(cache.events())
-        assert not cache.fresh
-        poll("no watch", lambda: watches(stage.server) == before or None, PATIENCE)
-
-
-@pytest.mark.since("3.5")
-def test_a_predicate_that_raises(stage: Stage, fresh_path: str) -> None:
-    before = watches(stage.server)
-    with Cache(stage.observer, fresh_path, skip=lambda path: 1 / 0) as cache:
-        with pytest.raises(ValueError, match=r"skip\(.*/[ab]'\) has failed: ZeroDivisionError"):
-            cache.wait_ready(PATIENCE)
-        poll("no watch", lambda: watches(stage.server) == before or None, PATIENCE)
-
-
-def test_a_predicate_that_is_async(stage: Stage, fresh_path: str) -> None:
-    """What is to be awaited is true: it would leave out everything, in silence."""
-    with (
-        Cache(stage.observer, fresh_path, skip=lambda path: Watch()) as cache,
-        pytest.raises(ValueError, match="it is async, and is not awaited"),
-    ):
-        cache.wait_ready(PATIENCE)
-
-
-# --- asyncio --------------------------------------------------------------------------------------
+            Cache(**{"client": observer, "path": "/", **arguments})
+        assert not observer._driver.services
 
 
 def test_under_asyncio(stage: Stage, fresh_path: str) -> None:
@@ -452,10 +384,10 @@ def test_under_asyncio(stage: Stage, fresh_path: str) -> None:
             stage.proxy.cut_all()
             stage.observer.delete(f"{fresh_path}/b")
             stage.proxy.refuse(False)
-            event_or_none = await events.next(PATIENCE)
+            last = await events.next(PATIENCE)
             assert await cache.wait_fresh(PATIENCE)
             assert cache.children(fresh_path) == ["a"]
-            assert event_or_none is not None
-            assert (event_or_none.kind, event_or_none.path) == ("removed", f"{fresh_path}/b")
+            assert last is not None
+            assert (last.kind, last.path) == ("removed", f"{fresh_path}/b")
 
     asyncio.run(main())

@@ -11,8 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
-from xml.etree import ElementTree
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -34,7 +33,6 @@ from tests.connection_loss.case import Case, Scene, repeat
 from tests.connection_loss.clients import BLOCKING, TITLES
 from tests.connection_loss.deeds import Play
 from tests.connection_loss.every import Runs
-from tests.connection_loss.lagging import Packets
 from tests.connection_loss.operations import OPERATIONS
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, skip_older
@@ -45,21 +43,30 @@ from zkwire.testing.proxy import FaultProxy, Gate, hold
 TEXT = document.PATH.read_text()
 GUIDE = document.PATH.with_name("connection-loss.md").read_text()
 SECTIONS = document.sections(TEXT)
-IN_OPERATIONS = document.by_title(SECTIONS["operations"])
-IN_RECIPES = document.by_title(SECTIONS["recipes"])
-IN_SERVICES = document.by_title(SECTIONS["services"])
-IN_CLASSIC = document.by_title(SECTIONS["classic"])
 Observed: TypeAlias = Mapping[str, Runs]
 
 clients = pytest.mark.parametrize("client", TITLES)
 BY_ENSEMBLE = {op.title for op in OPERATIONS if op.by_ensemble}
+KINDS = [kind.title for kind in recipes.KINDS]
+ALONE = {
+    "operations": [op.title for op in OPERATIONS if not op.by_ensemble],
+    "recipes": [f"{name} {kind}" for name in ("acquire", "release") for kind in KINDS],
+    "services": [deed.title for deed in services.DEEDS + leading.DEEDS],
+    "classic": [deed.title for deed in classic.DEEDS + barriers.DEEDS],
+    "watches": [kind.title for kind in watches.KINDS],
+    "sessions": [""],
+}
+BEHIND = {
+    "operations": [op.title for op in OPERATIONS],
+    "recipes": [f"acquire {kind}" for kind in KINDS],
+    **{section: ALONE[section] for section in ("watches", "sessions")},
+    "members": [""],
+}
 
-all_titles = pytest.mark.parametrize("title", [op.title for op in OPERATIONS])
-titles = pytest.mark.parametrize("title", [op.title for op in OPERATIONS if not op.by_ensemble])
-lock_titles = pytest.mark.parametrize(
-    "title", [f"{name} {kind.title}" for name in ("acquire", "release") for kind in recipes.KINDS]
-)
-watch_titles = pytest.mark.parametrize("title", [kind.title for kind in watches.KINDS])
+
+def each_of(sections: dict[str, list[str]]) -> pytest.MarkDecorator:
+    rows = [(section, title) for section, titles in sections.items() for title in titles]
+    return pytest.mark.parametrize(("section", "title"), rows)
 
 
 @pytest.fixture(scope="module")
@@ -100,55 +107,33 @@ def is_moved(line: str) -> bool:
 # --- the tables -----------------------------------------------------------------------------------
 
 
-@clients
-@titles
-def test_operation(on_one: Observed, client: str, title: str) -> None:
-    rows = [row for row in of_operation(on_one[client], title) if any(row[1:])]
-    same(rows, stayed(IN_OPERATIONS[title]))
-
-
-def of_operation(observed: Runs, title: str) -> Sequence[Sequence[str]]:
-    """What was observed of an operation."""
-    found = observed.operations.get(title)
-    if found is None:
+def seen(runs: Runs, section: str, title: str) -> Sequence[Sequence[str]]:
+    """What was observed."""
+    if section == "operations" and title not in runs.operations:
         pytest.skip(f"the servers do not know {title}")
-    return found
+    if section == "recipes":
+        name, _, kind = title.partition(" ")
+        return runs.recipes[name, kind]
+    found: Any = getattr(runs, section)
+    if section == "watches":
+        return [row for row in found if row[0] == title]
+    return found[title] if title else found
+
+
+def documented(section: str, title: str) -> list[str]:
+    """The document's lines about it."""
+    if section == "watches":
+        lines = document.lines(SECTIONS["watches"])
+        return [line for line in lines if line.startswith(f"| {title} |")]
+    text = SECTIONS[section]
+    return list(document.by_title(text)[title] if title else document.lines(text))
 
 
 @clients
-@lock_titles
-def test_lock(on_one: Observed, client: str, title: str) -> None:
-    name, _, kind = title.partition(" ")
-    same(on_one[client].recipes[name, kind], stayed(IN_RECIPES[title]))
-
-
-@clients
-@pytest.mark.parametrize("title", [deed.title for deed in services.DEEDS + leading.DEEDS])
-def test_service(on_one: Observed, client: str, title: str) -> None:
-    same(on_one[client].services[title], IN_SERVICES[title])
-
-
-@clients
-@pytest.mark.parametrize("title", [deed.title for deed in classic.DEEDS + barriers.DEEDS])
-def test_classic_recipe(on_one: Observed, client: str, title: str) -> None:
-    same(on_one[client].classic[title], IN_CLASSIC[title])
-
-
-@clients
-@watch_titles
-def test_watch(on_one: Observed, client: str, title: str) -> None:
-    rows = [row for row in on_one[client].watches if row[0] == title]
-    same(rows, stayed(of_watch(title)))
-
-
-def of_watch(title: str) -> list[str]:
-    """The document's lines about a kind of watch."""
-    return [line for line in document.lines(SECTIONS["watches"]) if line.startswith(f"| {title} |")]
-
-
-@clients
-def test_session(on_one: Observed, client: str) -> None:
-    same(on_one[client].sessions, stayed(document.lines(SECTIONS["sessions"])))
+@each_of(ALONE)
+def test_the_tables(on_one: Observed, client: str, section: str, title: str) -> None:
+    rows = [row for row in seen(on_one[client], section, title) if any(row[1:])]
+    same(rows, stayed(documented(section, title)))
 
 
 @pytest.mark.apache
@@ -156,31 +141,15 @@ def test_session(on_one: Observed, client: str) -> None:
 class TestServerBehind:
     """The same, ended by a move to a follower that has not heard of it yet.
 
-    An operation that a server alone refuses has all its other lines from an ensemble.
+    An operation that a server alone refuses has all its other lines from an ensemble; and a
+    reconfiguration is asked of one that is behind, and of the one that it removes.
     """
 
-    @all_titles
-    def test_operation(self, behind: Observed, client: str, title: str) -> None:
-        lines = IN_OPERATIONS[title]
-        rows = of_operation(behind[client], title)
-        same(rows, lines if title in BY_ENSEMBLE else moved(lines))
-
-    @pytest.mark.parametrize("kind", recipes.KINDS, ids=lambda kind: kind.title)
-    def test_lock(self, behind: Observed, client: str, kind: recipes.Kind) -> None:
-        rows = behind[client].recipes["acquire", kind.title]
-        same(rows, moved(IN_RECIPES[f"acquire {kind.title}"]))
-
-    @watch_titles
-    def test_watch(self, behind: Observed, client: str, title: str) -> None:
-        rows = [row for row in behind[client].watches if row[0] == title]
-        same(rows, moved(of_watch(title)))
-
-    def test_session(self, behind: Observed, client: str) -> None:
-        same(behind[client].sessions, moved(document.lines(SECTIONS["sessions"])))
-
-    def test_reconfig_asked_of_any_server(self, behind: Observed, client: str) -> None:
-        """Of one that is behind, and of the one that it removes."""
-        same(behind[client].members, document.lines(SECTIONS["members"]))
+    @each_of(BEHIND)
+    def test_the_tables(self, behind: Observed, client: str, section: str, title: str) -> None:
+        lines = documented(section, title)
+        whole = section == "members" or (section == "operations" and title in BY_ENSEMBLE)
+        same(seen(behind[client], section, title), lines if whole else moved(lines))
 
     def test_whole_document(
         self, zookeeper: ZooKeeperServer, on_one: Observed, behind: Observed, client: str
@@ -201,7 +170,8 @@ def test_every_operation_is_there() -> None:
     described = {op.title.partition(",")[0] for op in OPERATIONS}
     public = {name for name in dir(Operations) if not name.startswith("_")}
     assert described == public
-    assert all(points.BEHIND in str(lines) for lines in IN_OPERATIONS.values())
+    in_operations = document.by_title(SECTIONS["operations"])
+    assert all(points.BEHIND in str(lines) for lines in in_operations.values())
 
 
 def test_data_say_what_the_tables_say() -> None:
@@ -223,13 +193,6 @@ def test_every_error_exists() -> None:
     assert all(issubclass(getattr(zkwire, name), zkwire.ZooKeeperError) for name in names)
 
 
-def test_picture_is_one() -> None:
-    picture = ElementTree.parse(document.PATH.parent / "session-timeline.svg").getroot()
-    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
-    words = "".join(picture.itertext())
-    assert all(word in words for word in ("A no longer holds the lock", "session 0"))
-
-
 @pytest.mark.real
 def test_code_runs(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -242,31 +205,6 @@ def test_code_runs(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
 
 
 # --- the experiments' own tools -------------------------------------------------------------------
-
-
-def test_difference_is_noticed() -> None:
-    section = document.table(("a", "b"), [("1", "2"), ("3", "4")])
-    assert document.lines(section) == ["| 1 | 2 |", "| 3 | 4 |"]
-    with pytest.raises(AssertionError):
-        same([("1", "2"), ("3", "5")], document.lines(section))
-    with pytest.raises(AssertionError):
-        same([("1", "2")], document.lines(section))
-    with pytest.raises(ValueError, match="no markers"):
-        document.replaced("nothing", {"operations": section})
-
-
-def test_packets_are_told_apart_in_any_pieces() -> None:
-    ping = bytes.fromhex("00000005 0000000000000001 ffffffff ffffffff")
-    proposal = bytes.fromhex("00000002 0000000000000002 00000003 616263 00000000")
-    snapshot = bytes.fromhex("0000000f 0000000000000003 ffffffff ffffffff") + b"tree"
-    end = b"\x00\x00\x00\x0aBenWasHere"
-    stream = ping + snapshot + end + proposal
-    for size in range(1, len(stream) + 1):
-        packets = Packets()
-        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-        seen = [found for piece in pieces for found in packets.feed(piece)]
-        assert [kind for kind, _ in seen] == [5, 15, 15, 2]
-        assert b"".join(data for _, data in seen) == stream
 
 
 def test_advice_that_fails_is_noticed(zookeeper: ZooKeeperServer, fresh_path: str) -> None:

@@ -10,65 +10,36 @@ from typing import Any
 import pytest
 
 from tests.support.lock_helpers import Running, Stage
+from tests.support.server_control import ZooKeeperServer
+from tests.support.sweeping import CUTS, sweep
 from zkwire import (
     Client,
     ClientClosedError,
 )
-from zkwire.testing.proxy import Action, cut_after, cut_before
 
 PATIENCE = 30.0
-NAMES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "g"]
-
-
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
-def make_tree(client: Client, top: str) -> set[str]:
-    """A small tree; the paths of all its nodes."""
-    client.create(top)
-    for name in NAMES:
-        client.create(f"{top}/{name}", name.encode())
-    return {top, *(f"{top}/{name}" for name in NAMES)}
-
-
-def assert_parents_first(paths: list[str]) -> None:
-    """No node comes before its parent, and none twice."""
-    assert len(set(paths)) == len(paths)
-    for index, path in enumerate(paths[1:], 1):
-        assert path.rpartition("/")[0] in paths[:index], path
-
-
-# --- what they do ---------------------------------------------------------------------------------
 
 
 @pytest.mark.own_server
-@pytest.mark.parametrize("wrong", ["", "a", "/a/", "/a//b", "/a/../b"])
-def test_wrong_paths_are_refused_at_once(stage: Stage, wrong: str, client: Client) -> None:
-    calls: list[Callable[[], Any]] = [
-        lambda: client.ensure_path(wrong),
-        lambda: client.delete_tree(wrong),
-        lambda: list(client.walk(wrong)),
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match=r"path|start|end|empty|'\.\.'"):
-            call()
+def test_wrong_paths_are_refused_at_once(stage: Stage, client: Client) -> None:
+    def calls(path: str) -> list[Callable[[], Any]]:
+        return [
+            lambda: client.ensure_path(path),
+            lambda: client.delete_tree(path),
+            lambda: list(client.walk(path)),
+        ]
+
+    for wrong in ("", "a", "/a/", "/a//b", "/a/../b"):
+        for call in calls(wrong):
+            with pytest.raises(ValueError, match=r"path|start|end|empty|'\.\.'"):
+                call()
     with pytest.raises(ValueError, match="root cannot be deleted"):
         client.delete_tree("/")
     with pytest.raises(ValueError, match="must not be empty"):
         client.ensure_path("/a", [])
     assert [f for f in stage.proxy.frames() if f.number is not None] == []
-
-
-def test_a_closed_client_says_so(fresh_path: str, client: Client) -> None:
     client.close()
-    calls: list[Callable[[], Any]] = [
-        lambda: client.ensure_path(fresh_path),
-        lambda: client.delete_tree(fresh_path),
-        lambda: list(client.walk(fresh_path)),
-    ]
-    for call in calls:
+    for call in calls("/a"):
         with pytest.raises(ClientClosedError):
             call()
 
@@ -99,63 +70,40 @@ def test_many_make_and_delete_the_same_tree(stage: Stage, fresh_path: str) -> No
 
 # --- every request lost once ----------------------------------------------------------------------
 
-Work = Callable[[Client, str], None]
-
-
-def ensure(client: Client, top: str) -> None:
-    """Make a path of three, and look."""
-    client.ensure_path(f"{top}/a/b")
-
-
-def delete(client: Client, top: str) -> None:
-    """Delete the tree."""
-    client.delete_tree(top)
-
-
-def walk(client: Client, top: str) -> None:
-    """Walk over the tree, and look."""
-    walked = list(client.walk(top))
-    assert_parents_first(walked)
-    assert set(walked) == {top, *(f"{top}/{name}" for name in NAMES)}
-
-
-WORKS: dict[str, Work] = {"ensure": ensure, "delete": delete, "walk": walk}
+NAMES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "g"]
 # A look at each of eight nodes, their deletion, and a look at what is left: nothing.
 REQUESTS = {"ensure": 5, "delete": 8 + 8 + 1, "walk": 8}
 
 
-def requests(stage: Stage) -> int:
-    return sum(frame.number is not None for frame in stage.proxy.frames())
-
-
-def watched(work: Work, stage: Stage, top: str, fault: tuple[int, Action] | None) -> int:
-    """Do the work on a new client, with a fault at one of its requests; how many it had."""
-    observer = stage.observer
-    if work is not ensure:
-        make_tree(observer, top)
-    client = stage.client()
-    stage.proxy.reset()
-    if fault is not None:
-        stage.proxy.on_frame(*fault)
-    work(client, top)
-    sent = requests(stage)
-    assert (observer.exists(top) is None) is (work is delete)
-    if work is ensure:
-        assert observer.get_all_children_number(top) == 2
-    stage.proxy.clear()
-    client.close()
-    observer.delete_tree(top)
-    return sent
+def do(verb: str, client: Client, top: str) -> None:
+    """Make a path of three, delete the tree, or walk over it: no node before its parent."""
+    if verb == "ensure":
+        client.ensure_path(f"{top}/a/b")
+    elif verb == "delete":
+        client.delete_tree(top)
+    else:
+        walked = list(client.walk(top))
+        assert sorted(walked) == [top, *(f"{top}/{name}" for name in NAMES)]
+        for index, path in enumerate(walked[1:], 1):
+            assert path.rpartition("/")[0] in walked[:index], path
 
 
 @pytest.mark.since("3.6")
-@pytest.mark.parametrize("fault", [cut_before, cut_after], ids=["before", "behind"])
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("verb", REQUESTS)
 def test_a_lost_connection_at_every_request(
-    stage: Stage, fresh_path: str, name: str, fault: Action
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, verb: str
 ) -> None:
-    stage.observer.create(fresh_path)
-    count = watched(WORKS[name], stage, f"{fresh_path}/whole", None)
-    assert count == REQUESTS[name]
-    for number in range(count):
-        watched(WORKS[name], stage, f"{fresh_path}/{number}", (number, fault))
+    def life(stage: Stage, client: Client, top: str) -> None:
+        for name in ("", *NAMES) if verb != "ensure" else ():
+            observer.create(f"{top}/{name}".rstrip("/"), name.encode())
+        do(verb, client, top)
+        assert (observer.exists(top) is None) is (verb == "delete")
+        if verb == "ensure":
+            assert observer.get_all_children_number(top) == 2
+        asked.append(sum(frame.number is not None for frame in stage.proxy.frames()))
+
+    asked: list[int] = []
+    faults = {name: (fault,) for name, fault in CUTS.items()}
+    assert sweep(zookeeper, observer, fresh_path, life, lambda *_: faults) == 2 * REQUESTS[verb]
+    assert asked[0] == REQUESTS[verb]
+    observer.delete_tree(fresh_path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -60,6 +60,16 @@ class Pair:
         self.version = playing(server)
         self.processor = embedded(seed, self.version)
         self.sides: list[Side] = [EmbeddedSide(self.processor), RealSide(server.host, server.port)]
+
+    @contextmanager
+    def play(self, name: str) -> Iterator[Player]:
+        """A player with one session; it leaves none."""
+        player = Player(self.sides, name)
+        try:
+            player.play(Open(0, TIMEOUT_MS, False))
+            yield player
+        finally:
+            player.end()
 
     def run(self, name: str, steps: int) -> Scenario:
         scenario = Scenario(self.sides, lambda: self.processor.state.tree.nodes, name)
@@ -113,12 +123,8 @@ def test_what_chance_seldom_meets(open_pair: Pair) -> None:
         for kind in (1, 2, 3)
     ]
     remove = [plain(ops.REMOVE_WATCHES, r.RemoveWatchesRequest(path, 3)) for path in odd]
-    player = Player(open_pair.sides, "odd paths")
-    try:
-        player.play(Open(0, TIMEOUT_MS, False))
+    with open_pair.play("odd paths") as player:
         player.play(Batch(0, (*look, *add, *look, *recursive, *look, *remove, *look)))
-    finally:
-        player.end()
     stumbles = player.errors.get(("check_watches", -5), 0)
     assert (stumbles > 0) == (open_pair.version < "3.9"), "later ones look at one entry alone"
     assert player.errors["check_watches", 0] > 0
@@ -139,12 +145,8 @@ def test_addresses_in_access_lists(open_pair: Pair) -> None:
         path, acl = f"/address-{number}", (r.ACL(Perms.ALL, r.Id("ip", address)),)
         requests.append(plain(ops.CREATE, r.CreateRequest(path, b"", acl, 0)))
         requests.append(plain(ops.GET_DATA, r.GetDataRequest(path, False)))
-    player = Player(open_pair.sides, "addresses")
-    try:
-        player.play(Open(0, TIMEOUT_MS, False))
+    with open_pair.play("addresses") as player:
         player.play(Batch(0, tuple(requests)))
-    finally:
-        player.end()
     six = open_pair.version >= "3.9"  # ::1 is an address to them
     assert player.errors["create", 0] == 2 * (10 + six)
     assert player.errors["get_data", 0] == 2 * 9
@@ -204,15 +206,11 @@ def garbled(op: ops.Op, body: bytes) -> Request:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_text_that_is_none(open_pair: Pair, known: bool) -> None:
-    player = Player(open_pair.sides, "texts")
-    try:
-        player.play(Open(0, TIMEOUT_MS, False))
+    with open_pair.play("texts") as player:
         if known:
             player.play(Batch(0, (plain(ops.AUTH, r.AuthPacket(0, "digest", b"u:p")),)))
         for request in texts():
             player.play(Batch(0, (request,)))
-    finally:
-        player.end()
     assert player.errors["raw sync", 0] == 2 * (1 + len(TEXTS))
     assert player.errors["create", -114] > 0
 
@@ -336,9 +334,7 @@ def test_statistics_of_quotas(open_pair: Pair) -> None:
     look = [plain(ops.GET_DATA, r.GetDataRequest(path, True)) for path in kept]
     refused = multi_body([make("/q/multi"), make("/q/multi")])
     done = multi_body([make("/q/multi"), write("/q/multi", b""), remove("/q/k")])
-    player = Player(open_pair.sides, "quotas")
-    try:
-        player.play(Open(0, TIMEOUT_MS, False))
+    with open_pair.play("quotas") as player:
         for op, record in QUOTA_STEPS:
             player.play(Batch(0, (plain(op, record), *look)))
         for body in (refused, done):
@@ -346,8 +342,6 @@ def test_statistics_of_quotas(open_pair: Pair) -> None:
         player.play(Close(0))  # with an ephemeral node
         player.play(Open(1, TIMEOUT_MS, False))
         player.play(Batch(1, tuple(look)))
-    finally:
-        player.end()
     assert player.errors["get_data", 0] >= 150
     assert player.events > 0
 

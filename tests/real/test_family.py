@@ -1,44 +1,61 @@
-"""The rest of what the family promises: re-entrance, places in a queue, two equal faces, faults.
+"""The family on a server: re-entrance, several locks in one, semaphores, elections, acting on loss.
 
-Each kind of lock has a file of its own; the fault sweep of all of them is here.
+What faults do to all of them is in `test_lock_sweep`, under asyncio in `tests.connection_loss`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+import os
+import signal
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from tests.real.test_lock_sweep import (
-    PAIRS,
-    SINGLES,
-    Cycle,
-    Fault,
-    Place,
-    Run,
-    Sweep,
-    closed,
-    free,
-    named,
-    timed_out,
-    tried,
-    waited,
+from tests.support.family_helpers import (
+    LeaseQueue,
+    Queue,
+    lease_nodes,
+    lease_of,
+    leased,
+    lose,
+    soon,
 )
-from tests.support.family_helpers import lease_of, soon, watches_children
-from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage
+from tests.support.lock_helpers import (
+    A_WHILE,
+    GRACE,
+    LONG,
+    PATIENCE,
+    SHORT,
+    START,
+    Running,
+    Stage,
+    Worker,
+    Workers,
+    assert_strictly_rising,
+)
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
     Client,
+    Election,
+    LockLostError,
+    LockTimeoutError,
     MultiLock,
-    ReadWriteLock,
+    NonBlockingLock,
     ReentrantLock,
+    Semaphore,
     SequentialLock,
 )
+from zkwire.recipes._recipe import Loss
 from zkwire.testing.proxy import Frame
 
-# --- the re-entrant lock --------------------------------------------------------------------------
+# ruff: noqa: PT012 - how a scope ends is what some of these tests are about
+
+# Seconds in which even a busy machine sees that all leases are taken; else the error is another.
+LOOKED = 2.0
 
 
 def test_thread_that_holds_may_acquire_again(stage: Stage, fresh_path: str) -> None:
@@ -67,171 +84,284 @@ def test_thread_that_holds_may_acquire_again(stage: Stage, fresh_path: str) -> N
         assert lock.lock.fence > fence
 
 
-# --- places in the queue --------------------------------------------------------------------------
-
-
 def test_contenders_that_go_while_they_are_listed(stage: Stage, fresh_path: str) -> None:
     """Listed, and gone before they were looked at."""
     with SequentialLock(stage.client(direct=True), fresh_path, "stays"):
-        gone = [
-            stage.observer.create(f"{fresh_path}/x-lock-", ephemeral=True, sequential=True)
-            for _ in range(2)
-        ]
+        node = f"{fresh_path}/x-lock-"
+        gone = [stage.observer.create(node, ephemeral=True, sequential=True) for _ in range(2)]
         lock = SequentialLock(stage.client(), fresh_path)
+        deleting: list[Running[Any]] = []
 
         def delete(frame: Frame) -> None:
             if frame.op == "get_children" and frame.direction == "s2c":
                 deleting.append(Running(lambda: list(map(stage.observer.delete, gone))))
                 deleting[-1].result()
 
-        deleting: list[Running[Any]] = []
         stage.proxy.rule(delete)
         assert [contender.text for contender in lock.contenders()] == ["stays"]
         assert deleting
 
 
-# --- the sweep ------------------------------------------------------------------------------------
+# --- several locks in one -------------------------------------------------------------------------
 
 
-def read_lock(client: Client, path: str) -> Any:
-    """The read lock."""
-    return ReadWriteLock(client, path).read
+def several(client: Client, path: str, names: str) -> MultiLock:
+    return MultiLock(*(SequentialLock(client, f"{path}/{name}") for name in names))
 
 
-def write_lock(client: Client, path: str) -> Any:
-    """The write lock."""
-    return ReadWriteLock(client, path).write
+def test_all_are_held_and_released(stage: Stage, fresh_path: str, client: Client) -> None:
+    def nodes() -> list[str]:
+        return [node for name in "abc" for node in stage.nodes(f"{fresh_path}/{name}")]
+
+    lock = several(client, fresh_path, "cab")
+    assert not lock.held
+    assert lock.lease_remaining() == 0.0
+    with lock as entered:
+        assert entered is lock
+        assert lock.held
+        assert all(part.held for part in lock.locks)
+        assert 0 < lock.lease_remaining() <= LONG
+        assert_strictly_rising(p.fence for p in sorted(lock.locks, key=lambda p: p.path))
+        with pytest.raises(RuntimeError, match="not re-entrant"):
+            lock.acquire()
+        assert lock.held
+        assert len(nodes()) == 3
+        lock.check()
+    with pytest.raises(LockLostError, match="one of the locks is not held: not acquired, or no l"):
+        lock.check()
+    assert not lock.held
+    assert not any(part.held for part in lock.locks)
+    assert nodes() == []
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.release()
 
 
-class Both(MultiLock):
-    """A multi-lock of two."""
-
-    def __init__(self, client: Client, path: str) -> None:
-        super().__init__(SequentialLock(client, f"{path}/b"), SequentialLock(client, f"{path}/a"))
-
-    @property
-    def fence(self) -> int:
-        """The one of the lock that is acquired first."""
-        return self.locks[1].fence
-
-
-def lease(client: Client, path: str) -> Any:
-    """The only lease of a semaphore."""
-    return lease_of(client, path)
+def test_a_lock_that_does_not_wait_does_not_wait_here(stage: Stage, fresh_path: str) -> None:
+    """It counts as taken whatever client is there; and what was acquired before is given back."""
+    client = stage.client()
+    first, tried = SequentialLock(client, f"{fresh_path}-a"), f"{fresh_path}-b"
+    stage.observer.create(tried, ephemeral=True)
+    assert not Running(MultiLock(first, NonBlockingLock(client, tried)).acquire).result()
+    assert not first.held
+    soon("the first is free", lambda: stage.nodes(first.path) == [])
+    stage.observer.delete(tried)
 
 
-Make = Callable[[Client, str], Any]
+def test_one_that_is_lost_is_all_lost_until_the_next_acquisition(
+    stage: Stage, fresh_path: str
+) -> None:
+    lock = several(stage.client(), fresh_path, "ab")
+    for gone in (0, 1):
+        assert lock.acquire(GRACE)
+        (node,) = stage.nodes(lock.locks[gone].path)
+        lose(stage, lock.locks[gone], node)
+        assert not lock.held
+    told: SimpleQueue[Loss] = SimpleQueue()
+    with lock:
+        lost = lock.lost
+        assert lock.lost is lost, "one object for one acquisition"
+        lost.add_callback(told.put)
+        waiting = Running(lambda: lost.wait(PATIENCE))
+    assert not waiting.result(), "a release is no loss"
+    assert not lost.is_set()
+    with lock:
+        assert lock.lost is not lost
+        lock.lost.add_callback(told.put)
+        stage.observer.delete(stage.nodes(f"{fresh_path}/b")[0])
+        assert told.get(timeout=PATIENCE) is lock.lost
+        with pytest.raises(LockLostError):
+            lock.release()
+        assert lock.acquire(GRACE)
 
 
-class FamilyRun(Run):
-    """A run with a lock of the family; the others use ``rival``, which excludes it."""
-
-    def __init__(
-        self, server: ZooKeeperServer, observer: Client, make: Make, rival: Make, path: str, at: int
-    ) -> None:
-        super().__init__(server, observer, rival, path, at)  # type: ignore[arg-type]
-        self.make = make
-        self.own = make(self.subject, path)
-
-    def nodes(self, path: str) -> list[str]:
-        if self.make is lease:
-            return super().nodes(f"{path}/leases") + super().nodes(f"{path}/locks")
-        if self.make is Both:
-            return super().nodes(f"{path}/a") + super().nodes(f"{path}/b")
-        return super().nodes(path)
-
-    def wait_until_waiting(self) -> None:
-        if self.make is not lease:
-            return super().wait_until_waiting()
-        leases = f"{self.path}/leases"
-
-        def looks(frames: list[Frame]) -> bool:
-            heard = [f for f in frames if f.request not in self._unanswered]
-            return watches_children(heard, leases)
-
-        self.proxy.wait_for(looks, PATIENCE)
-        return None
+# --- the semaphore --------------------------------------------------------------------------------
 
 
-class FamilySweep(Sweep):
-    """All runs of one life cycle of a lock of the family."""
-
-    def __init__(self, place: Place, faults: Mapping[str, tuple[Fault, ...]], make: Make) -> None:
-        super().__init__(place, faults)
-        self._make = make
-
-    def _run(self, name: str, at: int) -> Run:
-        path = f"{self._path}/{name}/lock"
-        return FamilyRun(self._server, self._observer, self._make, self._kind, path, at)
-
-    def _live(self, run: Run) -> None:
-        super()._live(run)
-        assert_sequential_creates_are_looked_up(run.proxy.frames())
+def far(stage: Stage, path: str, count: int) -> Semaphore:
+    """A semaphore on a client of its own, out of the proxy's reach."""
+    return Semaphore(stage.client(direct=True), path, count)
 
 
-def assert_sequential_creates_are_looked_up(frames: list[Frame]) -> None:
-    """No lost sequential create was repeated before a sync and a listing had been answered."""
-    answered = {id(f.request): f.error for f in frames if f.direction == "s2c"}
-    creates: dict[str | None, Frame] = {}
-    for place, create in enumerate(frames):
-        if create.direction != "c2s" or create.op != "create2" or not create.raw[-1] & 2:
-            continue
-        first = creates.get(create.path)
-        creates[create.path] = create
-        if first is None or answered.get(id(first), 0) or first.connection == create.connection:
-            continue
-        looked = [
-            f.op
-            for f in frames[frames.index(first) : place]
-            if f.connection == create.connection and id(f) in answered
-        ]
-        assert {"sync", "get_children"} <= set(looked), f"{create} repeats {first} after {looked}"
+@pytest.mark.parametrize("count", [1, 3])
+def test_as_many_as_there_are(stage: Stage, fresh_path: str, count: int) -> None:
+    semaphores = [far(stage, fresh_path, count) for _ in range(count + 1)]
+    assert {semaphore.count for semaphore in semaphores} == {count}
+    leases = [leased(semaphore, GRACE) for semaphore in semaphores[:-1]]
+    assert all(lease.held for lease in leases)
+    assert stage.observer.get_data(fresh_path)[0] == str(count).encode()
+    for timeout in (0, A_WHILE):
+        assert not semaphores[-1].lease().acquire(timeout)
+    for timeout in (0, LOOKED):
+        said = f"none of {count} leases was free in time$"
+        with (
+            pytest.raises(LockTimeoutError, match=said),
+            semaphores[-1].lease().within(timeout),
+        ):
+            pytest.fail("the body runs")
+    leases.pop(0).release()
+    with semaphores[-1].lease().within(GRACE) as lease:
+        assert lease.held
+        assert all(other.held for other in leases)
+    for other in leases:
+        other.release()
+    soon("no node is left", lambda: not lease_nodes(stage, fresh_path))
 
 
-def downgraded(run: Run) -> None:
-    """Write, become a reader while somebody waits to write, release both."""
-    assert isinstance(run, FamilyRun)
-    lock = ReadWriteLock(run.subject, run.path)
-    run.own = lock.write  # type: ignore[assignment]
-    with ThreadPoolExecutor(1) as holder:
-        assert holder.submit(lock.write.acquire, PATIENCE).result(GRACE + PATIENCE)
-        waiting = Running(lambda: run.other.acquire(2 * PATIENCE))
-        soon("somebody waits to write", lambda: len(run.nodes(run.path)) >= 2)
-        assert holder.submit(lock.read.acquire, PATIENCE).result(GRACE + PATIENCE)
-        assert lock.write.held
-        holder.submit(lock.write.release).result(GRACE)
-    run.own = lock.read  # type: ignore[assignment]
-    assert lock.read.held
-    assert not run.other.held
-    assert not waiting.ended
-    Running(lock.read.release).result()
-    assert waiting.result(PATIENCE + GRACE)
-    assert run.other.fence
-    run.other.release()
+def test_something_else_in_the_node_is_no_count(stage: Stage, fresh_path: str) -> None:
+    stage.observer.create(fresh_path, b"2\nFORGED " + b"x" * 100_000)
+    with pytest.raises(ValueError, match=r"semaphore of b'2\\nFORGED x+', not of 1") as caught:
+        leased(far(stage, fresh_path, 1), GRACE)
+    assert len(str(caught.value)) < 300
+    assert lease_nodes(stage, fresh_path) == []
 
 
-LOCKS: dict[str, tuple[Make, Make]] = {
-    "read": (read_lock, write_lock),
-    "write": (write_lock, read_lock),
-    "lease": (lease, lease),
-    "both": (Both, Both),
-}
-CYCLES = [
-    named(name, cycle, name, cycle, longest=cycle is waited)
-    for name in LOCKS
-    for cycle in (free, waited, tried, timed_out, closed)
-]
+@pytest.mark.own_server
+def test_wrong_arguments_are_refused_early(observer: Client, fresh_path: str) -> None:
+    counts: tuple[Any, ...] = (0, -1, True, 1.5, "2", None)
+    for count in counts:
+        with pytest.raises(ValueError, match="at least one lease"):
+            Semaphore(observer, fresh_path, count)
+    for path, what in (("/", "root"), ("relative", "path"), ("/a//b", "path"), ("/a/", "path")):
+        with pytest.raises(ValueError, match=what):
+            Semaphore(observer, path, 1)
+    lock = SequentialLock(observer, fresh_path)
+    for locks in ((), (lock, lock), (lock, SequentialLock(observer, fresh_path))):
+        with pytest.raises(ValueError, match="each on another path"):
+            MultiLock(*locks)
+    timeouts: tuple[Any, ...] = (-1, float("nan"), "1")
+    for timeout in timeouts:
+        with pytest.raises((ValueError, TypeError)):
+            MultiLock(lock).acquire(timeout)
 
 
-@pytest.mark.parametrize(("name", "cycle"), CYCLES)
-def test_every_fault_at_every_request(place: Place, name: str, cycle: Cycle) -> None:
-    make, rival = LOCKS[name]
-    sweep = FamilySweep(place, SINGLES, make)
-    sweep.run_all(rival, cycle)  # type: ignore[arg-type]
+def test_timeout_in_the_queue_leaves_no_node(stage: Stage, fresh_path: str) -> None:
+    queue = LeaseQueue(stage, fresh_path)
+    with far(stage, fresh_path, 1).lease().within(GRACE):
+        queue.join("waiter", lease_of(stage.client(direct=True), fresh_path))
+        soon("the first looks", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 2)
+        for timeout in (0, A_WHILE):
+            assert not far(stage, fresh_path, 1).lease().acquire(timeout)
+        soon("they are gone", lambda: len(lease_nodes(stage, fresh_path)) == 3)
+    queue.expect("waiter")
+    queue.leave("waiter")
 
 
-def test_every_fault_at_every_request_of_a_downgrade(place: Place) -> None:
-    """While a writer waits: all faults one by one, and two cuts in a row."""
-    faults: dict[str, tuple[Fault, ...]] = {**SINGLES, **PAIRS}
-    sweep = FamilySweep(place, faults, write_lock)
-    sweep.run_all(write_lock, downgraded)  # type: ignore[arg-type]
+def test_killed_holders_make_way(stage: Stage, fresh_path: str) -> None:
+    with Workers() as workers:
+        arguments = (stage.hosts, fresh_path, 2, SHORT)
+        crew = [workers.start("holding_lease", *arguments) for _ in range(2)]
+        for worker in crew:
+            worker.expect("held")
+        semaphore = far(stage, fresh_path, 2)
+        assert not semaphore.lease().acquire(0)
+        for worker in crew:
+            os.kill(worker.pid, signal.SIGKILL)
+        with semaphore.lease().within(PATIENCE), semaphore.lease().within(PATIENCE):
+            pass
+    soon("no node is left", lambda: not lease_nodes(stage, fresh_path))
+
+
+# --- the election ---------------------------------------------------------------------------------
+
+
+def test_leader_and_candidates(stage: Stage, fresh_path: str) -> None:
+    names = ["first", "second", "third \u20ac"]
+    clients = [stage.client(direct=True) for _ in names]
+    elections = [
+        Election(client, fresh_path, name) for client, name in zip(clients, names, strict=True)
+    ]
+    queue = Queue(stage, fresh_path)
+    for name, election in zip(names, elections, strict=True):
+        queue.join(name, election.lead())
+    for place, name in enumerate(names):
+        queue.expect(name)
+        for election in elections:
+            candidates = election.candidates()
+            assert [c.text for c in candidates] == names[place:]
+            assert [c.session_id for c in candidates] == [c.session_id for c in clients[place:]]
+            assert [c.path for c in candidates] == stage.nodes(fresh_path)
+            assert_strictly_rising(c.sequence for c in candidates)
+            assert election.leader() == candidates[0]
+        queue.expect_nobody()
+        queue.leave(name)
+    assert elections[0].leader() is None
+
+
+def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str) -> None:
+    """Three processes: each that leads is killed; then one leads twice in a row."""
+    election = Election(stage.observer, fresh_path)
+    with Workers() as workers:
+        crew: list[Worker] = []
+        for number in range(3):
+            crew.append(workers.start("leading", stage.hosts, fresh_path, number, SHORT))
+            soon("it stands", lambda: len(election.candidates()) == len(crew), START)
+        fences = []
+        for number, worker in enumerate([*crew, crew[-1]]):
+            said, fence = (worker.hear() or "").split()
+            assert said == "leads"
+            fences.append(int(fence))
+            leader = election.leader()
+            assert leader is not None
+            assert leader.text == str(min(number, 2))
+            if number == 2:
+                worker.say("the term is over")
+            elif number < 2:
+                os.kill(worker.pid, signal.SIGKILL)
+        assert_strictly_rising(fences)
+        waiting = Running(lambda: election.lead().acquire(PATIENCE))
+        os.kill(crew[-1].pid, signal.SIGKILL)
+        assert waiting.result()
+
+
+# --- acting on loss, under asyncio ----------------------------------------------------------------
+
+
+@pytest.mark.own_server
+async def test_loss_cancels_the_body(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as observer:
+        task, lock = asyncio.current_task(), AsyncSequentialLock(client, fresh_path)
+        assert task is not None
+        for _ in range(2):
+            with pytest.raises(LockLostError, match=r"its node .* was deleted"):
+                async with lock, lock.cancel_on_loss() as entered:
+                    assert entered is lock
+                    (name,) = await observer.get_children(fresh_path)
+                    await observer.delete(f"{fresh_path}/{name}")
+                    await asyncio.Event().wait()
+                    pytest.fail("the end is reached")
+            assert task.cancelling() == 0
+            await client.sync()
+        with pytest.raises(LockLostError, match="is not held"):
+            async with lock.cancel_on_loss():
+                raise AssertionError
+
+
+@pytest.mark.own_server
+@pytest.mark.parametrize("error", [None, KeyError])
+async def test_body_that_swallows_the_cancellation_or_turns_it_into_an_error(
+    zookeeper: ZooKeeperServer, fresh_path: str, error: type[Exception] | None
+) -> None:
+    """Its error stays; the cancellation has done its work and must not count any longer."""
+    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as observer:
+        task, swallowed = asyncio.current_task(), False
+        assert task is not None
+        lock = AsyncSequentialLock(client, fresh_path)
+        assert await lock.acquire(GRACE)
+        (name,) = await observer.get_children(fresh_path)
+        with pytest.raises(error or LockLostError, match=None if error else "was lost"):
+            async with lock.cancel_on_loss():
+                losing = asyncio.ensure_future(observer.delete(f"{fresh_path}/{name}"))
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    swallowed = True
+                    if error:
+                        raise error from None
+        assert swallowed
+        cancelling = task.cancelling()
+        while task.cancelling():
+            task.uncancel()
+        await losing
+        with pytest.raises(LockLostError):
+            await lock.release()
+        assert cancelling == 0

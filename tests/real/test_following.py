@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,59 +23,43 @@ from zkwire import (
 )
 from zkwire.testing.proxy import cut_after, cut_before, rst_after, truncate
 
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.delete_tree(fresh_path)
-
-
 # --- the states -----------------------------------------------------------------------------------
 
+DATA = [(None, False), (b"0", True), (b"1", False), (None, True), (b"2", True), (b"3", False)]
 
-def test_each_state_of_the_data(stage: Stage, fresh_path: str) -> None:
-    seen: list[tuple[bytes | None, bool]] = []
+
+def test_each_state(stage: Stage, fresh_path: str) -> None:
+    other, seen = stage.observer, list[tuple[bytes | None, bool]]()
     changes: list[Callable[[], object]] = [
-        lambda: stage.observer.create(fresh_path, b"0"),
-        lambda: stage.observer.set_data(fresh_path, b"1"),
-        lambda: stage.observer.delete(fresh_path),
-        lambda: stage.observer.create(fresh_path, b"2"),
-        lambda: stage.observer.set_acl(fresh_path, OPEN_ACL_UNSAFE),
-        lambda: stage.observer.set_data(fresh_path, b"3"),
+        lambda: other.create(fresh_path, b"0"),
+        lambda: other.set_data(fresh_path, b"1"),
+        lambda: other.delete(fresh_path),
+        lambda: other.create(fresh_path, b"2"),
+        lambda: (other.set_acl(fresh_path, OPEN_ACL_UNSAFE), other.set_data(fresh_path, b"3")),
     ]
-    for one in stage.client().watch_data(fresh_path):
+    for one in stage.client().watch_data(fresh_path):  # an ACL is no change of the data
         seen.append((one.data, one.skipped))
-        if len(seen) == 5:
-            changes.pop(0)()  # is no change of the data
         if not changes:
             break
         changes.pop(0)()
-    assert seen == [
-        (None, False), (b"0", True), (b"1", False), (None, True), (b"2", True), (b"3", False),
-    ]  # fmt: skip
-
-
-def test_each_state_of_the_children(stage: Stage, fresh_path: str) -> None:
+    assert seen == DATA
+    other.delete(fresh_path)
     with stage.client().watch_children(fresh_path) as watch:
-        seen = [watch.next()]
+        states = [watch.next()]
         for change in (
-            lambda: stage.observer.create(fresh_path),
-            lambda: stage.observer.create(f"{fresh_path}/b"),
-            lambda: stage.observer.create(f"{fresh_path}/a"),
-            lambda: stage.observer.delete(f"{fresh_path}/b"),
-            lambda: stage.observer.delete_tree(fresh_path),
+            lambda: other.create(fresh_path),
+            lambda: other.create(f"{fresh_path}/b"),
+            lambda: other.create(f"{fresh_path}/a"),
+            lambda: other.delete(f"{fresh_path}/b"),
+            lambda: other.delete_tree(fresh_path),
         ):
             change()
-            seen.append(watch.next())
-        while seen[-1] is not None and seen[-1].children is not None:
-            seen.append(watch.next())  # of the tree the child goes first
-    found = [(one.children, one.skipped) for one in seen if one is not None]
-    assert found[:5] == [
-        (None, False), ([], True), (["b"], False), (["a", "b"], False), (["a"], False),
-    ]  # fmt: skip
+            states.append(watch.next())
+        while states[-1] is not None and states[-1].children is not None:
+            states.append(watch.next())  # of the tree the child goes first
+    found = [(one.children, one.skipped) for one in states if one is not None]
+    names: list[list[str] | None] = [None, [], ["b"], ["a", "b"], ["a"]]
+    assert found[:5] == list(zip(names, [False, True, False, False, False], strict=True))
     assert found[-1] == (None, True)
 
 
@@ -133,9 +117,6 @@ def shows(seen: Any, op: str, nth: int) -> bool:
     return seen.children is not None and f"{op}-{nth}" in seen.children
 
 
-# --- errors ---------------------------------------------------------------------------------------
-
-
 def test_what_is_refused_at_once_leaves_nothing(stage: Stage, fresh_path: str) -> None:
     client = stage.client()
 
@@ -163,10 +144,13 @@ def test_what_is_refused_at_once_leaves_nothing(stage: Stage, fresh_path: str) -
 
 @forks
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_told_so(stage: Stage, fresh_path: str) -> None:
+def test_a_forked_child_is_told_so_and_a_second_reader_refused(
+    stage: Stage, fresh_path: str
+) -> None:
     client = stage.client()
     watch, other = client.watch_data(fresh_path), client.watch_data(fresh_path)
-    watch.next()
+    states = iter(watch)
+    next(states)
 
     def refused() -> None:
         for one in (watch, other):
@@ -175,14 +159,6 @@ def test_a_forked_child_is_told_so(stage: Stage, fresh_path: str) -> None:
             one.close()
 
     in_child(refused)
-    stage.observer.create(fresh_path)
-    assert watch.next(PATIENCE) is not None
-
-
-def test_the_second_of_two_readers_is_refused(stage: Stage, fresh_path: str) -> None:
-    watch = stage.client().watch_data(fresh_path)
-    states = iter(watch)
-    next(states)
     waiting = Running(lambda: next(states))
     while not watch._algorithm._wanted:
         pass

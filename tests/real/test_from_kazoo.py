@@ -194,25 +194,16 @@ def test_each_call_does_the_same(
 # --- exceptions, and that nothing is left out -----------------------------------------------------
 
 
-def test_each_code_has_the_classes_that_stand_in_one_row() -> None:
-    classes = kazoo.exceptions.EXCEPTIONS
-    for code, theirs in {code: classes[code] for code in dict(classes)}.items():
-        name = theirs.__name__
-        ours, _ = ROWS["exceptions"][name]
+def test_each_exception_and_option_of_kazoo_has_a_row() -> None:
+    rows, classes = ROWS["exceptions"], kazoo.exceptions.EXCEPTIONS
+    for code in dict(classes):
         error = error_for(code, "get_data", "/a")
         if type(error) is not zkwire.ServerError:  # a code of which servers know nothing
-            assert type(error).__name__ == ours, code
-
-
-def test_each_exception_of_kazoo_has_a_row() -> None:
+            assert type(error).__name__ == rows[classes[code].__name__][0], code
     theirs = {v.__name__ for v in vars(kazoo.exceptions).values() if inspect.isclass(v)}
-    known = theirs - {"defaultdict"} | {KazooTimeoutError.__name__}
-    assert set(ROWS["exceptions"]) == known
-    for ours, _ in ROWS["exceptions"].values():
+    assert set(rows) == theirs - {"defaultdict"} | {KazooTimeoutError.__name__}
+    for ours, _ in rows.values():
         assert ours in zkwire.__all__ or hasattr(builtins, ours)
-
-
-def test_each_option_of_kazoo_has_a_row() -> None:
     options = set(inspect.signature(KazooClient.__init__).parameters) - {"self", "kwargs"}
     shown = "".join(row["kazoo"] for row in ROWS["options"])
     assert {option for option in options if f"{option}=" not in shown} == set()

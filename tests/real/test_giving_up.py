@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
-from tests.support.server_control import ZooKeeperServer
+from tests.support.lock_helpers import (
+    GRACE,
+    PATIENCE,
+    Running,
+    Stage,
+    done,
+    requests,
+    wait_until_waiting,
+)
 from tests.unit.test_recipe_steps import Nodes, client_of
 from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock
 from zkwire.blocking.sync import run
-from zkwire.testing.proxy import FaultProxy, Gate, hold
+from zkwire.testing.proxy import Gate, hold
 
 SOON = 0.2  # seconds: enough for a create, or its node has yet to be looked for
 
@@ -42,46 +50,30 @@ def rival(client: Client | AsyncClient, kind: str, path: str) -> Any:
     return contender(client, others.get(kind, kind), path)
 
 
-def assert_left_first(proxy: FaultProxy) -> None:
-    """Before the operation that is the mark, each node that was made has been deleted."""
-    operations = [frame.op for frame in requests(proxy.frames())]
-    before = operations[: operations.index("get_acl")]
-    assert before.count("delete") == before.count("create2") > 0, operations
-
-
 # --- in its order ---------------------------------------------------------------------------------
 
 
 @pytest.mark.since("3.5")
 @pytest.mark.parametrize("kind", ["SequentialLock", *OTHERS])
+@pytest.mark.parametrize("world", [Client, AsyncClient], ids=["threads", "asyncio"])
 def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
-    stage: Stage, kind: str, fresh_path: str
+    stage: Stage, kind: str, world: type[Any], fresh_path: str
 ) -> None:
-    client, other = stage.client(), rival(stage.observer, kind, fresh_path)
-    with other:
-        assert not contender(client, kind, fresh_path).acquire(SOON)
-        client.get_acl("/")
-    assert_left_first(stage.proxy)
-    assert contender(client, kind, fresh_path).acquire(0)
+    async def give_up() -> list[str]:
+        client = world(stage.proxy.hosts)
+        await done(client.connect())
+        with rival(stage.observer, kind, fresh_path):
+            assert not await done(contender(client, kind, fresh_path).acquire(SOON))
+            await done(client.get_acl("/"))
+        operations = [frame.op for frame in requests(stage.proxy.frames())]
+        lock = contender(client, kind, fresh_path)
+        assert await done(lock.acquire(0))
+        await done(lock.release())
+        await done(client.close())
+        return operations[: operations.index("get_acl")]
 
-
-@pytest.mark.since("3.5")
-@pytest.mark.parametrize(
-    "kind",
-    ["SequentialLock", *(pytest.param(kind, marks=pytest.mark.own_server) for kind in OTHERS)],
-)
-async def test_hazard_B41_what_is_given_up_goes_first_under_asyncio(
-    zookeeper: ZooKeeperServer, kind: str, fresh_path: str
-) -> None:
-    with FaultProxy(upstream=zookeeper.hosts) as proxy:
-        async with AsyncClient(zookeeper.hosts) as far, AsyncClient(proxy.hosts) as client:
-            async with rival(far, kind, fresh_path):
-                assert not await contender(client, kind, fresh_path).acquire(SOON)
-                await client.get_acl("/")
-            assert_left_first(proxy)
-            lock = contender(client, kind, fresh_path)
-            assert await lock.acquire(0)
-            await lock.release()
+    before = asyncio.run(give_up())
+    assert before.count("delete") == before.count("create2") > 0, before
 
 
 # --- when the interpreter ends --------------------------------------------------------------------
@@ -126,10 +118,6 @@ class Full(Nodes):
         run(work(self))
 
 
-def nodes(world: Nodes) -> list[str]:
-    return world.nodes[1:]
-
-
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("then", ["release", "acquire", "_release_in_background"])
 def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then: str) -> None:
@@ -144,7 +132,7 @@ def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then
     assert not both.held
     world.full = False
     getattr(both if hasattr(both, then) else both._algorithm, then)()
-    assert len(nodes(world)) == ((1 + several) if then == "acquire" else 0)
+    assert len(world.nodes[1:]) == ((1 + several) if then == "acquire" else 0)
     assert both.held is (then == "acquire")
 
 
@@ -158,7 +146,7 @@ def test_what_an_error_left_behind_is_made_good_at_the_end() -> None:
     world.full = False
     (owing,) = world.active_locks
     owing._resume_cleanup()
-    assert nodes(world) == []
+    assert world.nodes[1:] == []
     assert not world.active_locks
 
 

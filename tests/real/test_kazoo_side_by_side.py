@@ -13,14 +13,15 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from typing import Any, Protocol
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, poll
-from zkwire import Client, Event, ServerError
+from zkwire import ChildrenAndStat, Client, DataAndStat, PathAndStat, ServerError
 from zkwire.jute import records
 
 SESSION_SECONDS = 15.0
@@ -35,176 +36,107 @@ def server(backend: Backend) -> Iterator[ZooKeeperServer]:
         yield server
 
 
-class Clients:
-    """Clients of both kinds, all closed with the test."""
-
-    def __init__(self, kazoo: Any, exit_stack: ExitStack) -> None:
-        self._kazoo = kazoo
-        self._exit = exit_stack
-
-    def zkwire(self, server: ZooKeeperServer) -> Client:
-        return self._exit.enter_context(Client(server.hosts, session_timeout=SESSION_SECONDS))
-
-    def kazoo(self, server: ZooKeeperServer) -> Any:
-        made = self._kazoo.client.KazooClient(server.hosts, timeout=SESSION_SECONDS)
-        self._exit.callback(made.close)
-        self._exit.callback(made.stop)
-        made.start(PATIENCE)
-        return made
-
-
-@pytest.fixture
-def clients(kazoo: Any) -> Iterator[Clients]:
-    before = set(threading.enumerate())
-    with ExitStack() as exit_stack:
-        yield Clients(kazoo, exit_stack)
-    poll("the clients' threads end", lambda: set(threading.enumerate()) <= before or None, PATIENCE)
-
-
 # --- two clients with one face --------------------------------------------------------------------
 
 Stat = tuple[int, ...]
 Seen = Callable[[str, str], None]
-
-
-class Side(Protocol):
-    """A client as the script knows it; a stat is the eleven numbers of the wire."""
-
-    name: str
-    error: type[Exception]
-
-    @property
-    def client(self) -> Any: ...
-    def session(self) -> int: ...
-    def create(self, path: str, data: bytes, ephemeral: bool, sequential: bool) -> str: ...
-    def create2(self, path: str, data: bytes) -> tuple[str, Stat]: ...
-    def delete(self, path: str, version: int) -> None: ...
-    def set(self, path: str, data: bytes, version: int) -> Stat: ...
-    def exists(self, path: str, seen: Seen | None = None) -> Stat | None: ...
-    def get(self, path: str, seen: Seen | None = None) -> tuple[bytes, Stat]: ...
-    def children(self, path: str, seen: Seen | None = None) -> list[str]: ...
-    def children2(self, path: str) -> tuple[list[str], Stat]: ...
-
-
-def numbers(stat: records.Stat) -> Stat:
-    """zkwire's stat in kazoo's order, each number fetched by its name."""
-    return (
-        *(stat.czxid, stat.mzxid, stat.ctime, stat.mtime),
-        *(stat.version, stat.cversion, stat.aversion, stat.ephemeral_owner),
-        *(stat.data_length, stat.num_children, stat.pzxid),
-    )
-
-
-class ZkwireSide:
-    name = "zkwire"
-    error: type[Exception] = ServerError
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-
-    def session(self) -> int:
-        return self.client.session_id
-
-    def create(self, path: str, data: bytes, ephemeral: bool, sequential: bool) -> str:
-        return self.client.create(path, data, ephemeral=ephemeral, sequential=sequential)
-
-    def create2(self, path: str, data: bytes) -> tuple[str, Stat]:
-        created, stat = self.client.create_with_stat(path, data)
-        return created, numbers(stat)
-
-    def delete(self, path: str, version: int) -> None:
-        self.client.delete(path, version)
-
-    def set(self, path: str, data: bytes, version: int) -> Stat:
-        return numbers(self.client.set_data(path, data, version))
-
-    def exists(self, path: str, seen: Seen | None = None) -> Stat | None:
-        stat = self.client.exists(path, watch=self._watch(seen))
-        return None if stat is None else numbers(stat)
-
-    def get(self, path: str, seen: Seen | None = None) -> tuple[bytes, Stat]:
-        data, stat = self.client.get_data(path, watch=self._watch(seen))
-        return data, numbers(stat)
-
-    def children(self, path: str, seen: Seen | None = None) -> list[str]:
-        return self.client.get_children(path, watch=self._watch(seen))
-
-    def children2(self, path: str) -> tuple[list[str], Stat]:
-        names, stat = self.client.get_children_with_stat(path)
-        return names, numbers(stat)
-
-    @staticmethod
-    def _watch(seen: Seen | None) -> Callable[[Event], None] | None:
-        if seen is None:
-            return None
-        return lambda event: seen(KAZOO_NAMES[event.type], event.path)
-
-
 KAZOO_NAMES = {-1: "NONE", 1: "CREATED", 2: "DELETED", 3: "CHANGED", 4: "CHILD"}
 
 
-class KazooSide:
-    name = "kazoo"
+class Side(NamedTuple):
+    """A client as the script knows it: what it does for each name of an operation."""
 
-    def __init__(self, client: Any) -> None:
-        from kazoo.exceptions import ZookeeperError
+    name: str
+    client: Any
+    error: type[Exception]
+    session: int
+    calls: dict[str, Callable[..., Any]]
+    watch: Callable[[Seen], Callable[[Any], None]]
 
-        self.client = client
-        self.error = ZookeeperError
-
-    def session(self) -> int:
-        session_id, _ = self.client.client_id
-        return int(session_id)
-
-    def create(self, path: str, data: bytes, ephemeral: bool, sequential: bool) -> str:
-        return str(self.client.create(path, data, ephemeral=ephemeral, sequence=sequential))
-
-    def create2(self, path: str, data: bytes) -> tuple[str, Stat]:
-        created, stat = self.client.create(path, data, include_data=True)
-        return created, tuple(stat)
-
-    def delete(self, path: str, version: int) -> None:
-        self.client.delete(path, version)
-
-    def set(self, path: str, data: bytes, version: int) -> Stat:
-        return tuple(self.client.set(path, data, version))
-
-    def exists(self, path: str, seen: Seen | None = None) -> Stat | None:
-        stat = self.client.exists(path, watch=self._watch(seen))
-        return None if stat is None else tuple(stat)
-
-    def get(self, path: str, seen: Seen | None = None) -> tuple[bytes, Stat]:
-        data, stat = self.client.get(path, watch=self._watch(seen))
-        return data, tuple(stat)
-
-    def children(self, path: str, seen: Seen | None = None) -> list[str]:
-        return list(self.client.get_children(path, watch=self._watch(seen)))
-
-    def children2(self, path: str) -> tuple[list[str], Stat]:
-        names, stat = self.client.get_children(path, include_data=True)
-        return names, tuple(stat)
-
-    @staticmethod
-    def _watch(seen: Seen | None) -> Callable[[Any], None] | None:
-        return None if seen is None else lambda event: seen(event.type, event.path)
+    def do(self, operation: str, path: str, *arguments: object, seen: Seen | None = None) -> Any:
+        """What it returns; a stat is the eleven numbers of the wire."""
+        watched = {} if seen is None else {"watch": self.watch(seen)}
+        result = self.calls[operation](path, *arguments, **watched)
+        if type(result) is tuple or isinstance(result, DataAndStat | ChildrenAndStat | PathAndStat):
+            return result[0], numbers(result[1])
+        return None if result is True else numbers(result)  # kazoo's way to say "done"
 
 
-SIDES: dict[str, Callable[[Any], Side]] = {"kazoo": KazooSide, "zkwire": ZkwireSide}
+def numbers(result: Any) -> Any:
+    """A stat in kazoo's order, each number of zkwire's fetched by its name; else the same."""
+    if not isinstance(result, records.Stat):
+        return tuple(result) if type(result).__name__ == "ZnodeStat" else result
+    return (
+        *(result.czxid, result.mzxid, result.ctime, result.mtime),
+        *(result.version, result.cversion, result.aversion, result.ephemeral_owner),
+        *(result.data_length, result.num_children, result.pzxid),
+    )
+
+
+def zkwire_side(client: Client) -> Side:
+    def create(path: str, data: bytes, ephemeral: bool, sequential: bool) -> str:
+        return client.create(path, data, ephemeral=ephemeral, sequential=sequential)
+
+    calls: dict[str, Callable[..., Any]] = {
+        "create": create,
+        "create2": client.create_with_stat,
+        "delete": client.delete,
+        "set": client.set_data,
+        "exists": client.exists,
+        "get": client.get_data,
+        "children": client.get_children,
+        "children2": client.get_children_with_stat,
+    }
+    return Side(
+        "zkwire", client, ServerError, client.session_id, calls,
+        lambda seen: lambda event: seen(KAZOO_NAMES[event.type], event.path),
+    )  # fmt: skip
+
+
+def kazoo_side(client: Any, error: type[Exception]) -> Side:
+    def create(path: str, data: bytes, ephemeral: bool, sequential: bool) -> str:
+        return str(client.create(path, data, ephemeral=ephemeral, sequence=sequential))
+
+    calls: dict[str, Callable[..., Any]] = {
+        "create": create,
+        "create2": partial(client.create, include_data=True),
+        "delete": client.delete,
+        "set": client.set,
+        "exists": client.exists,
+        "get": client.get,
+        "children": client.get_children,
+        "children2": partial(client.get_children, include_data=True),
+    }
+    return Side(
+        "kazoo", client, error, client.client_id[0], calls,
+        lambda seen: lambda event: seen(event.type, event.path),
+    )  # fmt: skip
+
+
+Sides = tuple[Side, Side]
 
 
 @pytest.fixture
-def sides(clients: Clients, server: ZooKeeperServer) -> tuple[Side, Side]:
-    return KazooSide(clients.kazoo(server)), ZkwireSide(clients.zkwire(server))
+def sides(kazoo: Any, server: ZooKeeperServer) -> Iterator[Sides]:
+    before = set(threading.enumerate())
+    theirs = kazoo.client.KazooClient(server.hosts, timeout=SESSION_SECONDS)
+    with Client(server.hosts, session_timeout=SESSION_SECONDS) as ours:
+        ours.connect()
+        theirs.start(PATIENCE)
+        yield kazoo_side(theirs, kazoo.exceptions.ZookeeperError), zkwire_side(ours)
+        theirs.stop()
+        theirs.close()
+    poll("the clients' threads end", lambda: set(threading.enumerate()) <= before or None, PATIENCE)
 
 
 @pytest.fixture
-def root(sides: tuple[Side, Side], fresh_path: str) -> Iterator[str]:
+def root(sides: Sides, fresh_path: str) -> Iterator[str]:
     """A prefix of both sides' roots; what they leave below is deleted."""
     yield fresh_path
     for side in sides:
         with suppress(side.error):
             for path in reversed(everything_below(side, fresh_path + side.name)):
-                side.delete(path, ANY)
+                side.do("delete", path, ANY)
 
 
 def everything_below(side: Side, path: str) -> list[str]:
@@ -212,7 +144,7 @@ def everything_below(side: Side, path: str) -> list[str]:
     found, left = [], deque([path])
     while left:
         found.append(left.popleft())
-        left.extend(f"{found[-1]}/{name}" for name in sorted(side.children(found[-1])))
+        left.extend(f"{found[-1]}/{name}" for name in sorted(side.do("children", found[-1])))
     return found
 
 
@@ -327,12 +259,12 @@ def carry_out(side: Side, root: str, script: list[Step]) -> list[Any]:
     seen: list[Any] = []
     for name, path, *arguments in script:
         try:
-            result = getattr(side, name)(root + path, *arguments)
+            result = side.do(name, root + path, *arguments)
         except side.error as error:
             seen.append((name, path, "refused", error.code))  # type: ignore[attr-defined]
             continue
         if normal is None:
-            normal = Normal(root, result[1][0], side.session())
+            normal = Normal(root, result[1][0], side.session)
         seen.append((name, path, normal.of(result)))
     return seen
 
@@ -340,11 +272,11 @@ def carry_out(side: Side, root: str, script: list[Step]) -> list[Any]:
 def tree(reader: Side, owner: Side, root: str) -> list[Any]:
     """All nodes that ``owner`` has made, as ``reader`` sees them."""
     paths = everything_below(reader, root)
-    normal = Normal(root, reader.get(root)[1][0], owner.session())
-    return [(normal.of(path), normal.of(reader.get(path))) for path in paths]
+    normal = Normal(root, reader.do("get", root)[1][0], owner.session)
+    return [(normal.of(path), normal.of(reader.do("get", path))) for path in paths]
 
 
-def assert_same_effects(sides: tuple[Side, Side], root: str, script: list[Step]) -> list[Any]:
+def assert_same_effects(sides: Sides, root: str, script: list[Step]) -> list[Any]:
     kazoo, zkwire = sides
     theirs = carry_out(kazoo, root + kazoo.name, script)
     ours = carry_out(zkwire, root + zkwire.name, script)
@@ -358,30 +290,30 @@ def assert_same_effects(sides: tuple[Side, Side], root: str, script: list[Step])
 
 
 @pytest.mark.since("3.5")
-def test_the_same_script(sides: tuple[Side, Side], root: str) -> None:
+def test_the_same_script(sides: Sides, root: str) -> None:
     seen = assert_same_effects(sides, root, SCRIPT)
     refusals = {step[-1] for step in seen if step[2] == "refused"}
     assert refusals == {-101, -103, -108, -110, -111}
 
 
 @pytest.mark.since("3.5")
-def test_a_random_script(sides: tuple[Side, Side], root: str, seed: int) -> None:
+def test_a_random_script(sides: Sides, root: str, seed: int) -> None:
     assert_same_effects(sides, root, random_script(random.Random(seed)))
 
 
-def test_both_read_the_same_numbers(sides: tuple[Side, Side], root: str) -> None:
+def test_both_read_the_same_numbers(sides: Sides, root: str) -> None:
     """Nothing normalised: the whole stat of one node, times and session included."""
     kazoo, zkwire = sides
     for side in sides:
         path = root + side.name
-        side.create(path, b"x", False, False)
+        side.do("create", path, b"x", False, False)
         for change in range(3):
-            side.create(f"{path}/e-", b"", True, True)
-            side.set(path, b"y" * change, change)
+            side.do("create", f"{path}/e-", b"", True, True)
+            side.do("set", path, b"y" * change, change)
         for node in everything_below(side, path):
-            assert kazoo.get(node) == zkwire.get(node)
-            assert kazoo.exists(node) == zkwire.exists(node)
-            assert sorted(kazoo.children(node)) == sorted(zkwire.children(node))
+            for read in ("get", "exists"):
+                assert kazoo.do(read, node) == zkwire.do(read, node)
+            assert sorted(kazoo.do("children", node)) == sorted(zkwire.do("children", node))
 
 
 # --- watches --------------------------------------------------------------------------------------
@@ -405,8 +337,8 @@ WATCHED: list[tuple[list[tuple[str, str]], list[Step]]] = [
 
 def watch_events(side: Side, root: str) -> list[Any]:
     """For each part of the script, the events that its watches have seen until its end."""
-    side.create(root, b"", False, False)
-    side.create(root + "/signal", b"", False, False)
+    side.do("create", root, b"", False, False)
+    side.do("create", root + "/signal", b"", False, False)
     parts = []
     for watches, steps in WATCHED:
         # In one queue with the others, so whatever comes before it has come when it comes.
@@ -414,12 +346,12 @@ def watch_events(side: Side, root: str) -> list[Any]:
         told = threading.Event()
         for read, path in watches:
             with suppress(side.error):
-                getattr(side, read)(root + path, note_as(f"{read} {path}", root, seen))
+                side.do(read, root + path, seen=note_as(f"{read} {path}", root, seen))
         for name, path, *arguments in steps:
             with suppress(side.error):
-                getattr(side, name)(root + path, *arguments)
-        side.get(root + "/signal", lambda *_, told=told: told.set())
-        side.set(root + "/signal", b"", ANY)
+                side.do(name, root + path, *arguments)
+        side.do("get", root + "/signal", seen=lambda *_, told=told: told.set())
+        side.do("set", root + "/signal", b"", ANY)
         assert told.wait(PATIENCE), f"{side.name} does not hear of {steps}"
         # Which of the watches of one event is called first is nobody's promise.
         parts.append(sorted(seen))
@@ -430,7 +362,7 @@ def note_as(label: str, root: str, seen: deque[tuple[str, str, str]]) -> Seen:
     return lambda kind, path: seen.append((label, kind, path.removeprefix(root)))
 
 
-def test_watches_see_the_same_events(sides: tuple[Side, Side], root: str) -> None:
+def test_watches_see_the_same_events(sides: Sides, root: str) -> None:
     theirs, ours = (watch_events(side, root + side.name) for side in sides)
     for part, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         assert our == their, f"part {part}, {WATCHED[part]}"

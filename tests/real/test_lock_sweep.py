@@ -4,8 +4,8 @@ A life cycle is run once without a fault, and then once for each request that it
 fault that can happen to it or to its answer; and for each pair of cuts, at a request and at the one
 that comes after it, or at the greeting of the next connection. Whatever happens: the result is
 right, nobody else holds at the same time, the fence rises, no call waits forever, the session
-lives, no node stays behind, and somebody new gets the lock soon. All of it is for zkwire's own
-server; a real one has one life cycle of each kind, the longest.
+lives, no node stays behind, and somebody new gets the lock soon. In the last part the session is
+ended instead. All of it is for zkwire's own server; a real one has the longest of the life cycles.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 
 import pytest
 
 import zkwire.blocking.leader
+from tests.support.family_helpers import lease_of, soon, watches_children
 from tests.support.lock_helpers import (
     ALL_KINDS,
     GRACE,
     PATIENCE,
-    WAITING_KINDS,
-    Kind,
-    Lock,
     Running,
     Stage,
     acquire_as_third_party,
@@ -33,116 +31,129 @@ from tests.support.lock_helpers import (
     assert_exclusive,
     assert_in_time,
     assert_no_blind_repeat,
+    calm,
     guards_at_once,
+    holding,
     make_path,
     requests,
     timed,
 )
-from tests.support.server_control import ZooKeeperServer
-from zkwire import BlockingLock, Client
+from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import CUTS, SINGLES, Fault, Faults, every, pairs, plan
+from zkwire import (
+    Client,
+    LockLostError,
+    MultiLock,
+    ReadWriteLock,
+    SequentialLock,
+    SessionExpiredError,
+    State,
+)
 from zkwire.testing.proxy import (
-    Action,
     Frame,
+    Gate,
     black_hole,
-    cut_after,
-    cut_before,
     duplicate,
+    hold,
     rst_after,
     rst_before,
     split,
     truncate,
 )
-from zkwire.testing.proxy.faults import Step
 
-# The runs spend their time waiting for each other's sockets.
-AT_ONCE = 12
 # The time limit of an attempt, and the one for a machine that was too slow for it.
 TIMEOUT = 0.4
 LONG_TIMEOUT = 10 * TIMEOUT
 
-
-class Fault(NamedTuple):
-    """What happens to one request, or to the reply of it; or to the next ``greeting``.
-
-    ``answered`` is whether the client gets the answer nevertheless.
-    """
-
-    action: Action
-    reply: bool = False
-    answered: bool = False
-    greeting: bool = False
-
-
-FAULTS = {
-    "cut before": Fault(cut_before),
-    "cut after": Fault(cut_after),
+FAULTS = SINGLES | {
     "reset before": Fault(rst_before),
     "reset after": Fault(rst_after),
-    "cut behind the reply": Fault(cut_after, reply=True, answered=True),
     "reply torn in its prefix": Fault(truncate(3), reply=True),
-    "reply torn in its header": Fault(truncate(11), reply=True),
     "reply twice": Fault(duplicate, reply=True, answered=True),
     "request in single bytes": Fault(split, answered=True),
     "reply in single bytes": Fault(split, reply=True, answered=True),
 }
-CUTS = {name: fault for name, fault in FAULTS.items() if name in {"cut before", "cut after"}}
-SINGLES = {name: (fault,) for name, fault in FAULTS.items()}
-PAIRS = {
-    f"{first}, then {second}": (CUTS[first], CUTS[second])
-    for first, second in itertools.product(CUTS, repeat=2)
-}
-GREETINGS = {
-    f"{first}, then the greeting {second}": (CUTS[first], CUTS[second]._replace(greeting=True))
-    for first, second in itertools.product(CUTS, repeat=2)
-}
-POINTS = SINGLES | PAIRS | GREETINGS
-
+ALONE: dict[str, Faults] = {name: (fault,) for name, fault in FAULTS.items()}
+POINTS = ALONE | pairs([1])
 SILENCE = Fault(black_hole)
-SILENCES = {"silence": (SILENCE,)} | {
-    f"{name}, then silence{where}": (fault, SILENCE._replace(greeting=bool(where)))
-    for name, fault in CUTS.items()
-    for where in ("", " at the greeting")
+SILENCES: dict[str, Faults] = {"silence": (SILENCE,)}
+for _name, _cut in CUTS.items():
+    SILENCES[f"{_name}, then silence"] = (_cut, SILENCE._replace(later=1))
+    SILENCES[f"{_name}, then silence at the greeting"] = (_cut, SILENCE._replace(greeting=True))
+
+
+# --- who holds, and who is kept out ---------------------------------------------------------------
+
+Make = Callable[[Client, str], Any]
+
+
+def read_lock(client: Client, path: str) -> Any:
+    return ReadWriteLock(client, path).read
+
+
+def write_lock(client: Client, path: str) -> Any:
+    return ReadWriteLock(client, path).write
+
+
+class Both(MultiLock):
+    """A multi-lock of two."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        super().__init__(SequentialLock(client, f"{path}/b"), SequentialLock(client, f"{path}/a"))
+
+    @property
+    def fence(self) -> int:
+        """The one of the lock that is acquired first."""
+        return self.locks[1].fence
+
+
+WRITERS = "two who write"
+FAMILY: dict[str, tuple[Make, Make]] = {
+    "read": (read_lock, write_lock),
+    "write": (write_lock, read_lock),
+    "lease": (lease_of, lease_of),
+    "both": (Both, Both),
 }
+CLASSIC: dict[str, tuple[Make, Make]] = {kind.__name__: (kind, kind) for kind in ALL_KINDS}
+LOCKS = {**CLASSIC, **FAMILY, WRITERS: (write_lock, write_lock)}
+WAITING = ("BlockingLock", "SequentialLock", *FAMILY)
+FOLDERS = {"lease": ("/leases", "/locks"), "both": ("/a", "/b")}
+
+
+class Place(NamedTuple):
+    """Where a sweep runs."""
+
+    server: ZooKeeperServer
+    observer: Client
+    path: str
+
+
+@pytest.fixture
+def place(zookeeper: ZooKeeperServer, observer: Client, fresh_path: str) -> Place:
+    make_path(observer, fresh_path)  # or only the first run would have to make it
+    return Place(zookeeper, observer, fresh_path)
 
 
 class Run(Stage):
-    """One run of a life cycle, with faults at the ``at``-th request and those that follow it."""
+    """One run of a life cycle: ``own`` is the lock to which things happen, ``other`` a rival."""
 
-    def __init__(
-        self, server: ZooKeeperServer, observer: Client, kind: Kind, path: str, at: int = 0
-    ) -> None:
-        super().__init__(server, observer)
-        self.kind = kind
-        self.path = path
-        self._at = at
-        self.timeout = TIMEOUT
-        self._unanswered: list[Frame] = []
-        self._greeting: Action | None = None
+    def __init__(self, place: Place, name: str, title: str, timeout: float = TIMEOUT) -> None:
+        super().__init__(place.server, place.observer)
+        self._name = name
+        self.path = f"{place.path}/{title}/lock"
+        self.timeout = timeout
+        self.unanswered: list[Frame] = []
         self.enumerated: int | None = None
+        self.ends = False
         self.subject = self.client()
         guards_at_once(self.subject)
-        self.own: Lock = kind(self.subject, path)
-        self.other: Lock = kind(observer, path)
+        make, self.rival_kind = LOCKS[name]
+        self.own: Any = make(self.subject, self.path)
+        self.other: Any = self.rival_kind(self.observer, self.path)
 
-    def plan(self, faults: tuple[Fault, ...]) -> None:
-        """Let these faults happen, one request after the other."""
-        for offset, fault in enumerate(faults):
-            if fault.greeting:
-                self._greeting = fault.action
-            else:
-                self.proxy.on_frame(self._at + offset, self._noting(fault), reply=fault.reply)
-
-    def _noting(self, fault: Fault) -> Action:
-        def action(frame: Frame) -> Iterable[Step]:
-            # Not before: a server without create2 ends a connection ahead of the one that is cut.
-            if self._greeting is not None:
-                self.proxy.on("connect", action=self._greeting)
-                self._greeting = None
-            if not fault.answered:
-                self._unanswered.append(frame.request or frame)
-            return fault.action(frame)
-
-        return action
+    def nodes(self, path: str) -> list[str]:
+        folders = FOLDERS.get(self._name, ("",))
+        return [node for folder in folders for node in super(Run, self).nodes(path + folder)]
 
     def calm(self) -> None:
         """The faults are over, and what is asked for from here on is not enumerated."""
@@ -150,13 +161,12 @@ class Run(Stage):
         self.heal()
         self.proxy.cut_all()
 
-    def wait_until_waiting(self) -> None:
-        """Wait until the client has got the answer to a look at the holder."""
-
-        def looked(frames: list[Frame]) -> bool:
-            return any(f.request not in self._unanswered for f in answers(frames, "get_data"))
-
-        self.proxy.wait_for(looked, PATIENCE)
+    def waits(self, frames: list[Frame]) -> bool:
+        """Whether the client has got the answer to a look at the holder."""
+        heard = [frame for frame in frames if frame.request not in self.unanswered]
+        if self._name == "lease":
+            return watches_children(heard, f"{self.path}/leases")
+        return bool(answers(heard, "get_data"))
 
     @property
     def last_fence(self) -> int:
@@ -170,10 +180,18 @@ class Run(Stage):
     def assert_granted(self) -> None:
         """The lock is held: by one node, with that node's fence, and by nobody else."""
         assert_exclusive(self.own, self.other)
+        if self.ends:  # perhaps it is not held any longer
+            return
         stats = [self.observer.exists(node) for node in self.nodes(self.path)]
         assert self.own.fence in [stat.czxid for stat in stats if stat]
         assert not self.other.try_acquire()
         assert_exclusive(self.own, self.other)
+
+    def assert_free_again(self) -> None:
+        """Somebody new gets the lock, with a higher fence, and no node stays behind."""
+        assert acquire_as_third_party(self, self.rival_kind, self.path) > self.last_fence  # type: ignore[arg-type]
+        self.wait_no_nodes(self.path)
+        assert not self.own.held
 
 
 # --- the life cycles ------------------------------------------------------------------------------
@@ -197,7 +215,7 @@ def waited(run: Run) -> None:
     """Wait for the holder's release, acquire, and release."""
     assert run.other.acquire(GRACE)
     waiter = Running(lambda: run.own.acquire(PATIENCE))
-    run.wait_until_waiting()
+    poll("it waits", lambda: waiter.ended or run.waits(run.proxy.frames()) or None, PATIENCE)
     assert_exclusive(run.other, run.own)
     run.other.release()
     assert waiter.result(PATIENCE + GRACE)
@@ -208,18 +226,15 @@ def waited(run: Run) -> None:
 
 def tried(run: Run) -> None:
     """Try, while somebody else holds."""
-    assert run.other.acquire(GRACE)
-    assert Running(run.own.try_acquire).result() is False
-    assert_exclusive(run.other, run.own)
-    run.other.release()
+    with holding(run.other):
+        assert Running(run.own.try_acquire).result() is False
+        assert_exclusive(run.other, run.own)
 
 
 def timed_out(run: Run) -> None:
     """Wait in vain."""
     assert run.other.acquire(GRACE)
-    acquired, seconds = Running(lambda: timed(lambda: run.own.acquire(run.timeout))).result()
-    assert not acquired
-    assert_in_time(run.timeout, seconds)
+    assert not try_in_time(run)
     assert_exclusive(run.other, run.own)
     run.other.release()
 
@@ -252,128 +267,165 @@ def try_in_time(run: Run) -> bool:
     """Whether the lock was acquired in time."""
     acquired, seconds = Running(lambda: timed(lambda: run.own.acquire(run.timeout))).result()
     assert_in_time(run.timeout, seconds)
-    return acquired
+    return bool(acquired)
 
 
-Cycle = Callable[[Run], None]
-
-
-def named(kind: str, cycle: Callable[..., None], *values: object, longest: bool) -> Any:
-    """A parameter by the names of its kind and cycle; on a real server only the longest."""
-    marks = () if longest else (pytest.mark.own_server,)
-    return pytest.param(*values, id=f"{kind}-{cycle.__name__}", marks=marks)
-
-
-CYCLES = [
-    named(kind.__name__, cycle, kind, cycle, longest=cycle is longest)
-    for kind in ALL_KINDS
-    for longest in (waited if kind in WAITING_KINDS else free,)
-    for cycle in (free, waited, tried, timed_out, closed)
-    if kind in WAITING_KINDS or cycle not in {waited, timed_out}
-]
+def downgraded(run: Run) -> None:
+    """Write, become a reader while somebody waits to write, release both."""
+    lock = ReadWriteLock(run.subject, run.path)
+    run.own = lock.write
+    with ThreadPoolExecutor(1) as holder:
+        assert holder.submit(lock.write.acquire, PATIENCE).result(GRACE + PATIENCE)
+        waiting = Running(lambda: run.other.acquire(2 * PATIENCE))
+        soon("somebody waits to write", lambda: len(run.nodes(run.path)) >= 2)
+        assert holder.submit(lock.read.acquire, PATIENCE).result(GRACE + PATIENCE)
+        assert lock.write.held
+        holder.submit(lock.write.release).result(GRACE)
+    run.own = lock.read
+    assert lock.read.held
+    assert not run.other.held
+    assert not waiting.ended
+    Running(lock.read.release).result()
+    assert waiting.result(PATIENCE + GRACE)
+    assert run.other.fence
+    run.other.release()
 
 
 # --- the sweep ------------------------------------------------------------------------------------
 
-
-class Place(NamedTuple):
-    """Where a sweep runs, and where it prints."""
-
-    server: ZooKeeperServer
-    observer: Client
-    path: str
-    capsys: pytest.CaptureFixture[str]
+Cycle = Callable[[Run], None]
 
 
-class Sweep:
-    """All runs of one life cycle, under each of the ``faults``."""
+def each(
+    names: Iterable[str],
+    cycles: Iterable[Callable[..., None]],
+    longest: Callable[[str, Callable[..., None]], bool],
+) -> pytest.MarkDecorator:
+    """A test for each lock and cycle; on a real server only of the longest."""
+    rows = [
+        pytest.param(
+            name,
+            cycle,
+            id=f"{name}-{cycle.__name__}",
+            marks=() if longest(name, cycle) else pytest.mark.own_server,
+        )
+        for name, cycle in itertools.product(names, cycles)
+        if name in WAITING or cycle not in {waited, timed_out}
+    ]
+    return pytest.mark.parametrize(("name", "cycle"), rows)
 
-    def __init__(self, place: Place, faults: Mapping[str, tuple[Fault, ...]]) -> None:
-        self._server, self._observer, self._path, self._capsys = place
-        self._faults = faults
 
-    def run_all(self, kind: Kind, cycle: Cycle) -> None:
-        """Enumerate and run, print how much that was, and fail if any of it went wrong."""
-        self._kind, self._cycle = kind, cycle
-        make_path(self._observer, self._path)  # or only the first run would have to make it
-        count = self._record()
-        points = list(itertools.product(range(count), self._faults))
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sweep") as pool:
-            wrong = [line for line in pool.map(lambda point: self._fault(*point), points) if line]
-        with self._capsys.disabled():
-            print(
-                f"\n{kind.__name__} {cycle.__name__}: {count} requests, {len(self._faults)} faults"
-                f" each: {len(points)} runs, {len(wrong)} wrong"
-            )
-        assert not wrong, "\n".join(wrong)
+def is_longest(name: str, cycle: Callable[..., None]) -> bool:
+    return cycle is (waited if name in WAITING else free)
 
-    def _record(self) -> int:
-        """How many requests the life cycle sends at least when nothing goes wrong.
 
-        A lock that a slow run holds for longer than a moment asks for its guard, too.
-        """
-        return min(self._requests(f"clean-{n}") for n in range(3))
-
-    def _requests(self, name: str) -> int:
-        with self._run(name, 0) as run:
-            self._live(run)
-            return run.enumerated or len(requests(run.proxy.frames()))
-
-    def _fault(self, at: int, name: str) -> str | None:
-        """Run once with a fault; what is wrong with it, or None."""
-        try:
-            # On a machine that pauses an attempt's time may be over before the request is sent.
-            happened = self._happens(at, name, TIMEOUT) or self._happens(at, name, LONG_TIMEOUT)
-            assert happened, "the fault did not happen"
-        except Exception as error:
-            reason = str(error).partition("\n")[0]
-            return f"{name} at request {at}: {type(error).__name__}: {reason}"
-        return None
-
-    def _happens(self, at: int, name: str, timeout: float) -> bool:
-        """Run once with a fault, and with this time limit; whether the fault has happened."""
-        with self._run(f"{at}-{name.replace(' ', '-')}-{timeout:g}", at) as run:
-            run.timeout = timeout
-            run.plan(self._faults[name])
-            self._live(run)
+def swept(place: Place, name: str, cycle: Cycle, faults: Mapping[str, Faults]) -> None:
+    def once(title: str, at: int, faults: Faults, timeout: float) -> tuple[int, int]:
+        """How many requests that were, and how many of them are enumerated."""
+        with Run(place, name, f"{title}-{timeout:g}", timeout) as run:
+            plan(run.proxy, at, faults, run.unanswered.append)
+            session_id = run.subject.session_id
+            cycle(run)
+            run.assert_free_again()
+            assert run.subject.session_id == session_id
             assert_no_blind_repeat(run.proxy.frames())
-            return len(requests(run.proxy.frames())) > at
+            sent = len(requests(run.proxy.frames()))
+            return sent, run.enumerated or sent
 
-    def _run(self, name: str, at: int) -> Run:
-        return Run(self._server, self._observer, self._kind, f"{self._path}/{name}/lock", at)
+    def live(title: str, at: int, faults: Faults) -> int:
+        if not faults:  # a slow run holds a lock for longer than a moment, and asks for its guard
+            return min(once(f"{title}-{n}", 0, (), TIMEOUT)[1] for n in range(3))
+        # On a machine that pauses an attempt's time may be over before the request is sent.
+        tries = (once(title, at, faults, timeout)[0] for timeout in (TIMEOUT, LONG_TIMEOUT))
+        assert any(sent > at for sent in tries), "the fault did not happen"
+        return 0
 
-    def _live(self, run: Run) -> None:
-        session_id = run.subject.session_id
-        self._cycle(run)
-        assert acquire_as_third_party(run, run.kind, run.path) > run.last_fence
-        run.wait_no_nodes(run.path)
-        assert not run.own.held
-        assert run.subject.session_id == session_id
+    every(live, lambda *_: faults)
 
 
-@pytest.mark.parametrize(("kind", "cycle"), CYCLES)
-def test_every_fault_at_every_request(place: Place, kind: Kind, cycle: Cycle) -> None:
-    Sweep(place, POINTS).run_all(kind, cycle)
+@each((*CLASSIC, *FAMILY), (free, waited, tried, timed_out, closed), is_longest)
+def test_every_fault_at_every_request(place: Place, name: str, cycle: Cycle) -> None:
+    swept(place, name, cycle, ALONE if name in FAMILY else POINTS)
+
+
+def test_every_fault_at_every_request_of_a_downgrade(place: Place) -> None:
+    """While a writer waits."""
+    swept(place, WRITERS, downgraded, POINTS)
 
 
 @pytest.mark.own_server
-@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("name", CLASSIC)
 def test_every_fault_at_every_request_of_a_lock_held_for_a_moment(
-    place: Place, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
-    Sweep(place, POINTS).run_all(kind, held_for_a_moment)
+    swept(place, name, held_for_a_moment, POINTS)
 
 
-IN_TIME = [
-    named(kind.__name__, cycle, kind, cycle, longest=(kind, cycle) == (BlockingLock, taken_in_time))
-    for kind in ALL_KINDS
-    for cycle in (free_in_time, taken_in_time)
-]
-
-
-@pytest.mark.parametrize(("kind", "cycle"), IN_TIME)
+@each(
+    CLASSIC,
+    (free_in_time, taken_in_time),
+    lambda name, cycle: (name, cycle) == ("BlockingLock", taken_in_time),
+)
 def test_deadline_is_kept_wherever_the_network_falls_silent(
-    place: Place, kind: Kind, cycle: Cycle
+    place: Place, name: str, cycle: Cycle
 ) -> None:
-    Sweep(place, SILENCES).run_all(kind, cycle)
+    swept(place, name, cycle, SILENCES)
+
+
+# --- a session that is ended from outside, before each request and behind it ----------------------
+
+
+def end_session(run: Run, gate: Gate) -> None:
+    try:
+        gate.wait_reached(PATIENCE)
+        run.expire(run.subject)
+    finally:
+        run.heal()
+        gate.release()
+
+
+def live_and_end(run: Run, cycle: Cycle, ending: Running[None]) -> None:
+    """Every call ends, in one of these errors unless it had what it needed before."""
+    try:
+        Running(lambda: cycle(run)).result()
+    except (SessionExpiredError, LockLostError):
+        assert run.subject.state is State.EXPIRED
+    # A client that closes may have been faster, or the server be at it just now: then it greets
+    # and may answer nothing.
+    faster = suppress(LookupError, EOFError, TimeoutError)
+    with faster if cycle is closed else nullcontext():
+        ending.result()
+    over = (State.EXPIRED, State.CLOSED)
+    poll("the client knows", lambda: run.subject.state in over or None, GRACE)
+    assert not run.own.held
+    run.assert_free_again()
+    if run.subject.state is State.EXPIRED:
+        with pytest.raises(SessionExpiredError):
+            run.own.try_acquire()
+
+
+@each(
+    CLASSIC,
+    (free, waited, tried, closed),
+    is_longest,
+)
+def test_a_session_that_ends_at_every_request(place: Place, name: str, cycle: Cycle) -> None:
+    def live(title: str, at: int, faults: Faults) -> int:
+        with Run(place, name, title) as run:
+            # It knows what the server lacks: of the requests behind one that a server does not
+            # know, chance decides which are answered, and only one that is answered is counted.
+            calm(run.subject, place.server)
+            run.proxy.reset()
+            run.ends = True
+            if not faults:
+                cycle(run)
+                return len(requests(run.proxy.frames()))
+            gate = Gate()
+            run._exit.callback(gate.release)
+            run.proxy.on_frame(at, hold(gate), reply=faults[0].reply)
+            live_and_end(run, cycle, Running(lambda: end_session(run, gate)))
+            return 0
+
+    ends = {"before": (Fault(hold(Gate())),), "behind": (Fault(hold(Gate()), reply=True),)}
+    every(live, lambda *_: ends)

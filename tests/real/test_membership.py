@@ -7,25 +7,22 @@ the wire.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+from tests.shell.test_client_threads import forks, in_child
 from tests.support.lock_helpers import (
     ALICE,
     LONG,
     PATIENCE,
     Stage,
-    requests,
     watch_table_size,
 )
 from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import SINGLES, Life, sweep
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -45,16 +42,7 @@ from zkwire import (
     PersistentNode,
     Supervisor,
 )
-from zkwire.testing.proxy import cut_after, cut_before
 
-pytestmark = pytest.mark.real
-
-FAULTS = {
-    "before it": (cut_before, False),
-    "behind it": (cut_after, False),
-    "behind the reply": (cut_after, True),
-}
-AT_ONCE = 8
 SHORT = 0.2
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
 
@@ -67,12 +55,11 @@ def shown(client: Client, path: str) -> tuple[bytes, int] | None:
     return data, stat.ephemeral_owner
 
 
-# --- every fault at every request -----------------------------------------------------------------
+# --- every cut at every request -------------------------------------------------------------------
 
 
-def node_of_a_thread(stage: Stage, path: str, *, ephemeral: bool) -> None:
+def node_of_a_thread(stage: Stage, client: Client, path: str, *, ephemeral: bool = True) -> None:
     """Make it, write it, have it deleted, close it."""
-    client = stage.client()
     owner = client.session_id if ephemeral else 0
     with PersistentNode(client, path, b"1", ephemeral=ephemeral) as node:
         assert node.wait_present(PATIENCE)
@@ -85,32 +72,27 @@ def node_of_a_thread(stage: Stage, path: str, *, ephemeral: bool) -> None:
     assert client.session_id == owner or not ephemeral
 
 
-def ephemeral_node(stage: Stage, path: str) -> None:
-    node_of_a_thread(stage, path, ephemeral=True)
-
-
-def node_of_no_session(stage: Stage, path: str) -> None:
-    node_of_a_thread(stage, path, ephemeral=False)
+def node_of_no_session(stage: Stage, client: Client, path: str) -> None:
+    node_of_a_thread(stage, client, path, ephemeral=False)
     parent, _, name = path.rpartition("/")
     with suppress(NoNodeError):  # it is a container: when it is empty the server removes it
         assert [n for n in stage.observer.get_children(parent) if n.startswith(name)] == []
 
 
-def node_of_a_task(stage: Stage, path: str) -> None:
+def node_of_a_task(stage: Stage, client: Client, path: str) -> None:
     async def live() -> None:
-        async with AsyncClient(stage.proxy.hosts, session_timeout=LONG) as client:
-            async with AsyncPersistentNode(client, path, b"1") as node:
+        async with AsyncClient(stage.proxy.hosts, session_timeout=LONG) as task:
+            async with AsyncPersistentNode(task, path, b"1") as node:
                 assert await node.wait_present(PATIENCE)
                 await node.set_data(b"2", PATIENCE)
                 seen = await asyncio.to_thread(shown, stage.observer, path)
-                assert seen == (b"2", client.session_id)
+                assert seen == (b"2", task.session_id)
             assert await asyncio.to_thread(stage.observer.exists, path) is None
 
     asyncio.run(live())
 
 
-def group_of_threads(stage: Stage, path: str) -> None:
-    client = stage.client()
+def group_of_threads(stage: Stage, client: Client, path: str) -> None:
     with Group(client, path) as group, Group(stage.observer, path) as others:
         changes = others.changes()
         assert next(changes) == []
@@ -128,11 +110,11 @@ def group_of_threads(stage: Stage, path: str) -> None:
     assert watch_table_size(client) == 0
 
 
-def group_of_tasks(stage: Stage, path: str) -> None:
+def group_of_tasks(stage: Stage, client: Client, path: str) -> None:
     async def live() -> None:
         async with (
-            AsyncClient(stage.proxy.hosts, session_timeout=LONG) as client,
-            AsyncGroup(client, path) as group,
+            AsyncClient(stage.proxy.hosts, session_timeout=LONG) as task,
+            AsyncGroup(task, path) as group,
         ):
             changes = group.changes()
             assert await anext(changes) == []
@@ -146,54 +128,23 @@ def group_of_tasks(stage: Stage, path: str) -> None:
     asyncio.run(live())
 
 
-Life = Callable[[Stage, str], None]
 LIVES: list[Life] = [
-    ephemeral_node, node_of_no_session, node_of_a_task, group_of_threads, group_of_tasks,
+    node_of_a_thread, node_of_no_session, node_of_a_task, group_of_threads, group_of_tasks,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("life", LIVES)
 def test_every_cut_at_every_request(
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    life: Life,
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, life: Life
 ) -> None:
-    def live(name: str, at: int | None, fault: str) -> int:
-        with Stage(zookeeper, observer) as stage:
-            if at is not None:
-                action, reply = FAULTS[fault]
-                stage.proxy.on_frame(at, action, reply=reply)
-            life(stage, f"{fresh_path}/{name}/node")
-            return len(requests(stage.proxy.frames()))
+    def below(stage: Stage, client: Client, path: str) -> None:
+        life(stage, client, f"{path}/node")
 
-    def wrong(point: tuple[int, str]) -> str | None:
-        at, fault = point
-        try:
-            live(f"{at}-{fault.replace(' ', '-')}", at, fault)
-        except Exception as error:
-            return f"cut {fault} at request {at}: {error!r}"
-        return None
-
-    points = list(itertools.product(range(live("clean", None, "")), FAULTS))
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sweep") as pool:
-        failures = [line for line in pool.map(wrong, points) if line]
-    with capsys.disabled():
-        print(f"\n{life.__name__}: {len(points)} runs, {len(failures)} wrong")
-    assert not failures, "\n".join(failures)
+    faults = {name: (fault,) for name, fault in SINGLES.items()}
+    sweep(zookeeper, observer, fresh_path, below, lambda *_: faults)
 
 
-# --- sessions -------------------------------------------------------------------------------------
-
-
-def killed(supervisor: Supervisor, hosts: str) -> int:
-    """End the session of a supervisor; its id."""
-    client = supervisor.client(PATIENCE)
-    credentials = client.credentials
-    with Client(hosts, resume=credentials) as other:
-        other.connect(PATIENCE)
-    return credentials.session_id
+# --- sessions, refusals, wrong use ----------------------------------------------------------------
 
 
 def test_a_group_outlives_its_session(
@@ -206,15 +157,14 @@ def test_a_group_outlives_its_session(
     ):
         name = group.join(b"me").name
         (first,) = others.members(PATIENCE)
-        killed(supervisor, zookeeper.hosts)
+        credentials = supervisor.client(PATIENCE).credentials
+        with Client(zookeeper.hosts, resume=credentials) as other:
+            other.connect(PATIENCE)  # its end is the session's
         lists = others.changes()
         member = next(m for members in lists for m in members if m.session_id != first.session_id)
         assert (member.name, member.data) == (name, b"me")
         assert member.fence > first.fence
         assert group.members(PATIENCE) == [member]
-
-
-# --- refusals, and wrong use ----------------------------------------------------------------------
 
 
 def test_two_objects_of_one_client_are_refused(
@@ -251,6 +201,7 @@ def test_a_member_that_may_not_be_read_is_left_out(
             client.set_acl(fresh_path, HIDDEN)
             with pytest.raises(NoAuthError):
                 group.members(PATIENCE)
+            client.set_acl(fresh_path, OPEN_ACL_UNSAFE)
     told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert [line.split(":")[0] for line in told] == [
         f"a node of the Group of {fresh_path} is left out, and tried again",
@@ -275,23 +226,21 @@ def test_a_member_that_may_be_read_again_comes_by_itself(stage: Stage, fresh_pat
 
 
 @pytest.mark.own_server
-@pytest.mark.parametrize(
-    ("kind", "arguments", "error"),
-    [
+def test_wrong_arguments(observer: Client) -> None:
+    wrong: list[tuple[Any, tuple[object, ...], type[Exception]]] = [
         (PersistentNode, ("relative",), ValueError),
         (PersistentNode, ("/",), ValueError),
         (PersistentNode, ("/a", "text"), TypeError),
         (Group, ("relative",), ValueError),
         (Group, ("/",), ValueError),
-    ],
-)
-def test_wrong_arguments(observer: Client, kind: Any, arguments: Any, error: Any) -> None:
-    with pytest.raises(error):
-        kind(observer, *arguments)
-    with pytest.raises(TypeError):
-        kind(observer, "/a", acl=OPEN_ACL_UNSAFE[0])
-    with pytest.raises(TypeError):
-        kind("127.0.0.1:2181", "/a")
+    ]
+    for kind, arguments, error in wrong:
+        with pytest.raises(error):
+            kind(observer, *arguments)
+        with pytest.raises(TypeError):
+            kind(observer, "/a", acl=OPEN_ACL_UNSAFE[0])
+        with pytest.raises(TypeError):
+            kind("127.0.0.1:2181", "/a")
 
 
 def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:
@@ -312,19 +261,17 @@ def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:
     membership.close()
 
 
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_neither(observer: Client, fresh_path: str) -> None:
     with PersistentNode(observer, fresh_path) as node:
         assert node.wait_present(PATIENCE)
-        child = os.fork()
-        if not child:
-            code = 1
-            with suppress(BaseException):
-                try:
-                    node.set_data(b"child", PATIENCE)
-                except ForkedError:
-                    node.close()
-                    code = 0
-            os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        def child() -> None:
+            with pytest.raises(ForkedError):
+                node.set_data(b"child", PATIENCE)
+            node.close()
+
+        in_child(child)
         assert node.present
         assert shown(observer, fresh_path) == (b"", observer.session_id)

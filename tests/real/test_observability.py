@@ -6,6 +6,7 @@ import base64
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -35,37 +36,11 @@ from zkwire.testing.proxy import Frame, cut_after
 PATIENCE = 30.0
 
 
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
-
-
-class Trace:
+class Trace(list[TraceFrame]):
     """Keeps what a client traces."""
 
-    def __init__(self) -> None:
-        self.frames: list[TraceFrame] = []
-
     def __call__(self, frame: TraceFrame) -> None:
-        self.frames.append(frame)
-
-    def pongs(self) -> int:
-        """How many pings were answered."""
-        return sum(frame.op == "ping" and not frame.sent for frame in self.frames)
-
-
-def cut(client: Client, cut_all: Callable[[], object]) -> None:
-    """Cut the client's connection, and wait until it has noticed."""
-    noticed = threading.Event()
-
-    def listener(state: State) -> None:
-        if state is State.DISCONNECTED:
-            noticed.set()
-
-    client.add_state_listener(listener)
-    cut_all()
-    assert noticed.wait(PATIENCE)
-    client.remove_state_listener(listener)
+        self.append(frame)
 
 
 # --- the trace ------------------------------------------------------------------------------------
@@ -75,25 +50,20 @@ SAME = {"set_watches2": "set_watches"}
 NO_PATH = {"notification", "ping", "auth", "connect"}
 
 
-def of_proxy(frame: Frame) -> tuple[Any, ...]:
-    """What a trace says of a frame, in the proxy's words."""
-    path = None if frame.op in NO_PATH else frame.path
-    common = (SAME.get(frame.op, frame.op), path, frame.xid or 0, len(frame.body))
-    if frame.direction == "c2s" or frame.op == "connect":
-        return common
-    return (*common, frame.zxid, frame.error)
-
-
-def of_trace(frame: TraceFrame) -> tuple[Any, ...]:
-    common = (SAME.get(frame.op, frame.op), frame.path, frame.xid, frame.size)
-    return common if frame.sent or frame.op == "connect" else (*common, frame.zxid, frame.error)
-
-
 def assert_same(trace: list[TraceFrame], frames: list[Frame]) -> None:
     """Both have seen the same frames, in the same order in each direction."""
     for sent, direction in ((True, "c2s"), (False, "s2c")):
-        traced = [of_trace(frame) for frame in trace if frame.sent is sent]
-        assert traced == [of_proxy(frame) for frame in frames if frame.direction == direction]
+        traced, seen = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+        for t in trace:
+            if t.sent is sent:
+                traced.append((SAME.get(t.op, t.op), t.path, t.xid, t.size))
+                traced[-1] += () if sent or t.op == "connect" else (t.zxid, t.error)
+        for f in frames:
+            if f.direction == direction:
+                path = None if f.op in NO_PATH else f.path
+                seen.append((SAME.get(f.op, f.op), path, f.xid or 0, len(f.body)))
+                seen[-1] += () if sent or f.op == "connect" else (f.zxid, f.error)
+        assert traced == seen
 
 
 @pytest.mark.since("3.6")
@@ -118,21 +88,16 @@ def test_one_trace_for_each_frame_in_both_directions(stage: Stage, fresh_path: s
         lasting = Watch()
         client.add_watch(fresh_path, lasting)
         client.get_children("/", watch=Watch())
-        soon("two pings are answered", lambda: trace.pongs() >= 2, PATIENCE)
+        soon("pings", lambda: sum(f.op == "ping" and not f.sent for f in trace) >= 2, PATIENCE)
         stage.proxy.cut_all()
         assert lasting.wait(PATIENCE) is not None  # a REREAD: connected again
         client.delete(fresh_path)
     frames = stage.proxy.frames()
-    assert_same(trace.frames, frames)
-    kinds = {frame.op for frame in trace.frames}
+    assert_same(trace, frames)
+    kinds = {frame.op for frame in trace}
     assert {"connect", "ping", "auth", "notification", "set_watches2", "multi"} <= kinds
     assert "close_session" in kinds
-    assert_replies_follow(trace.frames)
-
-
-def pongs(frames: list[Frame]) -> int:
-    """How many pings were answered."""
-    return sum(frame.op == "ping" and frame.direction == "s2c" for frame in frames)
+    assert_replies_follow(trace)
 
 
 def assert_replies_follow(trace: list[TraceFrame]) -> None:
@@ -160,86 +125,66 @@ def test_a_lost_request_is_traced_and_has_no_reply(stage: Stage, fresh_path: str
         with pytest.raises(ZooKeeperError):
             client.create(fresh_path)
         client.connect(PATIENCE)
-    creates = [frame.sent for frame in trace.frames if frame.op == "create"]
-    assert creates == [True]
-    assert sum(frame.op == "connect" for frame in trace.frames) == 4
-
-
-def test_nothing_is_traced_for_nobody(client: Client) -> None:
-    assert client._session.trace is None
-
-
-class Wall:
-    """A trace that blocks until it is opened."""
-
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.reached = threading.Event()
-        self.count = 0
-
-    def __call__(self, frame: TraceFrame) -> None:
-        self.reached.set()
-        assert self.open.wait(60.0)
-        self.count += 1
+    assert [frame.sent for frame in trace if frame.op == "create"] == [True]
+    assert sum(frame.op == "connect" for frame in trace) == 4
+    assert stage.client()._session.trace is None, "nothing is traced for nobody"
 
 
 @pytest.mark.own_server
-def test_a_trace_that_blocks_does_not_hurt_the_client(stage: Stage, fresh_path: str) -> None:
-    wall = Wall()
-    client = Client(stage.proxy.hosts, session_timeout=3.0, trace=wall)
-    with client:
-        assert wall.reached.wait(PATIENCE)
-        session = client.session_id
+@pytest.mark.parametrize("kind", ["trace", "listener"])
+def test_a_listener_that_blocks_does_not_cost_the_session(
+    stage: Stage, fresh_path: str, kind: str
+) -> None:
+    reached, go_on, heard = threading.Event(), threading.Event(), list[object]()
+
+    def blocks(what: object) -> None:
+        reached.set()
+        assert go_on.wait(60.0)
+        heard.append(what)
+
+    def pongs(frames: list[Frame]) -> int:
+        return sum(frame.op == "ping" and frame.direction == "s2c" for frame in frames)
+
+    trace = blocks if kind == "trace" else None
+    with Client(stage.proxy.hosts, session_timeout=3.0, trace=trace) as client:
         client.create(fresh_path, ephemeral=True)
+        session = client.session_id
+        if kind == "listener":
+            client.add_state_listener(blocks)
+            stage.proxy.cut_all()
+        assert reached.wait(PATIENCE)
+        assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE) is State.CONNECTED
         # For two session timeouts and more it is pings that keep the session.
         before = pongs(stage.proxy.frames())
         stage.proxy.wait_for(lambda frames: pongs(frames) >= before + 7, 60.0)
         stat = client.exists(fresh_path)
         assert stat is not None
         assert stat.ephemeral_owner == client.session_id == session
-        assert client.state is State.CONNECTED
-        assert wall.count == 0
-        wall.open.set()
-    # A close does not wait for its callbacks for long.
-    soon("all is traced", lambda: wall.count > 10, PATIENCE)
+        assert heard == []
+        go_on.set()
+        soon("all is told", lambda: len(heard) >= 4, PATIENCE)
 
 
-def test_a_trace_that_raises_is_reported_and_asked_again(
+def test_a_trace_may_use_the_client_and_what_it_raises_is_reported(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
-    traced: list[str] = []
+    traced, asked = list[str](), list[Any]()
 
     def trace(frame: TraceFrame) -> None:
         traced.append(frame.op)
+        if frame.op == "sync" and not frame.sent and not asked:
+            asked.append(client.exists(fresh_path))
         raise ZeroDivisionError
 
     with Client(stage.proxy.hosts, trace=trace) as client:
-        client.create(fresh_path)
-        assert client.exists(fresh_path) is not None
+        client.sync()
+        soon("it has asked", lambda: traced.count("exists") == 2, PATIENCE)
     soon("all is traced", lambda: len(reported) >= 8, PATIENCE)
-    assert traced == [
-        *("connect", "connect", "create", "create", "exists", "exists"),
-        *("close_session", "close_session"),
-    ]
-    assert reported == [ZeroDivisionError] * len(traced)
-
-
-def test_a_trace_may_use_the_client(stage: Stage, fresh_path: str) -> None:
-    asked: list[Any] = []
-    client = stage.client()
-    done = threading.Event()
-
-    def trace(frame: TraceFrame) -> None:
-        if frame.op == "sync" and not frame.sent and not done.is_set():
-            asked.append(traced.exists(fresh_path))
-            done.set()
-
-    with Client(client._hosts, trace=trace) as traced:
-        traced.sync()
-        assert done.wait(PATIENCE)
     assert asked == [None]
+    assert traced == [op for op in ("connect", "sync", "exists", "close_session") for _ in "ab"]
+    assert reported == [ZeroDivisionError] * len(traced)
 
 
 # --- secrets --------------------------------------------------------------------------------------
@@ -260,32 +205,24 @@ def forms(secret: bytes) -> set[str]:
     }
 
 
-class Everything(logging.Handler):
-    """Every log record, in full."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts += [record.getMessage(), repr(record.__dict__)]
-
-
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
-    """The library's log at DEBUG."""
-    handler, logger = Everything(), logging.getLogger("zkwire")
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The library's log at DEBUG: every record, in full."""
+    texts: list[str] = []
+    handler, logger = logging.Handler(logging.DEBUG), logging.getLogger("zkwire")
+    monkeypatch.setattr(
+        handler, "emit", lambda record: texts.extend([record.getMessage(), repr(vars(record))])
+    )
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
-    yield handler
+    yield texts
     logger.removeHandler(handler)
     logger.setLevel(logging.NOTSET)
 
 
-def test_no_secret_shows_anywhere(log: Everything) -> None:
+def test_no_secret_shows_anywhere(log: list[str]) -> None:
     """On the embedded server, which has SASL users and can refuse what it is told to."""
-    trace, shown = Trace(), log.texts
+    trace, shown = Trace(), log
     sasl = DigestMD5("bob", SASL_PASSWORD)
     auth = digest_auth("alice", PASSWORD)
     with (
@@ -305,7 +242,10 @@ def test_no_secret_shows_anywhere(log: Everything) -> None:
         for kind in (NonBlockingLock, BlockingLock, SequentialLock):
             shown.append(repr(kind(client, "/lock")))
         shown += errors(client, server)
-        cut(client, server.cut_all)
+        states: SimpleQueue[State] = SimpleQueue()
+        client.add_state_listener(states.put)
+        server.cut_all()
+        assert states.get(timeout=PATIENCE) is State.DISCONNECTED
         client.connect(PATIENCE)
         client.sync()
         shown += errors(client, server)
@@ -315,9 +255,9 @@ def test_no_secret_shows_anywhere(log: Everything) -> None:
         ):
             pass
         shown += [str(caught.value), repr(caught.value), repr(caught.value.__dict__)]
-    shown += [repr(frame) for frame in trace.frames]
-    assert {"auth", "sasl", "create", "set_data"} <= {frame.op for frame in trace.frames}
-    assert any("sasl" in text for text in log.texts)
+    shown += [repr(frame) for frame in trace]
+    assert {"auth", "sasl", "create", "set_data"} <= {frame.op for frame in trace}
+    assert any("sasl" in text for text in log)
     text = "\n".join(shown)
     for secret in (PASSWORD.encode(), SASL_PASSWORD.encode(), DATA, passwd):
         for form in forms(secret):

@@ -53,47 +53,31 @@ from zkwire.jute.records import CreateRequest, CreateTTLRequest
 from zkwire.testing.proxy import FaultProxy
 
 PATIENCE = 30.0
-CONFIG_NODE = "/zookeeper/config"
 TTL = 3600.0  # nothing is to be deleted meanwhile
 
 ALICE = digest_auth("alice", "wonder:land")
 ALICE_ALL = [ACL(Perms.ALL, digest_id("alice", "wonder:land"))]
+Refused = list[tuple[type[Exception], Callable[[], object]]]
 
 
-class Ask:
-    """One client's operations, each waited for: ``ask.get_data(path)``."""
+class Ways:
+    """One client's operations, each waited for: ``ways.get_data(path)``.
 
-    def __init__(self, client: Client, *, pipelined: bool) -> None:
-        self._client = client
-        self._pipelined = pipelined
+    ``base`` is the node below which it works, ``outside`` a client that has no chroot.
+    """
+
+    def __init__(self, client: Client, base: str, outside: Client, top: str, piped: bool) -> None:
+        self.client, self.base, self.outside = client, base, outside
+        self._top, self._piped = top, piped
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
-        if not self._pipelined:
-            return getattr(self._client, verb)
+        if not self._piped:
+            return getattr(self.client, verb)
 
         def operation(*arguments: object, **named: object) -> Any:
-            return getattr(self._client.pipeline, verb)(*arguments, **named).result(PATIENCE)
+            return getattr(self.client.pipeline, verb)(*arguments, **named).result(PATIENCE)
 
         return operation
-
-
-class Scene:
-    """A client, the node ``base`` below which it works, and ``outside``, which has no chroot."""
-
-    def __init__(self, client: Client, base: str, outside: Client, top: str) -> None:
-        self.client = client
-        self.base = base
-        self.outside = outside
-        self._top = top
-        self._pipelined = False
-
-    def asked(self, *, pipelined: bool) -> Scene:
-        self._pipelined = pipelined
-        return self
-
-    @property
-    def ask(self) -> Ask:
-        return Ask(self.client, pipelined=self._pipelined)
 
     def server_path(self, path: str) -> str:
         """What the server calls a path of the client."""
@@ -110,52 +94,63 @@ def outside(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Client]:
         client.delete_tree(fresh_path)
 
 
-@pytest.fixture(params=[pytest.param("whole", marks=pytest.mark.own_server), "chroot"])
-def scene(
+OWN = pytest.mark.own_server
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((False, False), id="blocking"),
+        pytest.param((True, False), id="pipeline", marks=OWN),
+        pytest.param((False, True), id="blocking-whole", marks=OWN),
+        pytest.param((True, True), id="pipeline-whole", marks=OWN),
+    ]
+)
+def ways(
     request: pytest.FixtureRequest, zookeeper: ZooKeeperServer, outside: Client, fresh_path: str
-) -> Iterator[Scene]:
-    """A client of its own, with and without a chroot."""
-    top, base = ("", fresh_path) if request.param == "whole" else (fresh_path, "/base")
+) -> Iterator[Ways]:
+    piped, whole = request.param
+    top, base = ("", fresh_path) if whole else (fresh_path, "/base")
     with Client(zookeeper.hosts + top) as client:
         if top:
             client.create(base)
-        yield Scene(client, base, outside, top)
+        yield Ways(client, base, outside, top, piped)
 
 
-@pytest.fixture(params=["blocking", pytest.param("pipeline", marks=pytest.mark.own_server)])
-def ways(request: pytest.FixtureRequest, scene: Scene) -> Scene:
-    """The scene with both ways to ask."""
-    return scene.asked(pipelined=request.param == "pipeline")
+def assert_refused(calls: Refused, *paths: str) -> None:
+    """Each with its error, which names the path, if there is one to name."""
+    for error, call in calls:
+        with pytest.raises(error) as caught:
+            call()
+        assert not paths or getattr(caught.value, "path", None) in paths
 
 
 # --- nodes ----------------------------------------------------------------------------------------
 
-MODES: list[tuple[str, dict[str, Any]]] = [
-    ("persistent", {}),
-    ("ephemeral", {"ephemeral": True}),
-    ("sequential", {"sequential": True}),
-    ("ephemeral sequential", {"ephemeral": True, "sequential": True}),
-    ("container", {"container": True}),
-    ("ttl", {"ttl": TTL}),
-    ("ttl sequential", {"ttl": TTL, "sequential": True}),
-]
+MODES: dict[str, dict[str, Any]] = {
+    "persistent": {},
+    "ephemeral": {"ephemeral": True},
+    "sequential": {"sequential": True},
+    "ephemeral sequential": {"ephemeral": True, "sequential": True},
+    "container": {"container": True},
+    "ttl": {"ttl": TTL},
+    "ttl sequential": {"ttl": TTL, "sequential": True},
+}
 
 
 @pytest.mark.since("3.5")
 @pytest.mark.parametrize("verb", ["create", "create_with_stat"])
-@pytest.mark.parametrize(("name", "mode"), MODES, ids=[name for name, _ in MODES])
-def test_create_in_every_mode(ways: Scene, verb: str, name: str, mode: dict[str, Any]) -> None:
-    wanted = f"{ways.base}/n"
-    made = getattr(ways.ask, verb)(wanted, b"data", **mode)
-    path = made if verb == "create" else made.path
-    assert path == wanted + ("0000000000" if mode.get("sequential") else "")
-    data, stat = ways.ask.get_data(path)
-    assert data == b"data"
-    assert stat.ephemeral_owner == (ways.client.session_id if mode.get("ephemeral") else 0)
-    if verb == "create_with_stat":
-        assert made.stat == stat
-    assert ways.outside.exists(ways.server_path(path)) == stat
-    assert ways.ask.get_acl(path).acl == list(OPEN_ACL_UNSAFE)
+def test_create_in_every_mode(ways: Ways, verb: str) -> None:
+    for number, (name, mode) in enumerate(MODES.items()):
+        wanted = f"{ways.base}/n{number}"
+        made = getattr(ways, verb)(wanted, b"data", **mode)
+        path = made if verb == "create" else made.path
+        assert path == wanted + f"{number:010}" * mode.get("sequential", False), name
+        data, stat = ways.get_data(path)
+        assert data == b"data"
+        assert stat.ephemeral_owner == (ways.client.session_id if mode.get("ephemeral") else 0)
+        assert verb == "create" or made.stat == stat
+        assert ways.outside.exists(ways.server_path(path)) == stat
+        assert ways.get_acl(path).acl == list(OPEN_ACL_UNSAFE)
 
 
 ON_THE_WIRE: list[tuple[dict[str, Any], str, int, int | None]] = [
@@ -180,217 +175,164 @@ def test_a_mode_on_the_wire(outside: Client, zookeeper: ZooKeeperServer, fresh_p
             client.create(f"{fresh_path}/{number}", **mode)
             (request,) = [f for f in proxy.frames() if f.number is not None]
             assert request.op == op
-            if ttl is None:
-                assert CreateRequest.decode(request.body, 8).flags == flags
-            else:
-                record = CreateTTLRequest.decode(request.body, 8)
-                assert (record.flags, record.ttl) == (flags, ttl)
-
-
-OFTEN = Settings(java_flags=("-Dznode.container.checkIntervalMs=100",))
+            kind: Any = CreateRequest if ttl is None else CreateTTLRequest
+            record = kind.decode(request.body, 8)
+            assert (record.flags, getattr(record, "ttl", None)) == (flags, ttl)
 
 
 @pytest.mark.since("3.5")
 @pytest.mark.apache
 def test_a_server_deletes_containers_and_what_has_outlived_its_time(backend: Backend) -> None:
-    with backend.standalone(OFTEN) as server, Client(server.hosts) as client:
+    often = Settings(java_flags=("-Dznode.container.checkIntervalMs=100",))
+    with backend.standalone(often) as server, Client(server.hosts) as client:
         client.create("/stays", ttl=TTL)
         client.create("/container", container=True)
         client.create("/container/child")
         short = [client.create("/t", ttl=0.1), client.create("/ts-", ttl=0.1, sequential=True)]
         client.delete("/container/child")
         paths = (*short, "/container")
-
-        def gone() -> bool | None:
-            return not any(client.exists(path) for path in paths) or None
-
-        poll("they are gone", gone, PATIENCE)
+        poll("gone", lambda: not any(map(client.exists, paths)) or None, PATIENCE)
         assert client.exists("/stays") is not None
 
 
 @pytest.mark.since("3.5")
-def test_children_of_containers_and_not_of_ephemerals(ways: Scene) -> None:
-    container, ephemeral = f"{ways.base}/c", f"{ways.base}/e"
-    ways.ask.create(container, container=True)
-    ways.ask.create(f"{container}/child")
-    ways.ask.create(ephemeral, ephemeral=True)
-    with pytest.raises(NoChildrenForEphemeralsError):
-        ways.ask.create(f"{ephemeral}/child")
-    with pytest.raises(NodeExistsError):
-        ways.ask.create(container, ttl=TTL)
-    with pytest.raises(NotEmptyError):
-        ways.ask.delete(container)
-
-
-def test_read_write_and_delete(ways: Scene) -> None:
-    path = f"{ways.base}/n"
-    assert ways.ask.exists(path) is None
-    ways.ask.create(path, b"0")
-    assert ways.ask.set_data(path, b"\0\xff" * 500, 0).version == 1
-    with pytest.raises(BadVersionError) as caught:
-        ways.ask.set_data(path, b"", 0)
-    assert caught.value.path == path
-    data, stat = ways.ask.get_data(path)
+def test_read_write_and_delete(ways: Ways) -> None:
+    path, ephemeral = f"{ways.base}/n", f"{ways.base}/e"
+    assert ways.exists(path) is None
+    ways.create(path, b"0", container=True)
+    assert ways.set_data(path, b"\0\xff" * 500, 0).version == 1
+    data, stat = ways.get_data(path)
     assert (data, stat.version, stat.data_length) == (b"\0\xff" * 500, 1, 1000)
-    assert ways.ask.exists(path) == stat
-    assert ways.ask.sync(path) is None
-    assert ways.ask.get_children(ways.base) == ["n"]
-    names, parent = ways.ask.get_children_with_stat(ways.base)
+    assert ways.exists(path) == stat
+    assert ways.sync(path) is None
+    assert ways.get_children(ways.base) == ["n"]
+    names, parent = ways.get_children_with_stat(ways.base)
     assert (names, parent.num_children) == (["n"], 1)
-    with pytest.raises(BadVersionError):
-        ways.ask.delete(path, 0)
-    assert ways.ask.delete(path, 1) is None
-    with pytest.raises(NoNodeError):
-        ways.ask.delete(path)
+    stale: Refused = [
+        (BadVersionError, lambda: ways.set_data(path, b"", 0)),
+        (BadVersionError, lambda: ways.delete(path, 0)),
+        (NodeExistsError, lambda: ways.create(path, ttl=TTL)),
+    ]
+    assert_refused(stale, path)
+    ways.create(f"{path}/child")
+    ways.create(ephemeral, ephemeral=True)
+    assert_refused([(NotEmptyError, lambda: ways.delete(path))], path)
+    child = f"{ephemeral}/child"
+    assert_refused([(NoChildrenForEphemeralsError, lambda: ways.create(child))], child)
+    ways.delete(f"{path}/child")
+    assert ways.delete(path, 1) is None
+    assert_refused([(NoNodeError, lambda: ways.delete(path))], path)
 
 
 @pytest.mark.since("3.6")
-def test_get_all_children_number_counts_every_depth(ways: Scene) -> None:
-    for path in ("/a", "/a/b", "/a/b/c", "/d"):
-        ways.ask.create(ways.base + path)
-    assert ways.ask.get_all_children_number(ways.base) == 4
-    assert ways.ask.get_all_children_number(f"{ways.base}/a/b/c") == 0
-    with pytest.raises(NoNodeError):
-        ways.ask.get_all_children_number(f"{ways.base}/no")
-
-
-@pytest.mark.since("3.6")
-def test_get_ephemerals_are_the_sessions_own_below_a_prefix(ways: Scene) -> None:
+def test_what_is_below_a_path(ways: Ways) -> None:
+    """All children at every depth, and the session's own ephemeral nodes."""
+    for path in ("/d", "/d/b", "/d/b/c"):
+        ways.create(ways.base + path)
+    assert ways.get_all_children_number(ways.base) == 3
+    assert ways.get_all_children_number(f"{ways.base}/d/b/c") == 0
+    assert_refused([(NoNodeError, lambda: ways.get_all_children_number(f"{ways.base}/no"))])
     paths = [f"{ways.base}/{name}" for name in ("a", "ab", "b")]
     for path in paths:
-        ways.ask.create(path, ephemeral=True)
-    ways.ask.create(f"{ways.base}/plain")
-    ways.outside.create(ways.server_path(f"{ways.base}/theirs"), ephemeral=True)
-    assert sorted(ways.ask.get_ephemerals()) == paths
-    assert sorted(ways.ask.get_ephemerals(f"{ways.base}/a")) == paths[:2]
-    assert ways.ask.get_ephemerals(f"{ways.base}/no") == []
-    ways.outside.delete(ways.server_path(f"{ways.base}/theirs"))
+        ways.create(path, ephemeral=True)
+    theirs = ways.outside.create(ways.server_path(f"{ways.base}/theirs"), ephemeral=True)
+    assert sorted(ways.get_ephemerals()) == paths
+    assert sorted(ways.get_ephemerals(f"{ways.base}/a")) == paths[:2]
+    assert ways.get_ephemerals(f"{ways.base}/no") == []
+    ways.outside.delete(theirs)
 
 
 # --- access lists and identities ------------------------------------------------------------------
 
 
-def test_only_who_has_the_rights_reads_writes_and_sees_hashes(ways: Scene) -> None:
+def test_only_who_has_the_rights_reads_writes_and_sees_hashes(ways: Ways) -> None:
     path = f"{ways.base}/secret"
     acl = [*ALICE_ALL, ACL(Perms.READ, Id("world", "anyone"))]
-    ways.ask.create(path, b"data", acl)
-    shown, stat = ways.ask.get_acl(path)
+    ways.create(path, b"data", acl)
+    shown, stat = ways.get_acl(path)
     assert shown == [ACL(Perms.ALL, Id("digest", "alice:x")), acl[1]]  # not the hash
     assert stat.aversion == 0
-    assert ways.ask.get_data(path).data == b"data"
-    calls: list[Callable[[], object]] = [
-        lambda: ways.ask.set_data(path, b"x"),
-        lambda: ways.ask.create(f"{path}/child"),
-        lambda: ways.ask.set_acl(path, OPEN_ACL_UNSAFE),
+    assert ways.get_data(path).data == b"data"
+    refused: Refused = [
+        (NoAuthError, lambda: ways.set_data(path, b"x")),
+        (NoAuthError, lambda: ways.create(f"{path}/child")),
+        (NoAuthError, lambda: ways.set_acl(path, OPEN_ACL_UNSAFE)),
     ]
-    for refused in calls:
-        with pytest.raises(NoAuthError) as caught:
-            refused()
-        assert caught.value.path in {path, f"{path}/child"}
-    assert ways.ask.add_auth(*ALICE) is None
-    assert ways.ask.get_acl(path).acl == acl
-    assert ways.ask.set_data(path, b"x").version == 1
-    assert ways.ask.set_acl(path, READ_ACL_UNSAFE, 0).aversion == 1
-    assert ways.ask.get_acl(path).acl == list(READ_ACL_UNSAFE)
-
-
-def test_set_acl_has_a_version_of_its_own(ways: Scene) -> None:
-    path = f"{ways.base}/n"
-    ways.ask.create(path)
-    assert ways.ask.set_acl(path, OPEN_ACL_UNSAFE, 0).aversion == 1
-    with pytest.raises(BadVersionError):
-        ways.ask.set_acl(path, OPEN_ACL_UNSAFE, 0)
-    with pytest.raises(NoNodeError):
-        ways.ask.set_acl(f"{path}/no", OPEN_ACL_UNSAFE)
-    with pytest.raises(NoNodeError):
-        ways.ask.get_acl(f"{path}/no")
-
-
-def test_an_acl_that_the_server_does_not_understand(ways: Scene) -> None:
-    path = f"{ways.base}/n"
-    strange = [ACL(Perms.ALL, Id("no-such-scheme", "x"))]
-    calls: list[Callable[[], object]] = [
-        lambda: ways.ask.create(path, b"", strange),
-        lambda: ways.ask.create(path, b"", CREATOR_ALL_ACL),  # nobody is authenticated
-        lambda: ways.ask.set_acl(ways.base, strange),
+    assert_refused(refused, path, f"{path}/child")
+    assert ways.add_auth(*ALICE) is None
+    assert ways.get_acl(path).acl == acl
+    assert ways.set_data(path, b"x").version == 1
+    assert ways.set_acl(path, READ_ACL_UNSAFE, 0).aversion == 1
+    assert ways.get_acl(path).acl == list(READ_ACL_UNSAFE)
+    strange, new = [ACL(Perms.ALL, Id("no-such-scheme", "x"))], f"{ways.base}/n"
+    versions: Refused = [
+        (BadVersionError, lambda: ways.set_acl(ways.base, OPEN_ACL_UNSAFE, 7)),
+        (NoNodeError, lambda: ways.set_acl(new, OPEN_ACL_UNSAFE)),
+        (NoNodeError, lambda: ways.get_acl(new)),
+        (InvalidACLError, lambda: ways.create(new, b"", strange)),
+        (InvalidACLError, lambda: ways.set_acl(ways.base, strange)),
     ]
-    for refused in calls:
-        with pytest.raises(InvalidACLError):
-            refused()
-    assert ways.ask.exists(path) is None
+    assert_refused(versions)
+    assert ways.exists(new) is None
 
 
-def test_the_creator_is_all_that_the_connection_is_authenticated_as(ways: Scene) -> None:
+def test_the_creator_is_all_that_the_connection_is_authenticated_as(ways: Ways) -> None:
     path = f"{ways.base}/mine"
-    ways.ask.add_auth(*ALICE)
-    ways.ask.add_auth(*digest_auth("bob", "builder"))
-    ways.ask.create(path, b"", CREATOR_ALL_ACL)
-    ids = {entry.id for entry in ways.ask.get_acl(path).acl}
+    assert_refused([(InvalidACLError, lambda: ways.create(path, b"", CREATOR_ALL_ACL))])
+    ways.add_auth(*ALICE)
+    ways.add_auth(*digest_auth("bob", "builder"))
+    ways.create(path, b"", CREATOR_ALL_ACL)
+    ids = {entry.id for entry in ways.get_acl(path).acl}
     assert ids == {digest_id("alice", "wonder:land"), digest_id("bob", "builder")}
-    with pytest.raises(NoAuthError):
-        ways.outside.get_data(ways.server_path(path))
+    assert_refused([(NoAuthError, lambda: ways.outside.get_data(ways.server_path(path)))])
     # Who may delete depends on the parent.
-    ways.ask.delete(path)
+    ways.delete(path)
 
 
 @pytest.mark.since("3.7")
-def test_who_am_i(ways: Scene, zookeeper: ZooKeeperServer) -> None:
-    alone = ways.ask.who_am_i()
+def test_who_am_i(ways: Ways) -> None:
+    alone = ways.who_am_i()
     assert alone == [ClientInfo("ip", "127.0.0.1")]
-    ways.ask.add_auth(*ALICE)
-    assert set(ways.ask.who_am_i()) == {*alone, ClientInfo("digest", "alice")}
+    ways.add_auth(*ALICE)
+    assert set(ways.who_am_i()) == {*alone, ClientInfo("digest", "alice")}
 
 
 @pytest.mark.since("3.5")
 def test_authentication_takes_effect_for_the_requests_behind_it(
-    outside: Client, ways: Scene
-) -> None:
-    path = f"{ways.base}/secret"
-    outside.create(ways.server_path(path), b"data", ALICE_ALL)
-    pipeline = ways.client.pipeline
-    replies: list[Any] = [
-        pipeline.get_data(path),
-        pipeline.add_auth(*ALICE),
-        *(pipeline.get_data(path) for _ in range(50)),
-    ]
-    with pytest.raises(NoAuthError):
-        replies[0].result(PATIENCE)
-    assert replies[1].result(PATIENCE) is None
-    assert [reply.result(PATIENCE).data for reply in replies[2:]] == [b"data"] * 50
-
-
-@pytest.mark.parametrize("way", ["blocking", "pipeline"])
-def test_an_unknown_scheme_ends_the_session(zookeeper: ZooKeeperServer, way: str) -> None:
-    with Client(zookeeper.hosts) as client:
-        ask = Ask(client, pipelined=way == "pipeline")
-        with pytest.raises(AuthFailedError) as caught:
-            ask.add_auth("no-such-scheme", b"x")
-        assert caught.value.op == "auth"
-        assert client.state is State.AUTH_FAILED
-        with pytest.raises(AuthFailedError):
-            ask.exists("/")
-
-
-def test_credentials_of_the_constructor_are_those_of_add_auth(
     zookeeper: ZooKeeperServer, outside: Client, fresh_path: str
 ) -> None:
-    outside.create(f"{fresh_path}/secret", b"data", ALICE_ALL)
+    path = outside.create(f"{fresh_path}/secret", b"data", ALICE_ALL)
+    with Client(zookeeper.hosts) as client:
+        pipeline = client.pipeline
+        early, authentication = pipeline.get_data(path), pipeline.add_auth(*ALICE)
+        replies = [pipeline.get_data(path) for _ in range(50)]
+        with pytest.raises(NoAuthError):
+            early.result(PATIENCE)
+        assert authentication.result(PATIENCE) is None
+        assert [reply.result(PATIENCE).data for reply in replies] == [b"data"] * 50
     with Client(zookeeper.hosts, auth=[ALICE]) as client:
-        assert client.get_data(f"{fresh_path}/secret").data == b"data"
-    with (
-        Client(zookeeper.hosts, auth=[digest_auth("alice", "wrong")]) as client,
-        pytest.raises(NoAuthError),
-    ):
-        client.get_data(f"{fresh_path}/secret")
+        assert client.get_data(path).data == b"data"
+    wrong = digest_auth("alice", "wrong")
+    with Client(zookeeper.hosts, auth=[wrong]) as client, pytest.raises(NoAuthError):
+        client.get_data(path)
+
+
+def test_an_unknown_scheme_ends_the_session(ways: Ways) -> None:
+    with pytest.raises(AuthFailedError) as caught:
+        ways.add_auth("no-such-scheme", b"x")
+    assert caught.value.op == "auth"
+    assert ways.client.state is State.AUTH_FAILED
+    with pytest.raises(AuthFailedError):
+        ways.exists("/")
 
 
 # --- multi ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.since("3.5")
-def test_multi_does_all_of_it(ways: Scene) -> None:
+def test_multi_does_all_of_it(ways: Ways) -> None:
     base = ways.base
-    results = ways.ask.multi(
+    results = ways.multi(
         [
             Create(f"{base}/a", b"1"),
             Check(f"{base}/a", 0),
@@ -407,11 +349,11 @@ def test_multi_does_all_of_it(ways: Scene) -> None:
     assert results[2].version == 1
     assert [results[1], results[5]] == [None, None]
     assert results[6:] == [f"{base}/c", f"{base}/t", f"{base}/ts-0000000005"]
-    stats = [ways.ask.exists(path) for path in (results[0], results[3], *results[6:])]
+    stats = [ways.exists(path) for path in (results[0], results[3], *results[6:])]
     assert len({stat.czxid for stat in stats}) == 1  # all in one transaction
     assert stats[1].ephemeral_owner == ways.client.session_id
-    assert ways.ask.exists(f"{base}/gone") is None
-    assert ways.ask.multi([]) == []
+    assert ways.exists(f"{base}/gone") is None
+    assert ways.multi([]) == []
 
 
 FAILURES: list[tuple[Callable[[str], Any], type[Exception]]] = [
@@ -430,28 +372,17 @@ FAILURES: list[tuple[Callable[[str], Any], type[Exception]]] = [
 
 
 @pytest.mark.since("3.5")
-def test_multi_does_nothing_of_it(ways: Scene) -> None:
-    base = ways.base
-    ways.ask.create(f"{base}/child")
+def test_multi_does_nothing_of_it(ways: Ways) -> None:
+    base, child = ways.base, f"{ways.base}/child"
+    ways.create(child)
     for culprit, expected in FAILURES:
-        operations = [
-            Create(f"{base}/new"),
-            SetData(base, b"new"),
-            culprit(base),
-            Check(base),
-            Delete(f"{base}/child"),
-        ]
+        around = Create(f"{base}/new"), SetData(base, b"new"), Check(base), Delete(child)
         with pytest.raises(MultiError) as caught:
-            ways.ask.multi(operations)
+            ways.multi([*around[:2], culprit(base), *around[2:]])
         error = caught.value
-        assert error.index == 2
-        assert [type(result) for result in error.results] == [
-            type(None),
-            type(None),
-            expected,
-            RuntimeInconsistencyError,
-            RuntimeInconsistencyError,
-        ]
+        kinds = [type(result) for result in error.results]
+        none, skipped = type(None), RuntimeInconsistencyError
+        assert (error.index, kinds) == (2, [none, none, expected, skipped, skipped])
         failed, last = error.results[2], error.results[4]
         assert failed is not None
         assert last is not None
@@ -459,127 +390,92 @@ def test_multi_does_nothing_of_it(ways: Scene) -> None:
         assert error.code == failed.code
         assert not error.maybe_applied
         assert (failed.path or "").startswith(base)
-        assert last.path == f"{base}/child"
-        assert ways.ask.get_children(base) == ["child"]
-        assert ways.ask.get_data(base).data == b""
+        assert last.path == child
+        assert ways.get_children(base) == ["child"]
+        assert ways.get_data(base).data == b""
 
 
-def test_transaction(scene: Scene) -> None:
-    base = scene.base
-    with scene.client.transaction() as t:
+def test_transaction(ways: Ways) -> None:
+    base, client = ways.base, ways.client
+    with client.transaction() as t:
         created = t.create(f"{base}/a", b"1")
         t.set_data(f"{base}/a", b"2", 0)
         t.check(f"{base}/a", 1)
         with pytest.raises(RuntimeError):
             created.result()  # not yet
-        assert scene.client.exists(f"{base}/a") is None
+        assert client.exists(f"{base}/a") is None
         t.create(f"{base}/b-", sequential=True)
         t.delete(f"{base}/a", 1)
-    assert t.results[0] == f"{base}/a"
+    assert t.results[0] == created.result() == f"{base}/a"
     assert t.results[1].version == 1
     assert t.results[2:] == [None, f"{base}/b-0000000001", None]
-    assert created.result() == f"{base}/a"
-    t = scene.client.transaction()
+    t = client.transaction()
     t.create(f"{base}/c")
     t.check(f"{base}/a")
     with pytest.raises(MultiError) as caught:
         t.commit()
     assert caught.value.index == 1
-
-    def gives_up() -> None:
-        with scene.client.transaction() as t:
-            t.create(f"{base}/c")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        gives_up()
-    assert scene.client.get_children(base) == ["b-0000000001"]
-
-
-def test_a_block_that_has_committed_commits_nothing_more(scene: Scene) -> None:
-    with scene.client.transaction() as t:
-        t.create(f"{scene.base}/once")
+    with pytest.raises(ZeroDivisionError), client.transaction() as t:  # noqa: PT012
+        t.create(f"{base}/c")
+        raise ZeroDivisionError
+    assert client.get_children(base) == ["b-0000000001"]
+    with client.transaction() as t:  # a block that has committed commits nothing more
+        t.create(f"{base}/once")
         t.commit()
-    assert t.results == [f"{scene.base}/once"]
-
-
-def test_a_transaction_takes_writes_only(scene: Scene) -> None:
-    t = scene.client.transaction()
-    with pytest.raises(ValueError, match="get_data cannot be part"):
-        t.get_data(scene.base)
-    with pytest.raises(ValueError, match="sync cannot be part"):
-        t.sync(scene.base)
-    with pytest.raises(ValueError, match="cannot be part"):
-        scene.client.multi([GetData(scene.base)])
-    with pytest.raises(ValueError, match="cannot be part"):
-        scene.client.multi_read([Create(scene.base)])
-    with pytest.raises(ValueError, match="cannot set a watch"):
-        scene.client.multi_read([GetData(scene.base, watch=Watch())])
-    assert t.commit() == []
+    assert t.results == [f"{base}/once"]
 
 
 @pytest.mark.since("3.6")
-def test_multi_read_has_a_result_or_an_error_for_each(ways: Scene) -> None:
+def test_multi_read_has_a_result_or_an_error_for_each(ways: Ways) -> None:
     base = ways.base
-    ways.ask.create(f"{base}/a", b"data")
-    ways.ask.create(f"{base}/secret", b"", ALICE_ALL)
-    data, children, missing, refused, last = ways.ask.multi_read(
-        [
-            GetData(f"{base}/a"),
-            GetChildren(base),
-            GetChildren(f"{base}/no"),
-            GetData(f"{base}/secret"),
-            GetData(base),
-        ]
+    ways.create(f"{base}/a", b"data")
+    ways.create(f"{base}/secret", b"", ALICE_ALL)
+    reads = GetData(f"{base}/a"), GetChildren(base), GetChildren(f"{base}/no")
+    data, children, missing, refused, last = ways.multi_read(
+        [*reads, GetData(f"{base}/secret"), GetData(base)]
     )
-    assert data == ways.ask.get_data(f"{base}/a")
+    assert data == ways.get_data(f"{base}/a")
     assert sorted(children) == ["a", "secret"]
     assert type(missing) is NoNodeError
     assert (missing.op, missing.path) == ("get_children", f"{base}/no")
     assert type(refused) is NoAuthError
     assert last.stat.num_children == 2
-    assert ways.ask.multi_read([]) == []
+    assert ways.multi_read([]) == []
 
 
 # --- the ensemble's configuration -----------------------------------------------------------------
 
 
 @pytest.mark.since("3.5")
-def test_a_server_on_its_own_has_an_empty_configuration(ways: Scene) -> None:
-    data, stat = ways.ask.get_config()
-    assert data == b""
-    assert stat.czxid == 0
+def test_a_server_on_its_own_has_an_empty_configuration(ways: Ways) -> None:
+    data, stat = ways.get_config()
+    assert (data, stat.czxid) == (b"", 0)
     watch = Watch()
-    assert ways.ask.get_config(watch=watch) == (data, stat)
+    assert ways.get_config(watch=watch) == (data, stat)
     watch.close()
-
-
-@pytest.mark.since("3.5")
-def test_reconfig_is_refused_where_it_is_switched_off(ways: Scene) -> None:
     for arguments in ({"leaving": ["3"]}, {"members": ["server.1=h:1:2;3"], "version": 7}):
         with pytest.raises(ReconfigDisabledError) as caught:
-            ways.ask.reconfig(**arguments)
+            ways.reconfig(**arguments)
         assert (caught.value.code, caught.value.op) == (-123, "reconfig")
         assert not caught.value.maybe_applied
+
+
+def entries(config: bytes) -> dict[str, str]:
+    """The lines of a configuration."""
+    return dict(line.split("=", 1) for line in config.decode().splitlines())
 
 
 @pytest.mark.since("3.5")
 def test_an_ensemble_tells_its_members(ensemble: Ensemble, fresh_path: str) -> None:
     with Client(ensemble.hosts) as client:
-        text = client.get_config().data.decode()
+        config = client.get_config().data
         client.create(fresh_path)
-        assert [line.partition("=")[0] for line in text.splitlines()] == [
-            "server.1",
-            "server.2",
-            "server.3",
-            "version",
-        ]
+        assert list(entries(config)) == ["server.1", "server.2", "server.3", "version"]
         with Client(ensemble.hosts + fresh_path) as inside:  # the node stands outside of chroots
-            assert inside.get_config().data.decode() == text
+            assert inside.get_config().data == config
         client.delete(fresh_path)
 
 
-SUPER = digest_auth("super", "user")
 RECONFIGURABLE = Settings(
     options={"reconfigEnabled": "true"},
     java_flags=(
@@ -594,34 +490,28 @@ def test_a_member_leaves_the_ensemble_and_joins_again(backend: Backend) -> None:
     with backend.ensemble(RECONFIGURABLE) as ensemble, ExitStack() as stack:
         # The leader answers; a client of the member that leaves would lose its connection.
         leader = ensemble.leader()
-        number, other = next(
-            (number, server)
-            for number, server in enumerate(ensemble.servers, 1)
-            if server is not leader
-        )
+        numbered = enumerate(ensemble.servers, 1)
+        number, other = next(each for each in numbered if each[1] is not leader)
         name = f"server.{number}"
         nobody = stack.enter_context(Client(leader.hosts))
-        client = stack.enter_context(Client(leader.hosts, auth=[SUPER]))
+        client = stack.enter_context(Client(leader.hosts, auth=[digest_auth("super", "user")]))
         watch = Watch()
         before, stat = client.get_config(watch=watch)
         members = entries(before)
-        version = int(members["version"], 16)
-
-        with pytest.raises(NoAuthError):
-            nobody.reconfig(leaving=[str(number)])
-        with pytest.raises(BadVersionError):
-            client.reconfig(leaving=[str(number)], version=version + 1)
-
-        after, changed = client.reconfig(leaving=[str(number)], version=version)
+        version, leaving = int(members["version"], 16), [str(number)]
+        assert_refused(
+            [
+                (NoAuthError, lambda: nobody.reconfig(leaving=leaving)),
+                (BadVersionError, lambda: client.reconfig(leaving=leaving, version=version + 1)),
+            ]
+        )
+        after, changed = client.reconfig(leaving=leaving, version=version)
         now = entries(after)
         assert set(now) == set(members) - {name}
         assert int(now["version"], 16) > version
         assert changed.mzxid > stat.mzxid
-        event = watch.wait(PATIENCE)
-        assert event is not None
-        assert (event.type, event.path) == (EventType.NODE_DATA_CHANGED, CONFIG_NODE)
+        assert_fires(watch, EventType.NODE_DATA_CHANGED, "/zookeeper/config")
         assert client.get_config().data == after
-
         address = members[name].partition(";")[0]
         joining = f"{name}={address};127.0.0.1:{other.port}"
 
@@ -636,50 +526,40 @@ def test_a_member_leaves_the_ensemble_and_joins_again(backend: Backend) -> None:
         assert int(joined["version"], 16) > int(now["version"], 16)
 
 
-def entries(config: bytes) -> dict[str, str]:
-    """The lines of a configuration."""
-    return dict(line.split("=", 1) for line in config.decode().splitlines())
-
-
 # --- watches as such ------------------------------------------------------------------------------
 
 
+def assert_fires(watch: Watch, kind: EventType, path: str) -> None:
+    event = watch.wait(PATIENCE)
+    assert event is not None
+    assert (event.type, event.path) == (kind, path)
+
+
 @pytest.mark.since("3.6")
-def test_add_watch_fires_until_it_is_closed(ways: Scene) -> None:
-    path = f"{ways.base}/n"
-    watch = Watch()
-    assert ways.ask.add_watch(path, watch) is watch
-    ways.outside.create(ways.server_path(path))
-    ways.outside.set_data(ways.server_path(path), b"x")
-    ways.outside.delete(ways.server_path(path))
-    seen = [watch.wait(PATIENCE) for _ in range(3)]
-    assert [(e.type, e.path) for e in seen if e] == [
-        (EventType.NODE_CREATED, path),
-        (EventType.NODE_DATA_CHANGED, path),
-        (EventType.NODE_DELETED, path),
-    ]
+def test_add_watch_fires_until_it_is_closed(ways: Ways) -> None:
+    path, watch = f"{ways.base}/n", Watch()
+    there = ways.server_path(path)
+    assert ways.add_watch(path, watch) is watch
+    ways.outside.create(there)
+    ways.outside.set_data(there, b"x")
+    ways.outside.delete(there)
+    for kind in (EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED):
+        assert_fires(watch, kind, path)
     watch.close()
     with pytest.raises(ClientClosedError):
         watch.wait(0)
 
 
 @pytest.mark.since("3.5")
-def test_remove_watches_tells_each_watch(ways: Scene) -> None:
+def test_remove_watches_tells_each_watch(ways: Ways) -> None:
     one, two, child = Watch(), Watch(), Watch()
-    ways.ask.get_data(ways.base, watch=one)
-    ways.ask.exists(ways.base, watch=two)
-    ways.ask.get_children(ways.base, watch=child)
-    assert ways.ask.remove_watches(ways.base, WatchType.DATA) is None
+    ways.get_data(ways.base, watch=one)
+    ways.exists(ways.base, watch=two)
+    ways.get_children(ways.base, watch=child)
+    assert ways.remove_watches(ways.base, WatchType.DATA) is None
     for watch in (one, two):
-        event = watch.wait(PATIENCE)
-        assert event is not None
-        assert (event.type, event.path) == (EventType.DATA_WATCH_REMOVED, ways.base)
-    with pytest.raises(NoWatcherError):
-        ways.ask.remove_watches(ways.base, WatchType.DATA)
+        assert_fires(watch, EventType.DATA_WATCH_REMOVED, ways.base)
+    assert_refused([(NoWatcherError, lambda: ways.remove_watches(ways.base, WatchType.DATA))])
     ways.outside.create(ways.server_path(f"{ways.base}/x"))
-    event = child.wait(PATIENCE)  # the other type is untouched
-    assert event is not None
-    assert event.type is EventType.NODE_CHILDREN_CHANGED
-    with pytest.raises(NoWatcherError) as caught:
-        ways.ask.remove_watches(ways.base)
-    assert caught.value.path == ways.base
+    assert_fires(child, EventType.NODE_CHILDREN_CHANGED, ways.base)  # the other is untouched
+    assert_refused([(NoWatcherError, lambda: ways.remove_watches(ways.base))], ways.base)

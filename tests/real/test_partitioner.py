@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.shell.test_client_threads import forks, in_child
 from tests.support.following_helpers import watches
-from tests.support.lock_helpers import ALICE, LONG, PATIENCE, Running, Stage
+from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import sweep
 from zkwire import (
@@ -28,16 +28,6 @@ from zkwire import (
 from zkwire.testing.proxy import Action, Frame, Gate, hold
 
 ITEMS = ["a", "b", "c", "d", "e"]
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Stage]:
-    """A server behind a proxy; what is left below ``fresh_path`` is removed."""
-    with Stage(zookeeper) as stage:
-        yield stage
-        stage.heal()
-        stage.observer.add_auth(*ALICE)
-        stage.observer.delete_tree(fresh_path)
 
 
 def first(partitioner: Partitioner) -> Share:
@@ -69,13 +59,6 @@ def nodes(client: Client, path: str) -> list[str]:
         except NoNodeError:
             continue
     return found
-
-
-def wait_empty(client: Client, path: str) -> None:
-    poll("nothing is left", lambda: not nodes(client, path) or None, PATIENCE)
-
-
-# --- shares ---------------------------------------------------------------------------------------
 
 
 def test_one_member_has_everything(stage: Stage, fresh_path: str) -> None:
@@ -124,16 +107,18 @@ def test_an_item_moves_when_work_on_it_has_stopped(stage: Stage, fresh_path: str
 
 
 def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None:
+    """And so does a wait; a second reader is refused meanwhile."""
     partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
     seen: list[Mapping[str, int]] = []
 
     def work() -> None:
         for share in partitioner:
             seen.append(share)
-            share.wait()
 
     running = Running(work)
-    poll("a share has come", lambda: seen or None, PATIENCE)
+    poll("it waits", lambda: (seen and partitioner._algorithm._reading) or None, PATIENCE)
+    with pytest.raises(RuntimeError, match="one reader"):
+        partitioner.next(0)
     partitioner.close()
     running.result()
     partitioner.close()
@@ -144,37 +129,13 @@ def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None
     assert nodes(stage.observer, fresh_path) == []
 
 
-def test_one_reader_at_a_time(stage: Stage, fresh_path: str) -> None:
-    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
-        first(partitioner)
-        waiting = Running(lambda: partitioner.next(PATIENCE))
-        poll("it waits", lambda: partitioner._algorithm._reading or None, PATIENCE)
-        with pytest.raises(RuntimeError, match="one reader"):
-            partitioner.next(0)
-        partitioner.close()
-        with pytest.raises(ClientClosedError):
-            waiting.result()
-
-
-# --- what is lost ---------------------------------------------------------------------------------
-
-
 def test_an_outsider_deletes_a_member(stage: Stage, fresh_path: str) -> None:
+    me = f"{fresh_path}/members/me"
     with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as partitioner:
         first(partitioner)
-        stage.observer.delete(f"{fresh_path}/members/me")
-        poll(
-            "it is a member again",
-            lambda: stage.observer.exists(f"{fresh_path}/members/me"),
-            PATIENCE,
-        )
+        stage.observer.delete(me)
+        poll("it is a member again", lambda: stage.observer.exists(me), PATIENCE)
         poll("all is its own", lambda: partitioner.state == "acquired" or None, PATIENCE)
-
-
-def end_session_of(stage: Stage, client: Client) -> None:
-    """Another connection resumes the session, and closes it."""
-    with Client(stage.hosts, resume=client.credentials) as other:
-        other.connect()
 
 
 # --- what can go wrong ----------------------------------------------------------------------------
@@ -218,24 +179,19 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.own_server
-@pytest.mark.parametrize(("arguments", "kind", "match"), BAD, ids=str)
-def test_bad_arguments(
-    stage: Stage, fresh_path: str, arguments: dict[str, Any], kind: type[Exception], match: str
-) -> None:
-    given: dict[str, Any] = {"path": fresh_path, "items": ITEMS, **arguments}
-    with pytest.raises(kind, match=match):
-        Partitioner(stage.observer, given.pop("path"), **given)
-    assert stage.observer.exists(fresh_path) is None
-
-
-def test_an_ended_client(stage: Stage, fresh_path: str) -> None:
+def test_bad_arguments(stage: Stage, fresh_path: str) -> None:
+    for arguments, kind, match in BAD:
+        given: dict[str, Any] = {"path": fresh_path, "items": ITEMS, **arguments}
+        with pytest.raises(kind, match=match):
+            Partitioner(stage.observer, given.pop("path"), **given)
+    wrong: Any = SequentialLock(stage.observer, fresh_path)
+    with pytest.raises(TypeError, match="client must be a Client or a Supervisor"):
+        Partitioner(wrong, fresh_path, ITEMS)
     client = Client(stage.hosts)
     client.close()
     with pytest.raises(ClientClosedError):
         Partitioner(client, fresh_path, ITEMS)
-    wrong: Any = SequentialLock(stage.observer, fresh_path)
-    with pytest.raises(TypeError, match="client must be a Client or a Supervisor"):
-        Partitioner(wrong, fresh_path, ITEMS)
+    assert stage.observer.exists(fresh_path) is None
 
 
 @forks
@@ -261,7 +217,7 @@ def life(stage: Stage, client: Client, path: str) -> None:
             fence = first(other)["a"]
             assert fence > share["a"]
         assert first(one)["a"] > fence
-    wait_empty(stage.observer, path)
+    poll("nothing is left", lambda: not nodes(stage.observer, path) or None, PATIENCE)
     assert client._session.watch_count == 0
     assert client._driver.services == {}
 
@@ -274,50 +230,39 @@ def test_every_request_cut_off(
     observer.delete_tree(fresh_path)
 
 
-class HoldAt:
-    """A rule: it holds one request back."""
-
-    def __init__(self, number: int) -> None:
-        self.seen, self.gate, self._number = 0, Gate(), number
-
-    def __call__(self, frame: Frame) -> Action | None:
-        self.seen += frame.kind == "request"
-        return hold(self.gate) if frame.kind == "request" and self.seen == self._number else None
-
-    @property
-    def reached(self) -> bool:
-        return self.seen >= self._number
-
-
 @pytest.mark.own_server
 def test_a_session_killed_at_every_request(stage: Stage, fresh_path: str) -> None:
     """With a supervisor a member comes back, wherever its session has ended."""
 
     def work(supervisor: Supervisor) -> None:
         with Partitioner(supervisor, fresh_path, ["a", "b"], name="me") as partitioner:
-            share = until(partitioner, first(partitioner), ["a", "b"])
-            assert set(share) == {"a", "b"}
+            until(partitioner, first(partitioner), ["a", "b"])
         poll("it has left", lambda: not nodes(stage.observer, fresh_path) or None, PATIENCE)
 
     def live(number: int) -> bool:
         """Kill the session at one request; False if there are not so many."""
-        rule = HoldAt(number)
+        gate, seen = Gate(), list[Frame]()
+
+        def rule(frame: Frame) -> Action | None:
+            if frame.kind == "request":
+                seen.append(frame)
+                return hold(gate) if len(seen) == number else None
+            return None
+
         with Supervisor(stage.proxy.hosts, session_timeout=LONG) as supervisor:
-            client = supervisor.client(PATIENCE)
+            credentials = supervisor.client(PATIENCE).credentials
             stage.proxy.rule(rule)
             working = Running(lambda: work(supervisor))
-            poll("it is there", lambda: rule.reached or working.ended or None, PATIENCE)
-            if rule.reached:
-                end_session_of(stage, client)
-                rule.gate.release()
+            poll("it is there", lambda: len(seen) >= number or working.ended or None, PATIENCE)
+            if len(seen) >= number:
+                with Client(stage.hosts, resume=credentials) as other:
+                    other.connect()  # its end is the session's
+                gate.release()
             working.result()
         stage.heal()
-        return rule.reached
+        return len(seen) >= number
 
     assert next(number for number in count(1) if not live(number)) > 10
-
-
-# --- asyncio --------------------------------------------------------------------------------------
 
 
 @pytest.mark.own_server

@@ -5,18 +5,15 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
-from queue import SimpleQueue
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from tests.support.lock_helpers import Stage, answers, watch_table_size
-from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     Client,
-    Event,
     EventType,
     NoWatcherError,
     State,
@@ -35,11 +32,6 @@ RESTORING = {"set_watches", "set_watches2"}
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 REREAD = EventType.REREAD
-
-
-@pytest.fixture
-def stage(tidy: Stage) -> Stage:
-    return tidy
 
 
 def next_event(watch: Watch) -> tuple[EventType | int, str]:
@@ -69,47 +61,27 @@ def outage(stage: Stage, client: Client) -> None:
 # --- what they see --------------------------------------------------------------------------------
 
 
-def test_a_persistent_watch_sees_the_node_and_its_children(stage: Stage, fresh_path: str) -> None:
+@pytest.mark.parametrize("recursive", [False, True])
+def test_what_they_see(stage: Stage, fresh_path: str, recursive: bool) -> None:
     client, other, node = stage.client(), stage.observer, fresh_path
     watch = Watch()
-    client.add_watch(node, watch)
+    client.add_watch(node, watch, recursive=recursive)
+    child, below = (f"{node}/a", f"{node}/a/b")
+    if recursive:
+        seen = [(CREATED, node), (CHANGED, node), (CREATED, child), (CREATED, below)]
+        seen += [(CHANGED, below), (DELETED, below), (DELETED, child), (DELETED, node)]
+    else:  # no grandchild, and no change of a child
+        seen = [(kind, node) for kind in (CREATED, CHANGED, CHILDREN, CHILDREN, DELETED)]
     for _ in range(2):
         other.create(node)
+        other.create(f"{node}-not")  # begins with the same letters, and is not below it
         other.set_data(node, b"x")
-        other.set_data(node, b"y")
-        other.create(f"{node}/a")
-        other.create(f"{node}/a/b")  # not seen: a grandchild
-        other.set_data(f"{node}/a", b"x")  # not seen
-        other.delete(f"{node}/a/b")
-        other.delete(f"{node}/a")
-        other.delete(node)
-        kinds = [CREATED, CHANGED, CHANGED, CHILDREN, CHILDREN, DELETED]
-        assert events(watch, 6) == [(kind, node) for kind in kinds]
-    settled(client, watch)
-
-
-def test_a_recursive_watch_sees_all_that_is_below(stage: Stage, fresh_path: str) -> None:
-    client, other, node = stage.client(), stage.observer, fresh_path
-    watch = Watch()
-    client.add_watch(node, watch, recursive=True)
-    other.create(node)
-    other.create(f"{node}-not")  # begins with the same letters, and is not below it
-    other.create(f"{node}/a")
-    other.create(f"{node}/a/b")
-    other.set_data(f"{node}/a/b", b"x")
-    other.delete(f"{node}/a/b")
-    other.delete(f"{node}/a")
-    other.delete(f"{node}-not")
-    other.delete(node)
-    assert events(watch, 7) == [
-        (CREATED, node),
-        (CREATED, f"{node}/a"),
-        (CREATED, f"{node}/a/b"),
-        (CHANGED, f"{node}/a/b"),
-        (DELETED, f"{node}/a/b"),
-        (DELETED, f"{node}/a"),
-        (DELETED, node),
-    ]
+        other.create(child)
+        other.create(below)
+        other.set_data(below, b"x")
+        for path in (below, child, f"{node}-not", node):
+            other.delete(path)
+        assert events(watch, len(seen)) == seen
     settled(client, watch)
 
 
@@ -153,63 +125,7 @@ def test_one_event_reaches_every_watch_that_it_concerns_once(stage: Stage, fresh
         assert next_event(watch) == (CHANGED, f"{node}/a")
 
 
-def test_a_callback_gets_every_event_in_order(stage: Stage, fresh_path: str) -> None:
-    client, other = stage.client(), stage.observer
-    seen: SimpleQueue[Event] = SimpleQueue()
-    client.add_watch(fresh_path, seen.put, recursive=True)
-    other.create(fresh_path)
-    paths = [f"{fresh_path}/{number}" for number in range(100)]
-    stage.proxy.black_hole()  # so that many events arrive at once
-    for path in paths:
-        other.create(path)
-    stage.proxy.black_hole(False)
-    came = [seen.get(timeout=PATIENCE) for _ in range(101)]
-    assert [event.path for event in came] == [fresh_path, *paths]
-    assert {event.type for event in came} == {CREATED}
-    client.close()
-    assert seen.get(timeout=PATIENCE) == Event(EventType.NONE, "", State.CLOSED)
-
-
-# --- closing --------------------------------------------------------------------------------------
-
-
 READS: dict[str, EventType] = {"get_data": CHANGED, "exists": CHANGED, "get_children": CHILDREN}
-
-
-@pytest.mark.parametrize("recursive", [False, True])
-@pytest.mark.parametrize("verb", READS)
-@pytest.mark.parametrize("when", ["before", "after", "before an outage", "closed meanwhile"])
-def test_one_shot_and_lasting_on_one_path_lose_nothing(
-    stage: Stage, fresh_path: str, verb: str, recursive: bool, when: str
-) -> None:
-    client, other = stage.client(), stage.observer
-    other.create(fresh_path)
-    lasting, one_shot = Watch(), Watch()
-    if when.startswith("before"):
-        getattr(client, verb)(fresh_path, watch=one_shot)
-    client.add_watch(fresh_path, lasting, recursive=recursive)
-    if not when.startswith("before"):
-        getattr(client, verb)(fresh_path, watch=one_shot)
-    if when == "closed meanwhile":
-        lasting.close()
-    elif when == "before an outage":
-        outage(stage, client)
-        stage.proxy.refuse(False)
-        assert next_event(lasting) == (REREAD, fresh_path)
-    for number in range(2):
-        other.set_data(fresh_path, b"x")
-        other.create(f"{fresh_path}/{number}")
-        other.set_data(f"{fresh_path}/{number}", b"x")
-        client.exists("/")
-        if number == 0:
-            assert next_event(one_shot) == (READS[verb], fresh_path)
-        if when == "closed meanwhile":
-            continue
-        child = f"{fresh_path}/{number}"
-        below = [(CREATED, child), (CHANGED, child)] if recursive else [(CHILDREN, fresh_path)]
-        assert events(lasting, 1 + len(below)) == [(CHANGED, fresh_path), *below]
-    assert not one_shot._events
-    assert not lasting._events
 
 
 def test_what_servers_before_3_9_cannot_keep_apart_is_refused(
@@ -269,105 +185,92 @@ def test_a_recursive_watch_right_behind_a_closed_persistent_one_keeps_its_mode(
 class Model:
     """One node under a random sequence of watches and changes; which watches must have fired."""
 
-    def __init__(self, client: Client, other: Client, node: str, rng: random.Random) -> None:
-        self.client, self.other, self.node, self.rng = client, other, node, rng
-        self.one_shots: list[tuple[Watch, set[EventType]]] = []
+    def __init__(self, stage: Stage, client: Client, node: str, rng: random.Random) -> None:
+        self.stage, self.client, self.node, self.rng = stage, client, node, rng
+        self.other = stage.observer
+        self.one_shots: list[tuple[Watch, EventType]] = []
         self.lasting: list[Watch] = []
-        self.recursive = rng.random() < 0.5
+        self.recursive = False
         self.names = itertools.count()
 
     def step(self) -> None:
-        self.rng.choices(
-            [self.watch, self.add, self.close_lasting, self.close_one_shot, self.change],
-            [4, 1, 1, 1, 6],
-        )[0]()
+        kinds = [self.watch, self.add, self.close, self.change, self.lose]
+        self.rng.choices(kinds, [40, 10, 20, 60, 2])[0]()
+
+    def lose(self) -> None:
+        """A new connection tells of itself where an event may be missing."""
+        outage(self.stage, self.client)
+        self.stage.proxy.refuse(False)
+        self.client.connect(PATIENCE)
+        for watch in self.lasting:
+            assert next_event(watch) == (REREAD, self.node)
 
     def watch(self) -> None:
-        verb = self.rng.choice(list(READS))
-        watch = Watch()
+        verb, watch = self.rng.choice(list(READS)), Watch()
         getattr(self.client, verb)(self.node, watch=watch)
-        self.one_shots.append((watch, {READS[verb], DELETED}))
+        self.one_shots.append((watch, READS[verb]))
 
     def add(self) -> None:
         if not self.lasting:
             self.recursive = self.rng.random() < 0.5
-        watch = Watch()
-        self.client.add_watch(self.node, watch, recursive=self.recursive)
-        self.lasting.append(watch)
+        self.lasting.append(Watch())
+        self.client.add_watch(self.node, self.lasting[-1], recursive=self.recursive)
 
-    def close_lasting(self) -> None:
-        if self.lasting:
+    def close(self) -> None:
+        if self.lasting and self.rng.random() < 0.5:
             self.lasting.pop(self.rng.randrange(len(self.lasting))).close()
-
-    def close_one_shot(self) -> None:
-        if self.one_shots:
+        elif self.one_shots:
             self.one_shots.pop(self.rng.randrange(len(self.one_shots)))[0].close()
 
     def change(self) -> None:
         if self.rng.random() < 0.5:
             self.other.set_data(self.node, b"x")
-            self.expect(CHANGED, [(CHANGED, self.node)])
+            kind, seen = CHANGED, (CHANGED, self.node)
         else:
-            child = f"{self.node}/{next(self.names)}"
+            kind, child = CHILDREN, f"{self.node}/{next(self.names)}"
             self.other.create(child)
             seen = (CREATED, child) if self.recursive else (CHILDREN, self.node)
-            self.expect(CHILDREN, [seen])
-
-    def expect(self, kind: EventType, lasting: list[tuple[EventType, str]]) -> None:
-        """The change was of this kind; the client's next reply comes behind all of its events."""
-        self.client.exists("/")
+        self.client.exists("/")  # its answer comes behind all events
         for watch in self.lasting:
-            assert events(watch, len(lasting)) == lasting
+            assert next_event(watch) == seen
             assert not watch.ready
-        waiting = []
-        for watch, kinds in self.one_shots:
-            if kind in kinds:
-                assert watch.ready, f"{kind!r} was not reported"
-                assert next_event(watch) == (kind, self.node)
-            else:
-                assert not watch.ready
-                waiting.append((watch, kinds))
-        self.one_shots = waiting
+        for watch, awaited in self.one_shots:
+            assert watch.ready == (kind == awaited)
+            assert not watch.ready or next_event(watch) == (kind, self.node)
+        self.one_shots = [each for each in self.one_shots if each[1] != kind]
 
 
-def test_random_mixes_lose_nothing(zookeeper: ZooKeeperServer, fresh_path: str, seed: int) -> None:
-    rng = random.Random(seed)
-    with Client(zookeeper.hosts) as client, Client(zookeeper.hosts) as other:
-        other.create(fresh_path)
-        for number in range(40):
-            node = f"{fresh_path}/{number}"
-            other.create(node)
-            model = Model(client, other, node, rng)
-            for _ in range(25):
-                model.step()
-            for watch in [*model.lasting, *(watch for watch, _ in model.one_shots)]:
-                watch.close()
-        assert watch_table_size(client) == 0
-        other.delete_tree(fresh_path)
+def test_random_mixes_lose_nothing(stage: Stage, fresh_path: str, seed: int) -> None:
+    rng, client = random.Random(seed), stage.client()
+    stage.observer.create(fresh_path)
+    for number in range(40):
+        node = stage.observer.create(f"{fresh_path}/{number}")
+        model = Model(stage, client, node, rng)
+        for _ in range(25):
+            model.step()
+        for watch in [*model.lasting, *(watch for watch, _ in model.one_shots)]:
+            watch.close()
+    assert watch_table_size(client) == 0
 
 
 # --- removing -------------------------------------------------------------------------------------
 
-TYPES: list[tuple[WatchType, set[str]]] = [
-    (WatchType.DATA, {"data", "exist"}),
-    (WatchType.CHILDREN, {"child"}),
-    (WatchType.PERSISTENT, {"persistent"}),
-    (WatchType.PERSISTENT_RECURSIVE, {"recursive"}),
-    (WatchType.ANY, {"data", "exist", "child", "persistent", "recursive"}),
-]
-LAST = {
-    "data": EventType.DATA_WATCH_REMOVED,
-    "exist": EventType.DATA_WATCH_REMOVED,
-    "child": EventType.CHILD_WATCH_REMOVED,
-    "persistent": EventType.PERSISTENT_WATCH_REMOVED,
-    "recursive": EventType.PERSISTENT_WATCH_REMOVED,
+GONE: dict[WatchType, set[str]] = {
+    WatchType.DATA: {"data", "exist"},
+    WatchType.CHILDREN: {"child"},
+    WatchType.PERSISTENT: {"persistent"},
+    WatchType.PERSISTENT_RECURSIVE: {"recursive"},
+    WatchType.ANY: {"data", "exist", "child", "persistent", "recursive"},
 }
+LAST = {"child": EventType.CHILD_WATCH_REMOVED} | dict.fromkeys(
+    ("persistent", "recursive"), EventType.PERSISTENT_WATCH_REMOVED
+)
 
 
 @pytest.mark.parametrize("lasting", ["none", "persistent", "recursive"])
-@pytest.mark.parametrize(("which", "gone"), TYPES, ids=[which.name for which, _ in TYPES])
+@pytest.mark.parametrize("which", GONE, ids=lambda which: which.name)
 def test_remove_watches_of_each_type(
-    stage: Stage, fresh_path: str, which: WatchType, gone: set[str], lasting: str
+    stage: Stage, fresh_path: str, which: WatchType, lasting: str
 ) -> None:
     client, other = stage.client(), stage.observer
     other.create(fresh_path)
@@ -378,14 +281,12 @@ def test_remove_watches_of_each_type(
     if lasting != "none":
         watches[lasting] = Watch()
         client.add_watch(fresh_path, watches[lasting], recursive=lasting == "recursive")
-    gone = gone & set(watches)
-    if gone:
+    gone = GONE[which] & set(watches)
+    with nullcontext() if gone else pytest.raises(NoWatcherError):
         client.remove_watches(fresh_path, which)
-    else:
-        with pytest.raises(NoWatcherError):
-            client.remove_watches(fresh_path, which)
     for name in gone:
-        assert next_event(watches[name]) == (LAST[name], fresh_path)
+        last = LAST.get(name, EventType.DATA_WATCH_REMOVED)
+        assert next_event(watches[name]) == (last, fresh_path)
     other.set_data(fresh_path, b"x")
     other.create(f"{fresh_path}/x")
     client.exists("/")
@@ -393,22 +294,18 @@ def test_remove_watches_of_each_type(
         if name in gone:
             assert not watch._events
         else:
-            expected = CHILDREN if name == "child" else CHANGED
-            assert next_event(watch) == (expected, fresh_path)
+            assert next_event(watch) == (CHILDREN if name == "child" else CHANGED, fresh_path)
 
 
-@pytest.mark.parametrize("which", [WatchType.DATA, WatchType.ANY])
-def test_remove_watches_from_a_node_that_is_not_there(
-    stage: Stage, fresh_path: str, which: WatchType
-) -> None:
-    client, other = stage.client(), stage.observer
-    watch = Watch()
-    client.exists(fresh_path, watch=watch)
-    with pytest.raises(NoWatcherError):
-        client.remove_watches(fresh_path, WatchType.CHILDREN)
-    client.remove_watches(fresh_path, which)
-    assert next_event(watch) == (EventType.DATA_WATCH_REMOVED, fresh_path)
-    other.create(fresh_path)
+def test_remove_watches_from_a_node_that_is_not_there(stage: Stage, fresh_path: str) -> None:
+    client, watches = stage.client(), (Watch(), Watch())
+    for watch, which in zip(watches, (WatchType.DATA, WatchType.ANY), strict=True):
+        client.exists(fresh_path, watch=watch)
+        with pytest.raises(NoWatcherError):
+            client.remove_watches(fresh_path, WatchType.CHILDREN)
+        client.remove_watches(fresh_path, which)
+        assert next_event(watch) == (EventType.DATA_WATCH_REMOVED, fresh_path)
+    stage.observer.create(fresh_path)
     client.exists("/")
     assert [f for f in stage.proxy.frames() if f.kind == "notification"] == []
 
@@ -434,7 +331,8 @@ def test_the_longest_path_that_can_be_watched_can_be_watched_again(stage: Stage)
 def test_reread_tells_of_an_outage(stage: Stage, fresh_path: str, recursive: bool) -> None:
     client, other = stage.client(), stage.observer
     other.create(fresh_path)
-    watch, second = Watch(), Watch()
+    watch, second, one_shot = Watch(), Watch(), Watch()  # of the last the server does tell
+    client.exists(f"{fresh_path}/never", watch=one_shot)
     client.add_watch(fresh_path, watch, recursive=recursive)
     client.add_watch(f"{fresh_path}/x", watch, recursive=recursive)  # one watch, two paths
     client.add_watch(fresh_path, second, recursive=recursive)
@@ -448,31 +346,21 @@ def test_reread_tells_of_an_outage(stage: Stage, fresh_path: str, recursive: boo
         other.set_data(fresh_path, b"after")
         assert next_event(watch) == (CHANGED, fresh_path)
         assert next_event(second) == (CHANGED, fresh_path)
-    settled(client, watch, second)
+    settled(client, watch, second, one_shot)
 
 
-def test_no_reread_for_what_a_server_does_tell(stage: Stage, fresh_path: str) -> None:
-    client = stage.client()
-    watch = Watch()
-    client.exists(fresh_path, watch=watch)
-    outage(stage, client)
-    stage.proxy.refuse(False)
-    client.connect(PATIENCE)
-    settled(client, watch)
+FAULTS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "before the request": (cut_before, False),
+    "reset before the request": (rst_before, False),
+    "behind the request": (cut_after, False),
+    "before the reply": (cut_before, True),
+    "behind the reply": (cut_after, True),
+}
 
 
-FAULTS: list[tuple[str, Callable[..., Any], bool]] = [
-    ("before the request", cut_before, False),
-    ("reset before the request", rst_before, False),
-    ("behind the request", cut_after, False),
-    ("before the reply", cut_before, True),
-    ("behind the reply", cut_after, True),
-]
-
-
-@pytest.mark.parametrize(("name", "fault", "reply"), FAULTS, ids=[name for name, *_ in FAULTS])
+@pytest.mark.parametrize(("fault", "reply"), FAULTS.values(), ids=FAULTS)
 def test_the_restoration_itself_may_be_cut(
-    stage: Stage, fresh_path: str, name: str, fault: Callable[..., Any], reply: bool
+    stage: Stage, fresh_path: str, fault: Callable[..., Any], reply: bool
 ) -> None:
     client, other = stage.client(), stage.observer
     other.create(fresh_path)
@@ -504,6 +392,8 @@ def test_the_restoration_itself_may_be_cut(
 
 COUNTS = {"data": 7000, "exist": 6000, "child": 6000, "lasting": 1000}
 EXPECTED = {"data": CHANGED, "exist": CREATED, "child": CHILDREN, "lasting": CHANGED}
+OPERATIONS = {"data": "get_data", "exist": "exists", "child": "get_children"}
+CHANGES = {"data": "set_data", "exist": "create", "child": "create", "lasting": "set_data"}
 EVERY = 10  # one in so many is changed during the outage
 
 
@@ -513,35 +403,30 @@ class Many:
     def __init__(self, client: Client, other: Client, top: str) -> None:
         self.client, self.other, self.top = client, other, top
         self.watches = {kind: [Watch() for _ in range(n)] for kind, n in COUNTS.items()}
-        self.seen: Counter[EventType | int] = Counter()
         other.create(top)
         for kind, watches in self.watches.items():
+            paths = [self.node(kind, number) for number in range(len(watches))]
             if kind != "exist":
-                all_of(other.pipeline.create(self.node(kind, n)) for n in range(len(watches)))
-            all_of(self.ask(kind, n, watch) for n, watch in enumerate(watches))
+                all_of(map(other.pipeline.create, paths))
+            all_of(self.ask(kind, *each) for each in zip(paths, watches, strict=True))
 
     def node(self, kind: str, number: int) -> str:
         return f"{self.top}/{kind}-node-{number:05d}"
 
-    def ask(self, kind: str, number: int, watch: Watch) -> Any:
-        pipeline, path = self.client.pipeline, self.node(kind, number)
+    def ask(self, kind: str, path: str, watch: Watch) -> Any:
+        pipeline = self.client.pipeline
         if kind == "lasting":
-            return pipeline.add_watch(path, watch, recursive=bool(number % 2))
-        operations = {"data": "get_data", "exist": "exists", "child": "get_children"}
-        return getattr(pipeline, operations[kind])(path, watch=watch)
+            return pipeline.add_watch(path, watch, recursive=int(path[-1]) % 2 == 1)
+        return getattr(pipeline, OPERATIONS[kind])(path, watch=watch)
 
     def change(self, chosen: Callable[[int], bool]) -> None:
         """Change the chosen nodes."""
-        pipeline = self.other.pipeline
-        makers: dict[str, Callable[[str], Any]] = {
-            "data": lambda path: pipeline.set_data(path, b"x"),
-            "exist": pipeline.create,
-            "child": lambda path: pipeline.create(f"{path}/x"),
-            "lasting": lambda path: pipeline.set_data(path, b"x"),
-        }
         for kind, count in COUNTS.items():
-            make = makers[kind]
-            all_of(make(self.node(kind, n)) for n in range(count) if chosen(n))
+            make = getattr(self.other.pipeline, CHANGES[kind])
+            paths = [
+                self.node(kind, n) + "/x" * (kind == "child") for n in range(count) if chosen(n)
+            ]
+            all_of(make(path, b"x") for path in paths)
 
     def check(self, chosen: Callable[[int], bool], *, reread: bool) -> None:
         """Those of the chosen nodes have fired, and no others; a REREAD stands for lasting ones."""
@@ -553,7 +438,6 @@ class Many:
                 if chosen(number) or expected is REREAD:
                     assert watch.ready, f"the change of {path} was not reported"
                     assert next_event(watch) == (expected, path)
-                    self.seen[expected] += 1
                 assert not watch._events, path
 
 
@@ -579,12 +463,8 @@ def test_twenty_thousand_watches_survive_an_outage(stage: Stage, fresh_path: str
     many.change(lambda n: n % EVERY != 0)
     many.check(lambda n: n % EVERY != 0, reread=False)
     sent = [frame for frame in stage.proxy.frames() if frame.direction == "c2s"]
-    frames = [frame for frame in sent if frame.op in RESTORING]
     largest = max(len(frame.raw) for frame in sent)
-    assert frames
+    assert RESTORING & {frame.op for frame in sent}
     assert largest <= LARGEST_FRAME
-    print(
-        f"20,000 watches: usable again {took:.2f} s after the server could be reached; "
-        f"{len(frames)} frames, the largest of {largest} bytes; {dict(many.seen)}"
-    )
+    print(f"usable again {took:.2f} s after the server could be reached; {largest} bytes a frame")
     client.close()

@@ -73,11 +73,6 @@ def _changed(client: Client, n: int) -> None:
     client.set_data("/app/config", b"%d" % n)
 
 
-def _is_back(run: Run, client: Client, name: str, n: int) -> bool | None:
-    """True once the program knows the state behind change ``n``, in its present session."""
-    return _knows(run, client, name, n) or None
-
-
 def _knows(run: Run, client: Client, name: str, n: int) -> bool:
     session = run.supervisors[0].client(LONG).session_id
     match name:
@@ -114,13 +109,17 @@ def test_it_survives_a_killed_session(
         with Client(zookeeper.hosts + fresh_path, session_timeout=LONG) as client:
             _changed(client, 0)
             run = Run(program, zookeeper.hosts + fresh_path)
+
+            def back(n: int) -> bool | None:
+                return _knows(run, client, program.name, n) or None
+
             try:
                 poll("the program has begun", lambda: run.supervisors or None, LONG)
                 for n in range(3):
-                    poll("it knows", partial(_is_back, run, client, program.name, n), LONG)
+                    poll("it knows", partial(back, n), LONG)
                     _kill(run.supervisors[0], zookeeper.hosts)
                     _changed(client, n + 1)
-                poll("it knows", partial(_is_back, run, client, program.name, 3), LONG)
+                poll("it knows", partial(back, 3), LONG)
             finally:
                 run.end()
         admin.delete_tree(fresh_path)
@@ -131,8 +130,4 @@ def _kill(supervisor: Supervisor, hosts: str) -> None:
     old = supervisor.client(LONG)
     with Client(hosts, resume=old.credentials):
         pass
-    poll("another", lambda: _other(supervisor, old), LONG)
-
-
-def _other(supervisor: Supervisor, old: Client) -> bool | None:
-    return supervisor.client(LONG).session_id != old.session_id or None
+    poll("another", lambda: supervisor.client(LONG).session_id != old.session_id or None, LONG)

@@ -1,29 +1,36 @@
-"""The queue on a server: its calls, for threads and asyncio; see also test_kazoo_neighbours."""
+"""The queue on a server: its calls, for threads and asyncio; see also test_kazoo_neighbours.
+
+With every cut at each request of put, take and get: each item is put once and delivered once, and
+no claim, no mark and no place in the line is left.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
-import re
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 import zkwire.recipes.queue
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, requests
-from tests.support.server_control import ZooKeeperServer
+from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import sweep
 from zkwire import (
     AsyncClient,
     AsyncQueue,
     Client,
     LockLostError,
+    NoNodeError,
     Queue,
     QueueEmptyError,
     QueueFullError,
+    QueueItem,
     SequenceExhaustedError,
 )
 from zkwire.jute.frames import SEND_LIMIT
@@ -34,13 +41,7 @@ from zkwire.wire.paths import LAST_SEQUENCE
 
 # ruff: noqa: PT012 - how a block ends is what some of these tests are about
 
-pytestmark = pytest.mark.real
-
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "queue.md"
-
 MOST_BYTES = most_bytes(SEND_LIMIT)
-
-layouts = pytest.mark.parametrize("flat", [False, True], ids=["entries", "flat"])
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def queue(observer: Client, fresh_path: str) -> Queue:
     return Queue(observer, fresh_path)
 
 
-@layouts
+@pytest.mark.parametrize("flat", [False, True], ids=["entries", "flat"])
 def test_items_come_by_priority_and_within_one_in_order(
     observer: Client, fresh_path: str, flat: bool
 ) -> None:
@@ -58,19 +59,13 @@ def test_items_come_by_priority_and_within_one_in_order(
     zxids = [queue.put(b"b"), *queue.put_many([b"c", b"d"]), queue.put(b"a", 99)]
     assert zxids == sorted(zxids)
     assert queue.size() == 4
-    seen = queue.peek()
-    first = queue.get()
+    seen, first = queue.peek(), queue.get()
     assert seen == first
     assert (first.data, first.priority, first.zxid, first.deliveries) == (b"a", 99, zxids[-1], 0)
-    assert [queue.get(0).data for _ in range(3)] == [b"b", b"c", b"d"]
+    items = iter(queue)
+    assert [next(items).data for _ in range(3)] == [b"b", b"c", b"d"]
     with pytest.raises(QueueEmptyError):
         queue.get(0)
-
-
-def test_the_iterator_yields_items_as_they_come(queue: Queue) -> None:
-    items = iter(queue)
-    queue.put_many([b"a", b"b"])
-    assert [next(items).data, next(items).data] == [b"a", b"b"]
     waiting = Running(lambda: next(items))
     queue.put(b"c")
     assert waiting.result().data == b"c"
@@ -82,33 +77,32 @@ def test_limits_are_refused_before_anything_is_put(observer: Client, fresh_path:
     with pytest.raises(QueueFullError, match="has 1 of 2 items and cannot take 2 more"):
         queue.put_many([b"b", b"c"])
     queue.put(bytes(MOST_BYTES))
-    for wrong, error in ((b"x" * (MOST_BYTES + 1), ValueError), ("text", TypeError)):
-        with pytest.raises(error):
-            queue.put(wrong)  # type: ignore[arg-type]
-    for priority, kind in (
-        (1000, ValueError),
-        (-1, ValueError),
-        (True, TypeError),
-        ("1", TypeError),
-    ):
-        with pytest.raises(kind, match="priority"):
-            queue.put(b"", priority)  # type: ignore[arg-type]
+    any_queue: Any = queue
+    refused: list[tuple[Callable[[], object], type[Exception], str]] = [
+        (lambda: queue.put(b"x" * (MOST_BYTES + 1)), ValueError, "."),
+        (lambda: any_queue.put("text"), TypeError, "."),
+        (lambda: queue.put(b"", 1000), ValueError, "priority"),
+        (lambda: queue.put(b"", -1), ValueError, "priority"),
+        (lambda: queue.put(b"", True), TypeError, "priority"),
+        (lambda: any_queue.put(b"", "1"), TypeError, "priority"),
+        (lambda: Queue(observer, fresh_path, max_items=0), ValueError, "max_items"),
+        (lambda: Queue(observer, "/"), ValueError, "root"),
+        (
+            lambda: any_queue.put_many(b"abc"),
+            TypeError,
+            r"list of items: put\(\) takes a single one",
+        ),
+        (lambda: any_queue.put_many("abc"), TypeError, "list of items"),
+    ]
+    for call, error, says in refused:
+        with pytest.raises(error, match=says):
+            call()
     assert len(queue) == 2
     assert len(queue.get().data + queue.get().data) == MOST_BYTES + 1
-    with pytest.raises(ValueError, match="max_items"):
-        Queue(observer, fresh_path, max_items=0)
-    with pytest.raises(ValueError, match="root"):
-        Queue(observer, "/")
-
-
-def test_many_large_items_go_in_several_requests(queue: Queue) -> None:
-    zxids = queue.put_many([bytes(100_000)] * 5)
-    assert len(set(zxids)) == 3
-    assert queue.put_many([]) == []
-    for one in (b"abc", "abc"):
-        with pytest.raises(TypeError, match="list of items: put\\(\\) takes a single one"):
-            queue.put_many(one)  # type: ignore[arg-type]
-    assert len(queue) == 5
+    large = Queue(observer, fresh_path)
+    assert len(set(large.put_many([bytes(100_000)] * 5))) == 3, "in several requests"
+    assert large.put_many([]) == []
+    assert len(large) == 5
 
 
 def test_a_queue_at_the_end_of_its_numbers_says_so(
@@ -168,9 +162,9 @@ def test_an_item_is_given_back_if_the_lease_is_over_before_the_work_begins(
 
 
 def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_path: str) -> None:
-    """Not its end, and not to a copy in another process."""
-    client, told = stage.client(), threading.Event()
-    queue = Queue(client, fresh_path)
+    """Not its end, and not to a copy in another process. A client that ends gives its item back."""
+    client, told = stage.client(timeout=SHORT), threading.Event()
+    queue, other = Queue(client, fresh_path), Queue(stage.observer, fresh_path)
     queue.put_many([b"a", b"b"])
     with queue.take() as item:
         ended = Running(lambda lost=item.lost: lost.wait(PATIENCE))  # type: ignore[misc]
@@ -184,19 +178,11 @@ def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_
         assert told.wait(PATIENCE)
     copied = pickle.loads(pickle.dumps(item))
     assert (copied[:-1], copied.lost) == (item[:-1], None)
-
-
-def test_a_consumer_that_dies_gives_its_item_back(
-    stage: Stage, zookeeper: ZooKeeperServer, fresh_path: str
-) -> None:
-    other = Queue(stage.observer, fresh_path)
-    other.put(b"a")
-    client = stage.client(timeout=SHORT)
-    taking = Queue(client, fresh_path).take()
-    taking.__enter__()
+    last = stage.client()
+    Queue(last, fresh_path).take().__enter__()
     waiting = Running(lambda: other.get(PATIENCE))
-    client.close()
-    assert waiting.result().deliveries == 1
+    last.close()
+    assert waiting.result().deliveries == 2
 
 
 # --- requests, with four consumers ----------------------------------------------------------------
@@ -204,12 +190,7 @@ def test_a_consumer_that_dies_gives_its_item_back(
 
 @pytest.mark.parametrize(("how", "most"), [("get", 4), ("take", 5)])
 def test_four_consumers_do_not_disturb_each_other(
-    stage: Stage,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    how: str,
-    most: int,
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch, how: str, most: int
 ) -> None:
     """Alone, one gets an item with two requests, and takes it with three."""
     monkeypatch.setattr(zkwire.recipes.queue, "FRESH", PATIENCE)
@@ -223,17 +204,16 @@ def test_four_consumers_do_not_disturb_each_other(
         with suppress(QueueEmptyError):
             while True:
                 if how == "get":
-                    done[queue.get(0).name] += 1
+                    item = queue.get(0)
                 else:
                     with queue.take(0) as item:
                         pass
-                    done[item.name] += 1
+                done[item.name] += 1
 
     for call in [Running(partial(consume, queue)) for queue in queues]:
         call.result()
     each = len(requests(stage.proxy.frames())) / number
-    with capsys.disabled():
-        print(f"\n{how}: {each:.2f} requests for an item, with four consumers")
+    print(f"{how}: {each:.2f} requests for an item, with four consumers")
     assert (len(done), set(done.values())) == (number, {1})
     assert each < most
 
@@ -277,9 +257,7 @@ async def test_a_cancelled_consumer_leaves_nothing(
     async with AsyncClient(zookeeper.hosts) as client:
         queue = AsyncQueue(client, fresh_path)
         waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
-        while len(await client.get_children("/")) and not await queue._runtime.operations.exists(
-            f"{fresh_path}/waiting"
-        ):
+        while not await client.exists(f"{fresh_path}/waiting"):
             await asyncio.sleep(0)
         for task in waiting:
             task.cancel()
@@ -289,16 +267,131 @@ async def test_a_cancelled_consumer_leaves_nothing(
             assert await client.get_children(f"{fresh_path}/waiting") == []
 
 
-# --- the document ---------------------------------------------------------------------------------
+# --- every cut ------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_document_runs(
-    observer: Client, stage: Stage, fresh_path: str, capsys: pytest.CaptureFixture[str]
+class Work:
+    """A queue whose client is behind the proxy, and one of an observer."""
+
+    def __init__(self, stage: Stage, client: Client, path: str, *, flat: bool) -> None:
+        self.proxy = stage.proxy
+        self.own = Queue(client, path, flat=flat)
+        self.other = Queue(stage.observer, path, flat=flat)
+        self._observer = stage.observer
+        self._side = f"{path}-zkwire-queue" if flat else path
+
+    def left(self) -> list[bytes]:
+        """The items that are left, in order."""
+        items: list[bytes] = []
+        with suppress(QueueEmptyError):
+            while True:
+                items.append(self.other.get(0).data)
+        return items
+
+    def nodes(self) -> list[str]:
+        found: list[str] = []
+        for folder in ("taken", "marks", "waiting"):
+            with suppress(NoNodeError):
+                found += self._observer.get_children(f"{self._side}/{folder}")
+        return found
+
+
+def put(work: Work) -> None:
+    """Put two items into a queue that nothing is known of."""
+    first = Running(lambda: work.own.put(b"a")).result()
+    second = Running(lambda: work.own.put(b"b")).result()
+    assert 0 < first < second
+    seen = work.other.peek()
+    assert seen is not None
+    assert (seen.data, seen.zxid) == (b"a", first)
+    assert work.left() == [b"a", b"b"]
+
+
+def put_many(work: Work) -> None:
+    items = [b"%d" % number for number in range(150)]
+    zxids = Running(lambda: work.own.put_many(items)).result()
+    assert zxids == sorted(zxids)
+    assert (len(set(zxids)), len(zxids)) == (2, len(items))
+    assert work.left() == items
+
+
+def put_taken(work: Work) -> None:
+    """Put an item that a consumer removes at once, before any look for it."""
+    work.other.put(b"first")
+    work.other.get()
+    delivered: list[QueueItem] = []
+    consumer = Running(lambda: delivered.append(work.other.get(PATIENCE)))
+    zxid = Running(lambda: work.own.put(b"a")).result()
+    consumer.result()
+    assert [(item.data, item.zxid) for item in delivered] == [(b"a", zxid)]
+    assert work.left() == []
+
+
+def get(work: Work) -> None:
+    work.other.put_many([b"a", b"b", b"c"])
+    assert [Running(work.own.get).result().data for _ in range(2)] == [b"a", b"b"]
+    assert work.left() == [b"c"]
+
+
+def get_flat(work: Work) -> None:
+    """A removal without a claim."""
+    get(work)
+
+
+def get_waiting(work: Work) -> None:
+    work.other.put(b"first")
+    work.other.get()
+    consumer = Running(lambda: work.own.get(PATIENCE))
+    poll("it waits", lambda: len(requests(work.proxy.frames())) >= 4 or None, GRACE)
+    work.other.put(b"a")
+    assert consumer.result().data == b"a"
+    assert work.left() == []
+
+
+def get_nothing(work: Work) -> None:
+    with pytest.raises(QueueEmptyError):
+        Running(lambda: work.own.get(0)).result()
+
+
+def take(work: Work) -> None:
+    work.other.put_many([b"a", b"b", b"c"])
+
+    def taken() -> list[bytes]:
+        done: list[bytes] = []
+        for _ in range(2):
+            with work.own.take() as item:
+                done.append(item.data)
+        return done
+
+    assert Running(taken).result() == [b"a", b"b"]
+    assert work.left() == [b"c"]
+
+
+def take_failing(work: Work) -> None:
+    """The item is given back, and is the first one again."""
+    work.other.put_many([b"a", b"b"])
+
+    def failing() -> bytes:
+        with suppress(ZeroDivisionError), work.own.take():
+            raise ZeroDivisionError
+        with work.own.take() as item:
+            return item.data
+
+    done = Running(failing).result()
+    poll("no node is left", lambda: not work.nodes() or None, GRACE)
+    assert sorted([done, *work.left()]) == [b"a", b"b"]
+
+
+CYCLES = (put, put_many, put_taken, get, get_flat, get_waiting, get_nothing, take, take_failing)
+
+
+@pytest.mark.parametrize("cycle", CYCLES, ids=lambda cycle: cycle.__name__)
+def test_every_cut_and_every_pair_at_every_request(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, cycle: Callable[[Work], None]
 ) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    observer.create(fresh_path)
-    exec(block.replace("127.0.0.1:2181", stage.hosts + fresh_path), {})
-    assert capsys.readouterr().out.splitlines() == [
-        "working on b'urgent'",
-        "removed b'resize image 7' and 2 are left",
-    ]
+    def life(stage: Stage, client: Client, path: str) -> None:
+        work = Work(stage, client, path, flat=cycle is get_flat)
+        cycle(work)
+        poll(f"no node is left: {work.nodes()}", lambda: not work.nodes() or None, GRACE)
+
+    sweep(zookeeper, observer, fresh_path, life)

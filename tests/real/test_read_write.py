@@ -8,31 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.family_helpers import Queue
-from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, Workers, wait_until_waiting
+from tests.support.lock_helpers import (
+    GRACE,
+    PATIENCE,
+    Running,
+    Stage,
+    Workers,
+    assert_strictly_rising,
+    wait_until_waiting,
+)
 from zkwire import LockLostError, ReadWriteLock, SequentialLock
-from zkwire.blocking.locks import PathLock
 from zkwire.testing.proxy import Gate, hold
 
-SIDES = ("read", "write")
-sides = pytest.mark.parametrize("side", SIDES)
 
-
-def near(stage: Stage, path: str, timeout: float = PATIENCE) -> ReadWriteLock:
-    """A lock on a client of its own, behind the proxy."""
-    return ReadWriteLock(stage.client(timeout=timeout), path)
-
-
-def far(stage: Stage, path: str, text: str = "") -> ReadWriteLock:
+def far(stage: Stage, path: str) -> ReadWriteLock:
     """A lock on a client of its own, out of the proxy's reach."""
-    return ReadWriteLock(stage.client(direct=True), path, text)
-
-
-def side_of(lock: ReadWriteLock, side: str) -> PathLock:
-    """``lock.read`` or ``lock.write``."""
-    return lock.read if side == "read" else lock.write
-
-
-# --- downgrade, upgrade ---------------------------------------------------------------------------
+    return ReadWriteLock(stage.client(direct=True), path)
 
 
 def test_downgrade_lets_readers_in_and_keeps_writers_out(stage: Stage, fresh_path: str) -> None:
@@ -54,12 +45,12 @@ def test_downgrade_lets_readers_in_and_keeps_writers_out(stage: Stage, fresh_pat
     assert stage.nodes(fresh_path) == []
 
 
-@pytest.mark.parametrize("waits", SIDES)
+@pytest.mark.parametrize("waits", ["read", "write"])
 def test_downgrade_passes_those_who_wait(stage: Stage, fresh_path: str, waits: str) -> None:
     """A writer that waits meanwhile neither stops the downgrade nor enters beside the reader."""
     lock, queue = far(stage, fresh_path), Queue(stage, fresh_path)
     assert lock.write.acquire(GRACE)
-    queue.join(waits, side_of(far(stage, fresh_path), waits))
+    queue.join(waits, getattr(far(stage, fresh_path), waits))
     queue.join("last", far(stage, fresh_path).write)
     assert lock.read.acquire(GRACE), "it waits for somebody who waits for it"
     queue.expect_nobody()
@@ -109,7 +100,7 @@ def test_downgrade_can_be_taken_back(stage: Stage, fresh_path: str) -> None:
         with lock.read:
             fences.append(lock.read.fence)
         assert lock.write.held
-    assert fences == sorted(set(fences))
+    assert_strictly_rising(fences)
     lock.write.release()
     queue.expect("W")
     assert not lock.read.try_acquire(), "no write lock, no precedence"
@@ -119,7 +110,8 @@ def test_downgrade_can_be_taken_back(stage: Stage, fresh_path: str) -> None:
 
 def test_downgrade_of_a_lost_write_lock_waits_like_everybody(stage: Stage, fresh_path: str) -> None:
     """Its node is gone, a rival writes, and the holder has not heard of it yet."""
-    lock, rival, gate = near(stage, fresh_path), far(stage, fresh_path), Gate()
+    rival, gate = far(stage, fresh_path), Gate()
+    lock = ReadWriteLock(stage.client(timeout=PATIENCE), fresh_path)
     holder = ThreadPoolExecutor(1)
     assert holder.submit(lock.write.acquire, GRACE).result(2 * GRACE)
     stage.proxy.wait_for(lambda frames: frames[-1].op == "get_children2" and bool(frames[-1].zxid))

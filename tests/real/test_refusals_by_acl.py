@@ -85,9 +85,8 @@ def test_a_waiter_that_may_not_leave_leaves_later(
 ) -> None:
     alice.set_acl(fresh_path, NO_DELETE)
     held = SequentialLock(alice, fresh_path)
-    assert held.acquire(PATIENCE)
-    assert not SequentialLock(bob, fresh_path).acquire(0.1)
-    held.release()
+    with held:
+        assert not SequentialLock(bob, fresh_path).acquire(0.1)
     assert len(alice.get_children(fresh_path)) == 1
     alice.set_acl(fresh_path, OPEN_ACL_UNSAFE)
     assert held.acquire(PATIENCE)

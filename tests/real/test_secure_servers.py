@@ -215,28 +215,43 @@ def test_a_good_password(sasl_zookeeper: SecureServer, user: str) -> None:
 
 @pytest.mark.parametrize(("user", "password"), WRONG)
 @pytest.mark.parametrize(
-    ("server", "code"), [("sasl_zookeeper", REQUIRES_SASL), ("tls_zookeeper", AUTH_FAILED)]
+    ("name", "code", "tls"),
+    [
+        ("sasl_zookeeper", REQUIRES_SASL, False),
+        ("tls_zookeeper", AUTH_FAILED, False),
+        ("tls_zookeeper", AUTH_FAILED, True),
+    ],
 )
 def test_a_server_refuses_by_code_then_ends_the_connection(
-    request: pytest.FixtureRequest, server: str, code: int, user: str, password: str
+    request: pytest.FixtureRequest, name: str, code: int, tls: bool, user: str, password: str
 ) -> None:
     """The first requires SASL, the second offers it."""
-    with session(request.getfixturevalue(server).server.port) as wire:
+    server: SecureServer = request.getfixturevalue(name)
+    way = (server.secure_port, server.client_context()) if tls else (server.server.port,)
+    with session(*way) as wire:
         assert wire.log_in(user, password)[1:] == [Reply(2, code, NULL)]
         assert wire.rest() == b""
-        assert wire.ending == "EOF"
+        assert wire.ending in (TLS_ENDS if tls else {"EOF"})
 
 
 @pytest.mark.since("3.7")
-@pytest.mark.parametrize(("user", "password"), WRONG)
+@pytest.mark.parametrize(
+    ("name", "users", "says"),
+    [
+        ("sasl_zookeeper_lenient", WRONG, "refused the user name or the password"),
+        ("tls_zookeeper_for_certified", [BOB], "SASL is not enabled there"),
+    ],
+)
 def test_a_lenient_server_refuses_by_a_null_token_and_goes_on(
-    sasl_zookeeper_lenient: SecureServer, user: str, password: str
+    request: pytest.FixtureRequest, name: str, users: list[tuple[str, str]], says: str
 ) -> None:
-    with session(sasl_zookeeper_lenient.server.port) as wire:
-        with pytest.raises(AuthFailedError, match="refused the user name or the password"):
-            wire.log_in(user, password)
-        assert wire.who_am_i() == {IP}
-        assert wire.call(101, EXISTS, ROOT).error == 0
+    """And so does one that has no SASL."""
+    for user, password in users:
+        with session(request.getfixturevalue(name).server.port) as wire:
+            with pytest.raises(AuthFailedError, match=says):
+                wire.log_in(user, password)
+            assert wire.who_am_i() == {IP}
+            assert wire.call(101, EXISTS, ROOT).error == 0
 
 
 @pytest.mark.since("3.7")
@@ -244,16 +259,6 @@ def test_a_lenient_server_takes_a_good_password(sasl_zookeeper_lenient: SecureSe
     with session(sasl_zookeeper_lenient.server.port) as wire:
         wire.log_in(*BOB)
         assert wire.who_am_i() == {("sasl", "bob"), IP}
-
-
-@pytest.mark.since("3.7")
-def test_a_server_without_sasl_answers_a_null_token(
-    tls_zookeeper_for_certified: SecureServer,
-) -> None:
-    with session(tls_zookeeper_for_certified.server.port) as wire:
-        with pytest.raises(AuthFailedError, match="SASL is not enabled there"):
-            wire.log_in(*BOB)
-        assert wire.who_am_i() == {IP}
 
 
 BEFORE_LOGIN = {
@@ -264,24 +269,19 @@ BEFORE_LOGIN = {
 }
 
 
-@pytest.mark.parametrize("what", BEFORE_LOGIN)
 def test_a_server_that_requires_sasl_refuses_all_else_before_the_login(
-    sasl_zookeeper: SecureServer, what: str
+    sasl_zookeeper: SecureServer,
 ) -> None:
-    xid, operation, body = BEFORE_LOGIN[what]
-    with session(sasl_zookeeper.server.port) as wire:
-        assert wire.call(xid, operation, body) == Reply(xid, REQUIRES_SASL, b"")
-        assert wire.rest() == b""
-        assert wire.ending == "EOF"
-
-
-def test_other_credentials_are_taken_before_the_login(sasl_zookeeper: SecureServer) -> None:
-    with session(sasl_zookeeper.server.port) as wire:
+    for xid, operation, body in BEFORE_LOGIN.values():
+        with session(sasl_zookeeper.server.port) as wire:
+            assert wire.call(xid, operation, body) == Reply(xid, REQUIRES_SASL, b"")
+            assert wire.rest() == b""
+            assert wire.ending == "EOF"
+    with session(sasl_zookeeper.server.port) as wire:  # but it takes other credentials
         packet = struct.pack(">i", 0) + buffer(b"digest") + buffer(b"user:word")
         assert wire.call(-4, AUTH, packet) == Reply(-4, 0, b"")
         wire.log_in(*BOB)
-        schemes = {scheme for scheme, _ in wire.who_am_i()}
-        assert schemes == {"digest", "sasl", "ip"}
+        assert {scheme for scheme, _ in wire.who_am_i()} == {"digest", "sasl", "ip"}
 
 
 def test_one_connection_logs_in_once(sasl_zookeeper: SecureServer) -> None:
@@ -331,13 +331,6 @@ def test_sasl_inside_tls(tls_zookeeper: SecureServer, user: str) -> None:
     with session(tls_zookeeper.secure_port, tls_zookeeper.client_context()) as wire:
         wire.log_in(user, USERS[user])
         assert wire.who_am_i() == {("sasl", user), IP}
-
-
-def test_a_wrong_password_inside_tls(tls_zookeeper: SecureServer) -> None:
-    with session(tls_zookeeper.secure_port, tls_zookeeper.client_context()) as wire:
-        assert wire.log_in("bob", "wrong")[1:] == [Reply(2, AUTH_FAILED, NULL)]
-        assert wire.rest() == b""
-        assert wire.ending in TLS_ENDS
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -400,21 +393,17 @@ def test_a_client_certificate_is_an_identity(
         assert wire.who_am_i() == {("x509", "CN=client"), IP}
 
 
-def test_a_missing_client_certificate_in_tls_1_2(tls_zookeeper_for_certified: SecureServer) -> None:
-    context = only(tls_zookeeper_for_certified.client_context(), ssl.TLSVersion.TLSv1_2)
-    words = refusal(tls_zookeeper_for_certified, context)
-    assert re.fullmatch(WANTS_CERTIFICATE, words)
-
-
-@pytest.mark.parametrize("request_", [b"", buffer(NEW_SESSION)], ids=["silent", "request"])
-def test_a_missing_client_certificate_in_tls_1_3_is_told_after_the_handshake(
-    tls_zookeeper_for_certified: SecureServer, request_: bytes
-) -> None:
-    context = only(tls_zookeeper_for_certified.client_context(), ssl.TLSVersion.TLSv1_3)
-    with Wire(tls_zookeeper_for_certified.secure_port, context) as wire:
-        wire.send(request_)
-        assert wire.rest() == b""
-        assert re.fullmatch(WANTS_CERTIFICATE, wire.ending)
+def test_a_missing_client_certificate(tls_zookeeper_for_certified: SecureServer) -> None:
+    """In TLS 1.3 it is told after the handshake."""
+    server = tls_zookeeper_for_certified
+    context = only(server.client_context(), ssl.TLSVersion.TLSv1_2)
+    assert re.fullmatch(WANTS_CERTIFICATE, refusal(server, context))
+    context = only(server.client_context(), ssl.TLSVersion.TLSv1_3)
+    for request in (b"", buffer(NEW_SESSION)):
+        with Wire(server.secure_port, context) as wire:
+            wire.send(request)
+            assert wire.rest() == b""
+            assert re.fullmatch(WANTS_CERTIFICATE, wire.ending)
 
 
 def test_a_client_certificate_of_a_stranger(
@@ -434,22 +423,19 @@ def test_a_client_certificate_of_a_stranger(
 # --- the wrong port -------------------------------------------------------------------------------
 
 
-def test_plain_text_to_the_tls_port_is_answered_by_nothing(tls_zookeeper: SecureServer) -> None:
+def test_the_wrong_port_answers_nothing(
+    tls_zookeeper: SecureServer, sasl_zookeeper: SecureServer, authority: Authority
+) -> None:
+    """Plain text to the port for TLS, and TLS to the plain port of Netty and to the ordinary one.
+
+    The last takes the first four bytes for a length, and closes with the rest unread: a FIN and a
+    reset are then on their way, and either may be seen.
+    """
     with Wire(tls_zookeeper.secure_port) as wire:
         wire.send(buffer(NEW_SESSION))
         assert wire.rest() == b""
         assert wire.ending == "EOF"
-
-
-def test_tls_to_the_plain_port_of_netty_is_answered_by_nothing(tls_zookeeper: SecureServer) -> None:
     with pytest.raises(ConnectionError, match="EOF in the handshake"):
         Wire(tls_zookeeper.server.port, tls_zookeeper.client_context())
-
-
-def test_tls_to_the_ordinary_plain_port_is_answered_by_nothing(
-    sasl_zookeeper: SecureServer, authority: Authority
-) -> None:
-    # It takes the first four bytes for a length, and closes with the rest unread: a FIN and a reset
-    # are then on their way, and either may be seen.
     with pytest.raises(ConnectionError, match=r"(EOF|reset) in the handshake"):
         Wire(sasl_zookeeper.server.port, authority.client_context())

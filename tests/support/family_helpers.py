@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers, requests
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers
 from tests.support.server_control import poll
 from zkwire import Client
 from zkwire.blocking.locks import Lease, PathLock, Semaphore
@@ -162,25 +162,10 @@ def watches_children(frames: Iterable[Frame], below: str) -> bool:
 # --- small things ---------------------------------------------------------------------------------
 
 
-def sent(stage: Stage) -> list[str]:
-    """The operations asked for through the proxy."""
-    return [frame.op for frame in requests(stage.proxy.frames())]
-
-
 def lose(stage: Stage, lock: PathLock, node: str) -> None:
     """Somebody deletes the holder's node, and the holder learns of it."""
     stage.observer.delete(node)
     assert lock.lost.wait(PATIENCE)
-
-
-@contextmanager
-def holding(lock: PathLock) -> Iterator[PathLock]:
-    """As ``with lock``, for a lease too, which ``with`` does not acquire."""
-    assert lock.acquire(GRACE)
-    try:
-        yield lock
-    finally:
-        lock.release()
 
 
 def soon(what: str, look: Callable[[], Any], seconds: float = GRACE) -> None:

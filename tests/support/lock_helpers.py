@@ -7,6 +7,7 @@ the server directly, so that the proxy's log and counts are about one client alo
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import re
 import socket
@@ -326,19 +327,22 @@ def assert_no_blind_repeat(frames: list[Frame]) -> None:
     The name of such a create is its attempt's alone, until the server puts the number behind it.
     On one connection no answer is lost, and what was refused may be repeated.
     """
-    creates = [f for f in requests(frames) if f.op == "create2" and (f.path or "").endswith("-")]
     answered = {id(f.request): f.error for f in frames if f.direction == "s2c"}
-    for first, second in itertools.pairwise(creates):
-        refused = answered.get(id(first), 0) != 0
-        moved = first.connection != second.connection
-        if first.path == second.path and moved and not refused:
-            between = [
-                f.op
-                for f in frames[frames.index(first) : frames.index(second)]
-                if f.connection == second.connection and id(f) in answered
-            ]
-            looked = ("sync", "get_children") in itertools.pairwise(between)
-            assert looked, f"{second} repeats {first} after {between}"
+    creates: dict[str, Frame] = {}
+    for place, create in enumerate(frames):
+        path = create.path or ""
+        if create.number is None or create.op != "create2" or not path.endswith("-"):
+            continue
+        first, creates[path] = creates.get(path), create
+        if first is None or first.connection == create.connection or answered.get(id(first)):
+            continue
+        between = [
+            f.op
+            for f in frames[frames.index(first) : place]
+            if f.connection == create.connection and id(f) in answered
+        ]
+        looked = "sync" in between and "get_children" in between[between.index("sync") :]
+        assert looked, f"{create} repeats {first} after {between}"
 
 
 def greeting(proxy: FaultProxy, session_id: int) -> ConnectResponse:
@@ -454,21 +458,12 @@ class Worker:
         return lines
 
 
-class Workers:
+class Workers(ExitStack):
     """Several workers, all ended with the block."""
-
-    def __init__(self) -> None:
-        self._exit = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
 
     def start(self, function: str, *arguments: object) -> Worker:
         """One more."""
-        return self._exit.enter_context(Worker(function, *arguments))
+        return self.enter_context(Worker(function, *arguments))
 
 
 # --- small things ---------------------------------------------------------------------------------
@@ -480,6 +475,11 @@ def assert_strictly_rising(numbers: Iterable[int]) -> None:
     assert not pairs, f"not rising: {pairs}"
 
 
+async def done(answer: Any) -> Any:
+    """What a method of either client returns; that of the one for asyncio is awaited."""
+    return await answer if inspect.isawaitable(answer) else answer
+
+
 def make_path(client: Client, path: str) -> None:
     """Create a node and what is missing above it."""
     names = path.strip("/").split("/")
@@ -489,8 +489,8 @@ def make_path(client: Client, path: str) -> None:
 
 
 @contextlib.contextmanager
-def holding(lock: Lock) -> Iterator[Lock]:
-    """As ``with lock``, for any lock that is free."""
+def holding(lock: Any) -> Iterator[Any]:
+    """As ``with lock``, for any lock that is free; ``with`` does not acquire a lease."""
     assert lock.acquire(GRACE)
     try:
         yield lock

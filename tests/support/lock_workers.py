@@ -200,33 +200,6 @@ def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
                 assert lock.read.held
 
 
-def leasing(hosts: str, path: str, count: str, times: str, file: str) -> None:
-    """Take a lease, note how many others have one, and give it back; report the highest number."""
-    highest = 0
-    with Client(hosts) as client:
-        semaphore = Semaphore(client, path, int(count))
-        say("ready")
-        sys.stdin.readline()
-        for _ in range(int(times)):
-            with semaphore.lease() as lease:
-                highest = max(highest, counted(Path(file), 1))
-                time.sleep(random.uniform(0, LONGEST_PAUSE))
-                assert lease.held
-                counted(Path(file), -1)
-    say(highest)
-
-
-def counted(file: Path, more: int) -> int:
-    """Add to the number in a file; the sum."""
-    with file.open("r+") as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        number = int(opened.read()) + more
-        opened.seek(0)
-        opened.truncate()
-        opened.write(str(number))
-        return number
-
-
 def holding_lease(hosts: str, path: str, count: str, session_timeout: str) -> None:
     """Hold a lease until killed."""
     with (

@@ -39,27 +39,22 @@ class UncontrollableError(Exception):
 class GivenServer(ZooKeeperServer):
     """A server of `ZKWIRE_TEST_SERVERS`."""
 
-    @property
-    def pid(self) -> int:
-        self._refuse()
+    running = True
+    """Always: it is never paused."""
 
     @property
-    def running(self) -> bool:
-        return True
+    def pid(self) -> int:
+        self.kill()
 
     def start(self, *, wait: bool = True) -> None:
         """It runs already; say so early if it does not."""
         if wait:
             self.wait_serving()
 
-    def stop(self) -> None:
-        self._refuse()
+    def kill(self) -> NoReturn:
+        raise UncontrollableError(f"{self} is from ZKWIRE_TEST_SERVERS: not the tests' to control")
 
-    def kill(self) -> None:
-        self._refuse()
-
-    def pause(self) -> None:
-        self._refuse()
+    stop = pause = kill
 
     def resume(self) -> None:
         """Never paused."""
@@ -69,9 +64,6 @@ class GivenServer(ZooKeeperServer):
 
     def log_tail(self) -> str:
         return "(the log of a server from ZKWIRE_TEST_SERVERS is not known)"
-
-    def _refuse(self) -> NoReturn:
-        raise UncontrollableError(f"{self} is from ZKWIRE_TEST_SERVERS: not the tests' to control")
 
 
 class GivenBackend(Backend):

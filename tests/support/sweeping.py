@@ -1,90 +1,139 @@
-"""Every cut at every request of a call, and every pair of cuts: found by enumeration.
+"""Every fault at every request of a call, and pairs of cuts: found by enumeration.
 
 What a test says is one life: what is called, and what must be true behind it. It is lived once
-without a fault, to count its requests, and then once for each cut at each of them, before the
-server gets the request or behind that; and for a third of the pairs of such cuts, the one that
-`ZKWIRE_SEED` says, of which the second hits one of the next three requests or the greeting of the
-next connection. With `ZKWIRE_PAIRS=all` each pair has its run, and the second cut hits each later
-request, to the third behind what a life without a fault has sent.
+without a fault, to count its requests, and then once for each fault at each of them: `cuts` are
+those before the server gets the request, behind that, and in and behind the reply; and a third of
+the pairs of cuts, the one that `ZKWIRE_SEED` says, of which the second hits one of the next three
+requests or the greeting of the next connection. With `ZKWIRE_PAIRS=all` each pair has its run, and
+the second cut hits each later request, to the third behind what a life without a fault has sent.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import NamedTuple
 
 from tests.conftest import SEED
 from tests.support.lock_helpers import Stage, requests
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
-from zkwire.testing.proxy import cut_after, cut_before
+from zkwire.testing.proxy import Action, FaultProxy, Frame, cut_after, cut_before, truncate
+from zkwire.testing.proxy.faults import Step
 
 AT_ONCE = 12  # they spend their time waiting for each other's sockets
-CUTS = {"before": cut_before, "after": cut_after}
 NEAR = 3
 ALL_PAIRS = os.environ.get("ZKWIRE_PAIRS") == "all"
 
-T = TypeVar("T")
-Point = tuple[int, str, tuple[int | None, str] | None]
-Life = Callable[[Stage, Client, str], None]
+
+class Fault(NamedTuple):
+    """What happens to a request, to its ``reply``, or to the next ``greeting``; how much later.
+
+    ``answered`` is whether the client gets the answer nevertheless.
+    """
+
+    action: Action
+    reply: bool = False
+    answered: bool = False
+    greeting: bool = False
+    later: int = 0
+
+
+Faults = tuple[Fault, ...]
+CUTS = {"cut before": Fault(cut_before), "cut after": Fault(cut_after)}
+SINGLES = CUTS | {
+    "cut behind the reply": Fault(cut_after, reply=True, answered=True),
+    "reply torn": Fault(truncate(11), reply=True),
+}
+Life = Callable[[Stage, Client, str], object]
 """Called with a stage, a client behind its proxy and a path of its own."""
 
 
-def distances(at: int, count: int) -> range:
-    """How many requests behind one of ``count`` the second cut comes."""
-    return range(1, NEAR + (count - at if ALL_PAIRS else 1))
+def pairs(distances: Iterable[int]) -> dict[str, Faults]:
+    """Each two cuts, of which the second is so many requests later, or at the next greeting."""
+    found: dict[str, Faults] = {}
+    for (first, a), (second, b) in itertools.product(CUTS.items(), repeat=2):
+        found[f"{first}, then the greeting {second}"] = (a, b._replace(greeting=True))
+        for later in distances:
+            found[f"{first}, then {second} {later} later"] = (a, b._replace(later=later))
+    return found
 
 
-def some(pairs: list[T]) -> list[T]:
-    """The third of them that this run makes, or all."""
-    return pairs if ALL_PAIRS else pairs[SEED % 3 :: 3]
+def cuts(at: int, count: int) -> dict[str, Faults]:
+    """What happens at one of ``count`` requests, and later."""
+    distances = range(1, NEAR + (count - at if ALL_PAIRS else 1))
+    return {name: (fault,) for name, fault in SINGLES.items()} | pairs(distances)
 
 
-def points(count: int) -> list[Point]:
-    """All single cuts and some pairs at so many requests; None: a second cut at the greeting."""
-    singles = list(itertools.product(range(count), CUTS))
-    pairs = [
-        (at, first, second)
-        for at, first in singles
-        for second in itertools.product((None, *distances(at, count)), CUTS)
-    ]
-    return [*((at, cut, None) for at, cut in singles), *some(pairs)]
+def plan(
+    proxy: FaultProxy, at: int, faults: Faults, lost: Callable[[Frame], object] = lambda _: None
+) -> None:
+    """Let these happen at the ``at``-th request and later; ``lost`` gets what is not answered."""
+    greetings = [fault.action for fault in faults if fault.greeting]
+
+    def noting(fault: Fault) -> Action:
+        def action(frame: Frame) -> Iterable[Step]:
+            # Not before: a server without create2 ends a connection ahead of the one that is cut.
+            while greetings:
+                proxy.on("connect", action=greetings.pop())
+            if not fault.answered:
+                lost(frame.request or frame)
+            return fault.action(frame)
+
+        return action
+
+    for fault in faults:
+        if not fault.greeting:
+            proxy.on_frame(at + fault.later, noting(fault), reply=fault.reply)
 
 
-def live(server: ZooKeeperServer, observer: Client, path: str, life: Life, point: Point) -> int:
-    """Live once with these cuts; how many requests that were."""
-    at, first, second = point
-    with Stage(server, observer) as stage:
-        client = stage.client()
-        if at >= 0:
-            stage.proxy.on_frame(at, CUTS[first])
-        if second is not None:
-            distance, kind = second
-            if distance is None:
-                stage.proxy.on("connect", action=CUTS[kind])
-            else:
-                stage.proxy.on_frame(at + distance, CUTS[kind])
-        life(stage, client, path)
-        return len(requests(stage.proxy.frames()))
+def every(
+    live: Callable[[str, int, Faults], int],
+    plans: Callable[[int, int], Mapping[str, Faults]] = cuts,
+    share: int = 1,
+) -> int:
+    """Live once without a fault, and with all that is planned for each request; how often.
 
+    ``live`` returns how many requests it has sent; of the pairs of faults one in ``share`` is run.
+    """
+    count = live("clean", 0, ())
+    points = [(at, *planned) for at in range(count) for planned in plans(at, count).items()]
+    chosen = [point for point in points if len(point[2]) == 1]
+    chosen += [point for point in points if len(point[2]) == 2][SEED % share :: share]
 
-def sweep(server: ZooKeeperServer, observer: Client, path: str, life: Life) -> int:
-    """Live with every cut and every pair; how many runs that were."""
-    observer.ensure_path(path)
-    all_points = points(live(server, observer, f"{path}/clean", life, (-1, "before", None)))
-
-    def wrong(point: Point) -> str | None:
-        name = "-".join(map(str, point)).translate({ord(c): "_" for c in "(', )"})
+    def wrong(point: tuple[int, str, Faults]) -> str | None:
+        at, name, faults = point
         try:
-            live(server, observer, f"{path}/{name}", life, point)
+            live(f"{at}-{re.sub('[^a-z0-9]+', '-', name)}", at, faults)
         except Exception as error:
-            return f"{point}: {type(error).__name__}: {error}"
+            return f"{name} at request {at}: {type(error).__name__}: {error}".partition("\n")[0]
         return None
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sweep") as pool:
-        found = [line for line in pool.map(wrong, all_points) if line]
-    assert not found, f"{len(found)} of {len(all_points)}:\n" + "\n".join(found)
-    return len(all_points)
+        found = [line for line in pool.map(wrong, chosen) if line]
+    assert not found, f"{len(found)} of {len(chosen)}:\n" + "\n".join(found)
+    print(f"{count} requests, {len(chosen)} runs, 0 wrong")
+    return len(chosen)
+
+
+def sweep(
+    server: ZooKeeperServer,
+    observer: Client,
+    path: str,
+    life: Life,
+    plans: Callable[[int, int], Mapping[str, Faults]] = cuts,
+) -> int:
+    """Live with every cut and some pairs; how many runs that were."""
+    observer.ensure_path(path)
+
+    def live(name: str, at: int, faults: Faults) -> int:
+        with Stage(server, observer) as stage:
+            client = stage.client()
+            plan(stage.proxy, at, faults)
+            life(stage, client, f"{path}/{name}")
+            return len(requests(stage.proxy.frames()))
+
+    return every(live, plans, 1 if ALL_PAIRS else 3)

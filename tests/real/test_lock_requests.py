@@ -1,34 +1,39 @@
-"""What a lock costs: round trips to get and release it, and who is woken by a release."""
+"""What a lock costs: round trips to get, try and release it, and who is woken by a release."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
 import zkwire.blocking.leader
-from tests.support.family_helpers import Member
+from tests.support.family_helpers import Member, lease_nodes
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
-    SINGLE_KINDS,
     Kind,
     Lock,
     Running,
     Stage,
+    all_kinds,
     answers,
+    done,
     make_path,
     requests,
     wait_until_waiting,
 )
-from zkwire import BlockingLock, SequentialLock, Watch
+from zkwire import AsyncClient, BlockingLock, OperationTimeoutError, SequentialLock, Watch
 from zkwire.testing.proxy import Frame, Gate, hold
 
 WAITERS = 20
-
-
-# --- round trips ----------------------------------------------------------------------------------
+MOST = 6
+"""Requests of one try on a lock that is held."""
+LONG_ENOUGH = 0.2  # seconds, in which every request of a try is sent
 
 
 def sent(stage: Stage) -> list[str]:
@@ -36,69 +41,69 @@ def sent(stage: Stage) -> list[str]:
     return [meaning(frame) for frame in requests(stage.proxy.frames())]
 
 
+# --- round trips ----------------------------------------------------------------------------------
+
+
 @pytest.mark.since("3.5")
-def test_free_sequential_lock_takes_one_round_trip(stage: Stage, fresh_path: str) -> None:
-    """Create and listing leave in one write, before any answer; nothing else is waited for."""
-    make_path(stage.observer, fresh_path)
-    lock, answer, guard = stage.lock(SequentialLock, fresh_path), Gate(), Gate()
+@all_kinds
+def test_a_free_lock_takes_one_round_trip_and_its_release_another(
+    stage: Stage, kind: Kind, fresh_path: str
+) -> None:
+    """Create and listing leave in one write, before any answer; nothing else is waited for.
+
+    The guard of a lock that is kept leaves by itself.
+    """
+    if kind is SequentialLock:
+        make_path(stage.observer, fresh_path)
+    lock, answer, guard = stage.lock(kind, fresh_path), Gate(), Gate()
+    enter = ["create2", "get_children"] if kind is SequentialLock else ["create2"]
     stage.proxy.on("create2", action=hold(answer), reply=True)
     stage.proxy.on("get_children2", action=hold(guard))
-    acquiring = Running(lock.acquire)
+    acquiring = Running(lambda: lock.acquire(GRACE))
     answer.wait_reached()
-    create, listing = requests(stage.proxy.frames())
-    assert [create.op, listing.op] == ["create2", "get_children"]
-    assert create.time == listing.time, "they arrived in one piece"
+    assert sent(stage) == enter
+    assert len({frame.time for frame in requests(stage.proxy.frames())}) == 1, "in one piece"
     assert not acquiring.ended
     answer.release()
     assert acquiring.result(GRACE)
     assert lock.held
     guard.wait_reached()
-    assert sent(stage) == ["create2", "get_children", "get_children2"]
+    assert sent(stage) == [*enter, "get_children2"]
     guard.release()
-    lock.release()
-
-
-@pytest.mark.parametrize("kind", SINGLE_KINDS)
-def test_free_single_node_lock_takes_one_round_trip(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    lock, guard = stage.lock(kind, fresh_path), Gate()
-    stage.proxy.on("get_children2", action=hold(guard))
-    assert lock.acquire(GRACE)
-    guard.wait_reached()
-    assert sent(stage) == ["create2", "get_children2"]
-    guard.release()
-    lock.release()
-
-
-@pytest.mark.parametrize("kind", [SequentialLock, *SINGLE_KINDS])
-def test_release_takes_one_round_trip(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock, answer = stage.lock(kind, fresh_path), Gate()
-    assert lock.acquire(GRACE)
     stage.proxy.reset()
-    stage.proxy.on("delete", action=hold(answer), reply=True)
+    released = Gate()
+    stage.proxy.on("delete", action=hold(released), reply=True)
     releasing = Running(lock.release)
-    answer.wait_reached()
+    released.wait_reached()
     assert not releasing.ended
-    answer.release()
+    released.release()
     releasing.result(GRACE)
-    assert [op for op in sent(stage) if op != "get_children2"] == ["delete"]
+    assert sent(stage) == ["delete"]
 
 
 @pytest.mark.since("3.5")
 def test_a_lock_held_for_a_moment_is_two_round_trips(
     stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its guard has not left when it is released, and then need not leave at all."""
+    """Its guard has not left when it is released, and then need not leave at all.
+
+    It leaves with the next request, so the answer to a `sync` says whether the lock is still held.
+    """
     monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
     stage.observer.create(fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
+    client = stage.client()
+    lock = SequentialLock(client, fresh_path)
     for _ in range(3):
         assert lock.acquire(PATIENCE)
         assert lock.held
         lock.release()
     assert sent(stage) == ["create2", "get_children", "delete"] * 3
     assert lock.lost.reason is None
+    stage.proxy.reset()
+    assert lock.acquire(PATIENCE)
+    client.sync("/")
+    assert sent(stage) == ["create2", "get_children", "get_children2", "sync"]
+    lock.release()
 
 
 @pytest.mark.since("3.5")
@@ -123,27 +128,37 @@ def test_a_wait_in_vain_is_six_requests(
     assert sorted(operations) == sorted(each * times)
 
 
-def test_the_guard_of_a_lock_that_is_kept_leaves_by_itself(stage: Stage, fresh_path: str) -> None:
-    stage.observer.create(fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
-    assert lock.acquire(PATIENCE)
-    stage.proxy.wait_for(lambda frames: [f.op for f in requests(frames)][-1:] == ["get_children2"])
-    lock.release()
-
-
 @pytest.mark.since("3.5")
-def test_the_guard_leaves_with_the_next_request(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So the answer to a `sync` says whether the lock is still held."""
-    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
-    stage.observer.create(fresh_path)
-    client = stage.client()
-    lock = SequentialLock(client, fresh_path)
-    assert lock.acquire(PATIENCE)
-    client.sync("/")
-    assert sent(stage) == ["create2", "get_children", "get_children2", "sync"]
-    lock.release()
+@pytest.mark.parametrize("kind", ["SequentialLock", "Semaphore"])
+@pytest.mark.parametrize("prefix", ["", "Async"], ids=["threads", "asyncio"])
+def test_a_poll_costs_six_requests(stage: Stage, fresh_path: str, prefix: str, kind: str) -> None:
+    def maker(client: Any, prefix: str) -> Any:
+        make = getattr(zkwire, prefix + kind)
+        return (
+            make(client, fresh_path, 1).lease
+            if kind == "Semaphore"
+            else partial(make, client, fresh_path)
+        )
+
+    async def poll() -> list[str]:
+        client: Any = AsyncClient(stage.proxy.hosts) if prefix else stage.client()
+        await done(client.connect())
+        make = maker(client, prefix)
+        for _ in range(2):
+            stage.proxy.reset()
+            with suppress(OperationTimeoutError):
+                assert await done(make().acquire(LONG_ENOUGH)) is False
+            await done(client.exists("/"))  # behind all that the try has asked for
+        asked = sent(stage)[:-1]
+        await done(client.close())
+        return asked
+
+    holder = maker(stage.client(direct=True), "")()
+    assert holder.acquire(GRACE)
+    assert len(asked := asyncio.run(poll())) <= MOST, asked
+    nodes = lease_nodes(stage, fresh_path) if kind == "Semaphore" else stage.nodes(fresh_path)
+    assert len(nodes) == 1
+    holder.release()
 
 
 # --- wake-ups -------------------------------------------------------------------------------------
@@ -168,14 +183,11 @@ class Crowd:
             self._waiting.append((Member(str(number), lock, self._granted), lock))
             wait_until_waiting(stage, nth=number + 1)
         self._hand_over(first.release)
-
-    def disperse(self) -> None:
-        """Release after release, until everybody has had the lock."""
-        holder = self._next()
         for _ in range(WAITERS - 1):
-            self._hand_over(holder.leave)
-            holder = self._next()
-        holder.leave()
+            self._hand_over(self._next().leave)
+        self._next().leave()
+        stage.wait_no_nodes(path)
+        print(f"{sum(self.woken)} wake-ups, {sum(map(len, self.asked))} requests by the woken")
 
     def _next(self) -> Member:
         number = int(self._granted.get(timeout=PATIENCE))
@@ -189,12 +201,11 @@ class Crowd:
         self.asked.append([meaning(frame) for frame in requests(others)])
         return waiter
 
-    def _hand_over(self, release: object) -> None:
-        assert callable(release)
-        proxy, left = self._stage.proxy, WAITERS - 1 - len(self.order)
+    def _hand_over(self, release: Any) -> None:
+        left = WAITERS - 1 - len(self.order)
         # Who was the next one when it looked has a guard already.
         guards = 0 if self._kind is SequentialLock and not self.order else 1
-        proxy.reset()
+        self._stage.proxy.reset()
         release()
 
         def settled(frames: list[Frame]) -> bool:
@@ -203,41 +214,22 @@ class Crowd:
             guarded = len(answers(frames, "get_children2"))
             return guarded == guards and looked == (left if self._kind is BlockingLock else 0)
 
-        proxy.wait_for(settled, PATIENCE)
+        self._stage.proxy.wait_for(settled, PATIENCE)
 
 
-def test_release_of_a_sequential_lock_wakes_one(
-    stage: Stage, fresh_path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_release_of_a_sequential_lock_wakes_one(stage: Stage, fresh_path: str) -> None:
     crowd = Crowd(stage, SequentialLock, fresh_path)
-    crowd.disperse()
-    show(capsys, crowd, "sequential")
     assert crowd.woken == [1] * WAITERS
     # Who had one ahead needs no look; the others do not know what became of those before it.
     assert crowd.asked == [[], *[["get_children", "get_children2"]] * (WAITERS - 1)]
     assert crowd.order == list(range(WAITERS)), "in order of arrival"
     assert crowd.fences == sorted(crowd.fences)
-    stage.wait_no_nodes(fresh_path)
 
 
-def test_release_of_a_blocking_lock_wakes_the_herd(
-    stage: Stage, fresh_path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_release_of_a_blocking_lock_wakes_the_herd(stage: Stage, fresh_path: str) -> None:
     crowd = Crowd(stage, BlockingLock, fresh_path)
-    crowd.disperse()
-    show(capsys, crowd, "blocking")
     waiting = list(range(WAITERS, 0, -1))
     assert crowd.woken == waiting, "everybody, each time"
     assert [ops.count("create2") for ops in crowd.asked] == waiting
     assert sorted(crowd.order) == list(range(WAITERS))
     assert crowd.fences == sorted(crowd.fences)
-    stage.wait_no_nodes(fresh_path)
-
-
-def show(capsys: pytest.CaptureFixture[str], crowd: Crowd, name: str) -> None:
-    """Print the figures."""
-    with capsys.disabled():
-        print(
-            f"\n{name} lock, {WAITERS} waiters, {len(crowd.woken)} releases: "
-            f"{sum(crowd.woken)} wake-ups, {sum(map(len, crowd.asked))} requests by the woken"
-        )
