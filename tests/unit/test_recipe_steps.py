@@ -113,7 +113,7 @@ class Runtime:
 
 
 def sequential(
-    kind: type[AsyncSequentialLock] = AsyncSequentialLock, **answers: list[object]
+    kind: type[AsyncSequentialLock] = AsyncSequentialLock, /, **answers: list[object]
 ) -> tuple[Any, Any]:
     """A lock, and its world."""
     world: Any = Runtime(**answers)
@@ -121,7 +121,7 @@ def sequential(
 
 
 def held(
-    kind: type[AsyncSequentialLock] = AsyncSequentialLock, **answers: list[object]
+    kind: type[AsyncSequentialLock] = AsyncSequentialLock, /, **answers: list[object]
 ) -> tuple[Any, Any]:
     """A lock that is acquired, and its world."""
     core, world = sequential(kind, **answers)
