@@ -20,6 +20,19 @@ from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
 from zkwire.blocking.sync import run
 
+LOCKS = {
+    "non-blocking": "NonBlockingLock",
+    "blocking": "BlockingLock",
+    "sequential": "SequentialLock",
+    "re-entrant": "ReentrantLock",
+    "read": "ReadWriteLock",
+    "write": "ReadWriteLock",
+    "lease": "Semaphore",
+    "leadership": "Election",
+    "multi": "MultiLock",
+}
+"""The kinds of locks, and their classes."""
+
 
 class Side:
     """Threads, or with the prefix "Async" asyncio."""
@@ -36,6 +49,21 @@ class Side:
     def made(self, name: str, *arguments: Any, **options: Any) -> Any:
         """A client, a supervisor or a recipe of this side."""
         return getattr(zkwire, self.prefix + name)(*arguments, **options)
+
+    def lock(self, kind: str, client: Any, path: str) -> Any:
+        """A lock of one of LOCKS; the one of several has another path beside."""
+        make = functools.partial(self.made, LOCKS[kind])
+        match kind:
+            case "read" | "write":
+                return getattr(make(client, path), kind)
+            case "lease":
+                return make(client, path, 1).lease()
+            case "leadership":
+                return make(client, path).lead()
+            case "multi":
+                return make(*(self.lock("sequential", client, path + n) for n in ("", "-other")))
+            case _:
+                return make(client, path)
 
     def function(self, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
         """What a user gives to this side in order to be called back."""
