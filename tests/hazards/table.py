@@ -43,8 +43,7 @@ users that have met such a bug elsewhere.
 {contents}
 
 The number of a row is part of the names of its tests; `pytest -k "_B5_"` runs those of row B5.
-{numbered} rows of {count} have such a test; a row without one says why it cannot apply. Tests in
-*italics* provoke the hazard under another name.
+{numbered} rows of {count} have such a test; a row without one says why it cannot apply.
 
 `python3 -m tests.hazards.table` writes this page from `rows.toml` and the tests; a test fails when
 it is out of date.
@@ -56,17 +55,13 @@ class Row(NamedTuple):
 
     summary: str
     seen: str
-    also: tuple[str, ...] = ()
     reason: str = ""
 
 
 def rows() -> dict[str, Row]:
     """All hazards, by number."""
     table = tomllib.loads(ROWS_FILE.read_text(encoding="utf-8"))
-    return {
-        number: Row(**{**fields, "also": tuple(fields.get("also", ()))})
-        for number, fields in table.items()
-    }
+    return {number: Row(**fields) for number, fields in table.items()}
 
 
 @cache
@@ -128,7 +123,7 @@ def _anchor(heading: str) -> str:
 
 
 def _here(row: Row, tests: list[str]) -> str:
-    cells = [_short(test) for test in tests] + [f"*{_short(test)}*" for test in row.also]
+    cells = [_short(test) for test in tests]
     if row.reason:
         cells.insert(0, row.reason)
     return "<br>".join(cells)

@@ -142,7 +142,7 @@ def test_what_is_lost_on_the_way_into_the_queue_is_asked_again(
         ({CREATE: [(f"/lock/{ID}-lock-{LAST - 999:010}", STAT)]}, SequenceExhaustedError),
     ],
 )
-def test_a_server_that_refuses_or_has_no_number_is_not_asked_for_ever(
+def test_hazard_B15_a_server_that_has_no_number_left_is_not_asked_for_ever(
     creates: Answers, error: type[Exception]
 ) -> None:
     core, world = sequential(**{name: values[:] for name, values in creates.items()})
