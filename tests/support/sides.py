@@ -46,7 +46,7 @@ class Side:
         else:
             run(scenario())
 
-    def made(self, name: str, *arguments: Any, **options: Any) -> Any:
+    def made(self, name: str, /, *arguments: Any, **options: Any) -> Any:
         """A client, a supervisor or a recipe of this side."""
         return getattr(zkwire, self.prefix + name)(*arguments, **options)
 
@@ -69,7 +69,7 @@ class Side:
         """What a user gives to this side in order to be called back."""
         return work if self.prefix else lambda argument: run(work(argument))
 
-    async def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    async def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         result = function(*arguments, **named)
         return await result if self.prefix and inspect.isawaitable(result) else result
 
@@ -80,10 +80,15 @@ class Side:
         )
 
     async def until(self, what: str, look: Callable[[], Any]) -> Any:
-        """Wait until ``look()`` is true; its value."""
+        """Wait until ``look()``, or what it returns, awaited, is true; its value."""
         if self.prefix:
             return await aio_helpers.eventually(what, look)
-        return poll(what, lambda: look() or None, PATIENCE)
+
+        def seen() -> Any:
+            value = look()
+            return (run(value) if inspect.iscoroutine(value) else value) or None
+
+        return poll(what, seen, PATIENCE)
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call it in a task or in a thread, for :meth:`result`."""
@@ -107,7 +112,7 @@ class Side:
                 yield value
 
     @asynccontextmanager
-    async def using(self, name: str, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
+    async def using(self, name: str, /, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
         """What :meth:`made` makes, closed at the end."""
         thing = self.made(name, *arguments, **options)
         try:
