@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -313,19 +312,6 @@ class Flag(Condition):
     def set(self) -> None:
         self.holds = True
         self.notify()
-
-
-def test_a_background_runtime_waits_for_replies_and_conditions() -> None:
-    async def any_of(*conditions: Any) -> None:
-        for condition in conditions:
-            condition.set()
-
-    known: Any = SimpleNamespace(unique="from the client", any_of=any_of)
-    answer: Any = Answer(3)
-    runtime = Background(known, known)
-    assert run(runtime.until(answer, None)) == 3
-    assert runtime.unique == "from the client"
-    run(runtime.wait_for(Flag()))
 
 
 def test_a_waker_that_is_interrupted_is_called_the_next_time_and_then_no_more() -> None:

@@ -33,7 +33,6 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.recipes._node import OwnNodeWatch
 from zkwire.recipes._recipe import Lost
-from zkwire.recipes.barrier import AsyncDoubleBarrier, Seen
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.recipes.persistent_node import AsyncPersistentNode
@@ -399,29 +398,3 @@ def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: Any) -> None:
     with pytest.raises(type(lost)):
         run(keeper._create(world, b"", Watch()))
     assert keeper._doubt == lost.maybe_applied
-
-
-def test_a_member_that_has_left_waits_until_no_other_is_left() -> None:
-    world: Any = Runtime()
-    core, gone = AsyncDoubleBarrier(world, "/b", 3), list[str]()
-    core._inside, core._round = an_attempt(f"/b/{ID}"), 7
-
-    class AllThere:
-        looks = (Seen(["#", ID, "z"], 0, 7), Seen(["z"], 0, 7), Seen([], 0, 7))
-
-        async def look(self, deadline: float | None) -> Seen:
-            return self.looks[len(gone)]
-
-        async def members(self, seen: Seen, *_: object) -> list[str]:
-            return seen.names
-
-        async def end(self, *_: object) -> bool:
-            return True
-
-    async def note(name: str, deadline: float | None) -> None:
-        gone.append(name)
-
-    core._generations, core._gone = AllThere(), note  # type: ignore[assignment,method-assign]
-    run(core._exit(None))
-    assert gone == ["#", "z"]
-    assert world.asked == ["delete"]
