@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -110,16 +110,14 @@ def test_hazard_A25_listeners_that_block_in_every_state(stage: EmbeddedStage) ->
 def test_hazard_A26_D11_a_contended_acquire_inside_a_callback(
     stage: EmbeddedStage, fresh_path: str, election: bool
 ) -> None:
-    def made(client: Client) -> Any:
-        return (
-            Election(client, fresh_path).lead() if election else SequentialLock(client, fresh_path)
-        )
-
     make_path(stage.observer, f"{fresh_path}-watched")
     client, results = stage.client(), list[bool]()
-    lock = made(client)
+    rival, lock = (
+        Election(each, fresh_path).lead() if election else SequentialLock(each, fresh_path)
+        for each in (stage.observer, client)
+    )
     client.get_data(f"{fresh_path}-watched", watch=lambda _: results.append(lock.acquire(PATIENCE)))
-    with holding(made(stage.observer)):
+    with holding(rival):
         stage.observer.set_data(f"{fresh_path}-watched", b"go")
         wait_until_waiting(stage)
         assert results == []
@@ -264,41 +262,24 @@ def test_hazard_A44_the_last_state_told_is_the_real_one() -> None:
 # --- the process ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def silent_gate(stage: EmbeddedStage) -> Iterator[Gate]:
-    """The first read of a node is not answered until the test ends."""
-    gate = Gate()
-    stage.proxy.on("exists", action=hold(gate))
-    yield gate
-    gate.release()
-
-
 BLOCKED = """
 import sys, threading
 from zkwire import Client
 client = Client(sys.argv[1])
 client.connect()
-entered = threading.Event()
-client.add_state_listener(lambda state: (entered.set(), threading.Event().wait()))
+client.add_state_listener(lambda state: threading.Event().wait())
 client.pipeline.exists("/never-answered")
-client.get_data("/", watch=lambda event: threading.Event().wait())
+client.pipeline.get_data("/", watch=lambda event: threading.Event().wait())
 """
 
 
-def test_hazard_E7_an_exit_waits_for_nobody_and_says_nothing(
-    stage: EmbeddedStage, silent_gate: Gate
-) -> None:
+def test_hazard_E7_an_exit_waits_for_nobody_and_says_nothing(stage: EmbeddedStage) -> None:
     """With a request that is never answered, a watch and a listener that never come back."""
-    assert not silent_gate.is_open
-    code = BLOCKED.replace("client.get_data", "client.pipeline.get_data")
-    child = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, stage.proxy.hosts],
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE,
-        check=False,
-        cwd=PACKAGE.parent,
-    )
+    gate = Gate()
+    stage.proxy.on("exists", action=hold(gate))
+    way = [sys.executable, "-W", "error", "-c", BLOCKED, stage.proxy.hosts]
+    child = subprocess.run(way, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+    gate.release()
     assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
 
 
