@@ -260,17 +260,6 @@ def test_a_lock_that_cannot_be_cleaned_up_now_is_cleaned_up_later() -> None:
     assert not world.active_locks
 
 
-def test_a_clean_up_goes_on_until_the_session_is_over() -> None:
-    core, world = held(delete=[NotSentError("lost"), SessionExpiredError("over")])
-    core._release_in_background()
-    run(world.spawned[0](world))
-    assert world.asked[-2:] == ["delete", "delete"]
-    core, world = held()
-    world.spawn = raising(SessionExpiredError("over"))
-    core._release_in_background()
-    assert not core.held
-
-
 @pytest.mark.parametrize("why", ["for a session timeout", "session has expired", "has prolonged"])
 def test_a_release_that_comes_too_late_says_that_the_lock_was_lost(why: str) -> None:
     """The lease has run out; the session has expired; no server is found until the lease ends."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import nullcontext
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,6 +23,7 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
+from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
 from zkwire.recipes.supervisor import LASTED, SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import Waitable
@@ -591,3 +593,58 @@ def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time(
         lengths.add(len(caught.traceback))
         assert caught.traceback[-1].name.startswith("test_the_error_that_has_ended_it")
     assert len(lengths) == 1
+
+
+# --- which session a call of a recipe has: that of its beginning, to its end ----------------------
+
+
+class Sessions:
+    """A supervisor whose sessions follow one another when they are told to."""
+
+    def __init__(self) -> None:
+        self.latest_driver: Any = SimpleNamespace(name="first")
+        self._recipe_runtime = SupervisedRuntime(self, nullcontext())
+
+    async def newest(self) -> Any:
+        return self.latest_driver
+
+
+class Asking(Recipe):
+    """A recipe of two requests, between which something happens."""
+
+    def __init__(self, client: Any, between: Any) -> None:
+        self._runtime, self._between = client._recipe_runtime, between
+
+    async def ask(self) -> list[str]:
+        return [self._runtime.name, await self._other()]
+
+    async def _other(self) -> str:
+        self._between()
+        name: str = self._runtime.name
+        return name
+
+
+def test_a_call_has_one_session_and_the_next_call_the_newest() -> None:
+    sessions = Sessions()
+
+    def expire() -> None:
+        sessions.latest_driver = SimpleNamespace(name="second")
+
+    recipe = Asking(sessions, expire)
+    assert run(recipe.ask()) == ["first", "first"]
+    assert run(recipe.ask()) == ["second", "second"]
+    assert type(recipe) is not Asking
+    assert isinstance(recipe, Asking)
+
+
+def test_a_call_that_fails_leaves_its_session() -> None:
+    sessions = Sessions()
+
+    def fail() -> None:
+        raise KeyError
+
+    recipe = Asking(sessions, fail)
+    with pytest.raises(KeyError):
+        run(recipe.ask())
+    sessions.latest_driver = SimpleNamespace(name="second")
+    assert recipe._runtime.name == "second"
