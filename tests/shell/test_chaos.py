@@ -181,7 +181,7 @@ def test_what_is_no_claim_and_what_counts_once() -> None:
     }
     records = chaos_log.history([[line("grant", 1.0), intent]], (), {})
     assert [each.ok for each in records if each.what == "write"] == [None]
-    grants: list[dict[str, object]] = [
+    grants: list[dict[str, Any]] = [
         {"key": "ma"},
         {"key": "mb"},
         {"key": "rw", "downgrade": True},
