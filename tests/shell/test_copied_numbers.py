@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.command import run
-from tests.support.server_control import poll
+from tests.support.sides import Side, scenario
 from zkwire import (
-    AsyncClient,
-    AsyncQueue,
     Client,
     Counter,
     Create,
@@ -26,6 +24,7 @@ from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, cut_after, cut_before
 
 OLD = ("entry-100-0000000005", "entry-100-0000000006")  # of which the counter, 2, knows nothing
+cuts = pytest.mark.parametrize("action", [cut_before, cut_after])
 
 
 def makes(server: Server, folder: str, *names: str, counter: int | None = None) -> None:
@@ -43,6 +42,15 @@ def counter_of(server: Server, path: str) -> int:
         stat = client.exists(path)
         assert stat is not None
         return next_number(stat.cversion, stat.num_children)
+
+
+def reloaded(server: Server, file: Path) -> list[int]:
+    """The statuses of loads of what was dumped with the counters, and without."""
+    statuses = []
+    for option in ("--stat", "--force"):
+        assert run(server.hosts, "dump", "/a", str(file), option).status == 0
+        statuses.append(run(server.hosts, "load", str(file), "/b").status)
+    return statuses
 
 
 @pytest.mark.parametrize("by_file", [False, True])
@@ -67,11 +75,11 @@ def test_hazard_E14_a_copy_counts_on_behind_its_names(
             client.delete_tree(root)
 
 
-@pytest.mark.parametrize("action", [cut_before, cut_after])
-def test_copy_whose_connection_breaks_counts_on(server: Server, action: object) -> None:
+@cuts
+def test_copy_whose_connection_breaks_counts_on(server: Server, action: Any) -> None:
     makes(server, "/a", "x-0000001200", counter=1201)
     with FaultProxy(server.hosts) as proxy:
-        proxy.on("multi", action=action, nth=2)  # type: ignore[arg-type]
+        proxy.on("multi", action=action, nth=2)
         assert run(proxy.hosts, "copy", "/a", "/b").status == 0
         assert proxy.unfired == []
     assert counter_of(server, "/b") in (1201, 1701)
@@ -79,16 +87,21 @@ def test_copy_whose_connection_breaks_counts_on(server: Server, action: object) 
     assert counter_of(server, "/b") in (1201, 1701)  # nothing was left to do
 
 
-def test_counter_out_of_reach_is_status_6_and_told(server: Server, tmp_path: Path) -> None:
+def test_counter_that_is_not_moved_is_status_6_and_told(server: Server, tmp_path: Path) -> None:
+    """Out of reach, or, until it may be moved, not to be."""
     makes(server, "/a", "x-0001000001", counter=1_000_002)
     ran = run(server.hosts, "copy", "/a", "/b", "--json")
     assert (ran.status, ran.record["created"], ran.record["behind"]) == (6, 2, ["/b"])
     assert "/b for sequential names stands at 1, behind a name" in ran.err
     assert "number 1000001" in ran.err
-    file = tmp_path / "dump"
-    for option in ("--stat", "--force"):
-        assert run(server.hosts, "dump", "/a", str(file), option).status == 0
-        assert run(server.hosts, "load", str(file), "/b").status == 6
+    assert reloaded(server, tmp_path / "dump") == [6, 6]
+    makes(server, "/c", "x-0000000041", counter=42)
+    server.refuse_next("multi", NoAuthError.code)
+    ran = run(server.hosts, "copy", "/c", "/d")
+    assert (ran.status, ran.err.count("\n")) == (6, 1)
+    assert "NoAuth" in ran.err or "allow it" in ran.err
+    assert run(server.hosts, "copy", "/c", "/d").status == 0
+    assert counter_of(server, "/d") == 42
 
 
 def test_number_that_is_no_sequence_number_is_no_fault(server: Server, tmp_path: Path) -> None:
@@ -97,91 +110,63 @@ def test_number_that_is_no_sequence_number_is_no_fault(server: Server, tmp_path:
     ran = run(server.hosts, "copy", "/a", "/b")
     assert (ran.status, ran.err) == (0, "")
     assert counter_of(server, "/b") == 3
-    file = str(tmp_path / "dump")
-    for option, status in (("--stat", 0), ("--force", 6)):  # which tells the counter, or does not
-        assert run(server.hosts, "dump", "/a", file, option).status == 0
-        assert run(server.hosts, "load", file, "/b").status == status
-
-
-def test_counter_that_must_not_be_moved_is_status_6_until_it_may(server: Server) -> None:
-    makes(server, "/a", "x-0000000041", counter=42)
-    server.refuse_next("multi", NoAuthError.code)
-    ran = run(server.hosts, "copy", "/a", "/b")
-    assert (ran.status, ran.err.count("\n"), "NoAuth" in ran.err or "allow it" in ran.err) == (
-        6,
-        1,
-        True,
-    )
-    assert run(server.hosts, "copy", "/a", "/b").status == 0
-    assert counter_of(server, "/b") == 42
+    assert reloaded(server, tmp_path / "dump") == [0, 6]  # the first tells the counter
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_queue_brings_its_counter_past_the_names(
-    server: Server, flat: bool, caplog: pytest.LogCaptureFixture
+@scenario
+async def test_queue_brings_its_counter_past_the_names(
+    side: Side, server: Server, flat: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Numbers 2, 3 and 4 are free; before those are used up nothing tells that 5 is not."""
     folder = "/q" if flat else "/q/entries"
     makes(server, folder, *OLD)
-    with Client(server.hosts) as client:
-        queue = Queue(client, "/q", flat=flat)
+    async with side.using("Client", server.hosts) as client:
+        queue = side.made("Queue", client, "/q", flat=flat)
         for number in range(3):
-            queue.put(b"%d" % number)
+            await side.call(queue.put, b"%d" % number)
         assert caplog.messages == []
-        queue.put_many([b"a", b"b"])
+        await side.call(queue.put_many, [b"a", b"b"])
         told = "stands at 5, behind a name that is there already, with the number 6"
-        poll("the warning", lambda: told in caplog.text or None, 10.0)
-        names = sorted(client.get_children(folder))[-2:]
+        await side.until("the warning", lambda: told in caplog.text)
+        names = sorted(await side.call(client.get_children, folder))[-2:]
         assert names == ["entry-100-0000000007", "entry-100-0000000008"]
 
 
-@pytest.mark.parametrize("action", [cut_before, cut_after])
+@cuts
 @pytest.mark.parametrize(
-    "cuts", [[("get_children2", 1)], [("multi", 2)], [("multi", 3)], [("multi", 2), ("exists", 1)]]
+    "faults",
+    [[("get_children2", 1)], [("multi", 2)], [("multi", 3)], [("multi", 2), ("exists", 1)]],
 )
 def test_queue_whose_connection_breaks_uses_up_no_number_twice(
-    server: Server, cuts: list[tuple[str, int]], action: object
+    server: Server, faults: list[tuple[str, int]], action: Any
 ) -> None:
     """Its multis: one that is refused, two that use up numbers, the put."""
     makes(server, "/q/entries", "entry-100-0000000002", "entry-100-0000000900")
     with FaultProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
-        for op, nth in cuts:
-            proxy.on(op, action=action, nth=nth)  # type: ignore[arg-type]
+        for op, nth in faults:
+            proxy.on(op, action=action, nth=nth)
         Queue(client, "/q").put(b"")
         assert proxy.unfired == []
         assert len(client.get_children("/q/entries")) == 3
     assert counter_of(server, "/q/entries") == 902
 
 
-def test_async_queue_brings_its_counter_past_the_names(server: Server) -> None:
-    async def main() -> None:
-        async with AsyncClient(server.hosts) as client:
-            queue = AsyncQueue(client, "/q")
-            for _ in range(4):
-                await queue.put(b"")
-
-    makes(server, "/q/entries", *OLD)
-    asyncio.run(main())
-    assert counter_of(server, "/q/entries") == 8
-
-
 def test_queue_whose_counter_is_far_behind_says_so(server: Server) -> None:
     makes(server, "/q/entries", "entry-100-0000000002", "entry-100-0000200001")
+    said = r"stands at 2, .* the number 200001, .* 200000 num"
     with Client(server.hosts) as client:
-        with pytest.raises(
-            NodeExistsError, match=r"stands at 2, .* the number 200001, .* 200000 num"
-        ):
+        with pytest.raises(NodeExistsError, match=said):
             Queue(client, "/q").put(b"")
         assert len(client.get_children("/q/entries")) == 2
 
 
 def test_create_whose_number_is_taken_says_why(server: Server) -> None:
     makes(server, "/a", "x-0000000002", "x-0000000009")
+    why = r"/a/x-: .* server's next number: the parent's"
     with Client(server.hosts) as client:
         for create in (client.create, client.create_with_stat):
-            with pytest.raises(
-                NodeExistsError, match=r"/a/x-: .* server's next number: the parent's"
-            ):
+            with pytest.raises(NodeExistsError, match=why):
                 create("/a/x-", sequential=True)
         with pytest.raises(MultiError, match="server's next number"):
             client.multi([Create("/a/x-", sequential=True, ephemeral=True)])
@@ -198,10 +183,11 @@ def test_create_whose_number_is_taken_says_why(server: Server) -> None:
 
 def test_lock_on_a_copied_parent_names_the_node_left_over(server: Server) -> None:
     with Client(server.hosts) as client:
+        lock = SequentialLock(client, "/lock")
         for _ in range(5):
-            with SequentialLock(client, "/lock"):
+            with lock:
                 pass
-        with SequentialLock(client, "/lock"):
+        with lock:
             ran = run(server.hosts, "copy", "--ephemerals", "persistent", "/lock", "/copied")
             assert ran.status == 0
         (left_over,) = client.get_children("/copied")

@@ -12,7 +12,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -50,10 +49,6 @@ def nobody_left(server: Server) -> None:
     poll("the session ended", lambda: len(server.sessions) == 0 or None, PATIENCE)
 
 
-def io_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.endswith("-io")]
-
-
 def ended_clients() -> list[Client]:
     return [each for each in gc.get_objects() if type(each) is Client and each._driver.ended]
 
@@ -64,61 +59,60 @@ def nothing_but(others: weakref.WeakSet[Client]) -> bool | None:
     return not any(each not in others for each in ended_clients()) or None
 
 
-# --- dropped --------------------------------------------------------------------------------------
-
-
 def used(server: Server) -> Client:
     client = Client(server.hosts)
     client.connect()
     return client
 
 
-def with_a_lock(server: Server) -> Client:
-    client = used(server)
+async def only_this_task() -> None:
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0.001)
+
+
+# --- dropped --------------------------------------------------------------------------------------
+
+
+def with_a_lock(client: Client, server: Server) -> None:
     SequentialLock(client, "/lock").acquire()
-    return client
 
 
-def with_callbacks(server: Server) -> Client:
+def with_callbacks(client: Client, server: Server) -> None:
     """Each leads back to the client, as the methods of an object that has one."""
-    client = used(server)
-    client.add_state_listener(lambda _: client)
-    client.get_data("/", watch=lambda _: client)
     called = threading.Event()
 
     def call(_: object) -> None:
         assert client is not None
         called.set()
 
+    client.add_state_listener(lambda _: client)
+    client.get_data("/", watch=lambda _: client)
     client.add_watch("/seen", call)
     client.create("/seen")
     assert called.wait(10)
-    return client
 
 
-def with_a_pipeline(server: Server) -> Client:
-    client = used(server)
+def with_a_pipeline(client: Client, server: Server) -> None:
     client.pipeline.get_children("/")
-    return client
 
 
-def without_a_server(server: Server) -> Client:
-    client = used(server)
+def without_a_server(client: Client, server: Server) -> None:
     server.stop()
     client.wait_for_state(State.DISCONNECTED, timeout=10)
-    return client
 
 
-WAYS = [used, with_a_lock, with_callbacks, with_a_pipeline, without_a_server]
+WAYS = [with_a_lock, with_callbacks, with_a_pipeline, without_a_server]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_hazard_E12_a_dropped_client_is_closed_and_says_so(
-    server: Server, way: Callable[[Server], Client]
+    server: Server, way: Callable[[Client, Server], None]
 ) -> None:
-    others = weakref.WeakSet(ended_clients())
+    others, states = weakref.WeakSet(ended_clients()), list[State]()
     with warned() as said:
-        client = way(server)
+        client = used(server)
+        way(client, server)
+        client.add_state_listener(states.append)
         thread = client._driver.thread
         assert thread is not None
         gone = weakref.ref(client)
@@ -127,20 +121,10 @@ def test_hazard_E12_a_dropped_client_is_closed_and_says_so(
     assert [line[: len(UNCLOSED)] for line in said] == [UNCLOSED]
     thread.join(10)
     assert not thread.is_alive()
+    poll("listeners are told", lambda: State.CLOSED in states or None, PATIENCE)
     if way is not without_a_server:
         nobody_left(server)
     poll("nothing of it is left", lambda: nothing_but(others), PATIENCE)
-
-
-def test_its_state_listeners_are_told(server: Server) -> None:
-    states: SimpleQueue[State] = SimpleQueue()
-    with warned():
-        client = used(server)
-        client.add_state_listener(states.put)
-        gone = weakref.ref(client)
-        del client
-        collect(gone)
-    assert states.get(timeout=PATIENCE) is State.CLOSED
 
 
 def test_the_warning_knows_where_the_client_was_made(server: Server) -> None:
@@ -156,10 +140,9 @@ while gone() is not None:  # its own thread may be busy with it
     gc.collect()
 """
     way = [sys.executable, "-X", "tracemalloc=9", "-W", "always::ResourceWarning", "-c", script]
-    done = subprocess.run(way, capture_output=True, text=True, timeout=60, check=True)
-    assert UNCLOSED in done.stderr
-    assert "Object allocated at (most recent call last)" in done.stderr
-    assert 'File "<string>", lineno 5' in done.stderr
+    said = subprocess.run(way, capture_output=True, text=True, timeout=60, check=True).stderr
+    for text in (UNCLOSED, "Object allocated at (most recent call", 'File "<string>", lineno 5'):
+        assert text in said
     nobody_left(server)
 
 
@@ -191,8 +174,7 @@ async def test_a_dropped_asyncio_client_is_closed_and_says_so(server: Server) ->
         tracemalloc.stop()
     del warning, caught
     await asyncio.to_thread(nobody_left, server)
-    while len(asyncio.all_tasks()) > 1:
-        await asyncio.sleep(0.001)
+    await only_this_task()
 
 
 def test_an_asyncio_client_whose_loop_has_ended(server: Server) -> None:
@@ -209,10 +191,6 @@ def test_an_asyncio_client_whose_loop_has_ended(server: Server) -> None:
 # --- not dropped ----------------------------------------------------------------------------------
 
 
-def a_lock(client: Client) -> Any:
-    return SequentialLock(client, "/lock")
-
-
 def a_loss(client: Client) -> Any:
     lock = SequentialLock(client, "/lock")
     lock.acquire()
@@ -225,34 +203,33 @@ def an_iterator(client: Client) -> Any:
     return iter(watch)
 
 
-def a_reply(client: Client) -> Any:
-    return client.pipeline.get_children("/")
+HELD: dict[str, Callable[[Client], Any]] = {
+    "a lock": lambda client: SequentialLock(client, "/lock"),
+    "a loss": a_loss,
+    "an iterator": an_iterator,
+    "a reply": lambda client: client.pipeline.get_children("/"),
+    "a walk": lambda client: client.walk("/"),
+    "a bound method": lambda client: client.exists,
+}
 
 
-def a_walk(client: Client) -> Any:
-    return client.walk("/")
-
-
-def a_bound_method(client: Client) -> Any:
-    return client.exists
-
-
-HELD = [a_lock, a_loss, an_iterator, a_reply, a_walk, a_bound_method]
-
-
-@pytest.mark.parametrize("kind", HELD, ids=lambda kind: kind.__name__)
-def test_what_is_still_held_keeps_the_client(server: Server, kind: Callable[[Client], Any]) -> None:
-    with warned() as said:
-        client = Client(server.hosts)
-        client.connect()
-        held = kind(client)
+@pytest.mark.parametrize("kind", HELD)
+def test_what_is_still_held_keeps_the_client(server: Server, kind: str) -> None:
+    """A watch still gets its events."""
+    with Client(server.hosts) as other, warned() as said:
+        client = used(server)
+        thread = client._driver.thread
+        assert thread is not None
+        held = HELD[kind](client)
         gone = weakref.ref(client)
         del client
         gc.collect()
-        (thread,) = io_threads()
         assert said == []
         assert thread.is_alive()
-        assert len(server.sessions)
+        other.set_data("/", b"")
+        assert len(server.sessions) == 2
+        if kind == "an iterator":
+            assert next(held).path == "/"
         del held
         collect(gone)
     thread.join(10)
@@ -260,25 +237,9 @@ def test_what_is_still_held_keeps_the_client(server: Server, kind: Callable[[Cli
     nobody_left(server)
 
 
-def test_a_watch_still_gets_its_events(server: Server) -> None:
-    def watch() -> tuple[weakref.ref[Client], Iterator[Any]]:
-        client, watch = used(server), Watch()
-        client.add_watch("/", watch)
-        return weakref.ref(client), iter(watch)
-
-    with Client(server.hosts) as other, warned() as said:
-        gone, events = watch()
-        gc.collect()
-        other.set_data("/", b"")
-        assert next(events).path == "/"
-        assert said == []
-        del events
-        collect(gone)
-
-
 async def test_a_task_that_awaits_an_event_keeps_client_and_task(server: Server) -> None:
     """Nobody holds the task either; asyncio itself holds tasks weakly."""
-    heard = asyncio.Event()
+    ready, heard = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
         async with AsyncClient(server.hosts) as client:
@@ -288,32 +249,23 @@ async def test_a_task_that_awaits_an_event_keeps_client_and_task(server: Server)
             await watch
             heard.set()
 
-    ready = asyncio.Event()
     asyncio.create_task(wait())  # noqa: RUF006 - that is it
     await ready.wait()
     gc.collect()
     async with AsyncClient(server.hosts) as other:
         await other.set_data("/", b"")
     await heard.wait()
-    while len(asyncio.all_tasks()) > 1:
-        await asyncio.sleep(0.001)
+    await only_this_task()
 
 
-def unused(server: Server) -> Client:
-    return Client(server.hosts)
+def closed(server: Server) -> None:
+    used(server).close()
 
 
-def closed(server: Server) -> Client:
-    client = used(server)
-    client.close()
-    return client
-
-
-def expired(server: Server) -> Client:
+def expired(server: Server) -> None:
     client = used(server)
     server.expire(client.session_id)
     client.wait_for_state(State.EXPIRED, timeout=10)
-    return client
 
 
 def refused(server: Server) -> None:
@@ -321,7 +273,7 @@ def refused(server: Server) -> None:
         Client(server.hosts, session_timeout=-1)
 
 
-@pytest.mark.parametrize("way", [unused, closed, expired, refused], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [lambda server: Client(server.hosts), closed, expired, refused])
 def test_a_client_without_a_session_goes_in_silence(
     server: Server, way: Callable[[Server], object]
 ) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -23,67 +24,11 @@ ONE, MANY = 60, 600  # bytes of an event, and of what gathers
 
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: FakeServer) -> Iterator[Client]:
-    with Client(server.hosts, session_timeout=100 * PATIENCE) as client:  # no ping helps out
+def client(fake: FakeServer) -> Iterator[Client]:
+    with Client(fake.hosts, session_timeout=100 * PATIENCE) as client:  # no ping helps out
         client.create("/a")
         client.create("/b")
         yield client
-
-
-@pytest.fixture
-def connection(client: Client) -> Connection:
-    connection = client._driver.current_connection
-    assert connection is not None
-    return connection
-
-
-@pytest.fixture
-def late_io_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once it has stood back, the I/O thread would come back too late for a test."""
-    monkeypatch.setattr("zkwire.blocking.io_thread.MOMENT", 100 * PATIENCE)
-
-
-class Gathering:
-    """Callers let events gather until the test ends that; the I/O thread does for no time."""
-
-    def __init__(self, client: Client) -> None:
-        self.has_begun = threading.Event()
-        self.end = threading.Event()
-        self._client = client
-
-    def sleep(self, _seconds: float) -> None:
-        if threading.current_thread() is not self._client._driver.thread:
-            self.has_begun.set()
-            assert self.end.wait(PATIENCE)
-
-
-@pytest.fixture
-def gathering(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gathering]:
-    gathering = Gathering(client)
-    monkeypatch.setattr(Connection, "streams", Mock(return_value=True))
-    monkeypatch.setattr("zkwire.blocking.leader.time", SimpleNamespace(sleep=gathering.sleep))
-    yield gathering
-    gathering.end.set()
-
-
-def gatherer(
-    server: FakeServer, client: Client, connection: Connection, gathering: Gathering
-) -> Running[Event | None]:
-    """A thread that waits for an event of /a, and lets others gather before it reads that."""
-    watch = Watch()
-    client.get_data("/a", watch=watch)
-    thread = Running(lambda: watch.wait(PATIENCE))
-    soon("it listens", lambda: connection.listener is not None)
-    connection.gathering = True  # so the I/O thread is not faster
-    server.connections[-1].event(EventType.NODE_DELETED, "/a")
-    assert gathering.has_begun.wait(PATIENCE)
-    return thread
 
 
 def called_of_b(client: Client) -> list[Event]:
@@ -93,21 +38,33 @@ def called_of_b(client: Client) -> list[Event]:
     return events
 
 
-@pytest.mark.usefixtures("late_io_thread")
 def test_a_listener_that_lets_events_gather_holds_up_no_other_thread(
-    server: FakeServer,
-    client: Client,
-    connection: Connection,
-    gathering: Gathering,
-    monkeypatch: pytest.MonkeyPatch,
+    fake: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The I/O thread leaves to it what it lets gather, but not for long."""
-    io, events = client._driver.io, called_of_b(client)
-    assert io is not None
-    thread = gatherer(server, client, connection, gathering)
+    has_begun, end = threading.Event(), threading.Event()
+
+    def sleep(_: float) -> None:
+        """Callers let events gather until the test ends that; the I/O thread does for no time."""
+        if threading.current_thread() is not client._driver.thread:
+            has_begun.set()
+            assert end.wait(PATIENCE)
+
+    monkeypatch.setattr("zkwire.blocking.io_thread.MOMENT", 100 * PATIENCE)
+    monkeypatch.setattr(Connection, "streams", Mock(return_value=True))
+    monkeypatch.setattr("zkwire.blocking.leader.time", SimpleNamespace(sleep=sleep))
+    io: Any = client._driver.io
+    connection: Any = client._driver.current_connection
+    events, watch = called_of_b(client), Watch()
+    client.get_data("/a", watch=watch)
+    thread = Running(lambda: watch.wait(PATIENCE))
+    soon("it listens", lambda: connection.listener is not None)
+    connection.gathering = True  # so the I/O thread is not faster
+    fake.connections[-1].event(EventType.NODE_DELETED, "/a")
+    assert has_begun.wait(PATIENCE)
     assert Running(lambda: client.get_data("/a")).result().data == b""
 
-    server.connections[-1].event(EventType.NODE_DELETED, "/b")
+    fake.connections[-1].event(EventType.NODE_DELETED, "/b")
     soon("the I/O thread stands back", lambda: io._rearm_at is not None)
     assert not events
     monkeypatch.setattr("zkwire.blocking.io_thread.MOMENT", SOON)
@@ -115,17 +72,17 @@ def test_a_listener_that_lets_events_gather_holds_up_no_other_thread(
     client._driver.wake()
     soon("the I/O thread has read for it", lambda: events)
     assert not thread.ended
-    gathering.end.set()
+    end.set()
     assert thread.result() is not None
 
 
 def test_the_io_thread_does_not_wake_itself_to_call_what_it_has_read(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    fake: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = called_of_b(client)
     wake = Mock()
     monkeypatch.setattr(IOThread, "wake", wake)
-    server.connections[-1].event(EventType.NODE_DELETED, "/b")
+    fake.connections[-1].event(EventType.NODE_DELETED, "/b")
     soon("the callback is called", lambda: events)
     monkeypatch.undo()
     wake.assert_not_called()
@@ -142,49 +99,46 @@ class Received:
             self.connection = Connection(sock)
         self._now = 1.0
 
-    def event(self, seconds: float, size: int) -> bool:
-        """So long behind the one before, in a receive of ``size`` bytes; whether it gathers."""
-        self._now += seconds
-        gathers = self.connection.streams(self._now)
-        self.connection.read_at = self._now
-        self.connection.got = size
-        self.connection.taken = self._now, self._now
-        return gathers
+    def events(self, number: int, size: int, seconds: float = SOON, read: float = 0) -> int:
+        """So many, each so long behind the one before; how many of them gather."""
+        gathering = 0
+        for _ in range(number):
+            self._now += seconds
+            gathering += self.connection.streams(self._now)
+            self.connection.read_at = self._now + read
+            self.connection.got = size
+            self.connection.taken = self._now, self._now
+        return gathering
 
 
 def test_events_gather_where_many_come_one_by_one() -> None:
     link = Received()
-    assert not any(link.event(SOON, ONE) for _ in range(STREAM))
-    assert all(link.event(SOON, MANY) for _ in range(STREAM))
-    assert not link.event(2 * GATHER, MANY), "it is late, so perhaps the last one"
-
-
-def test_events_do_not_gather_where_each_waits_for_the_one_before() -> None:
-    """Two that answer each other: the first time shows that none comes meanwhile."""
-    link = Received()
-    assert sum(link.event(SOON, ONE) for _ in range(10 * STREAM)) == 10 * STREAM // (STREAM + 1)
-
-
-def test_events_do_not_gather_where_answers_are_read_between_them() -> None:
-    link = Received()
-    for _ in range(10 * STREAM):
-        assert not link.event(SOON, ONE)
-        link.connection.read_at += SOON / 2  # by a caller
-
-
-def test_events_do_not_gather_behind_others_that_came_together() -> None:
-    link = Received()
-    assert not any(link.event(SOON, 100 * MANY) for _ in range(10 * STREAM))
+    assert link.events(STREAM, ONE) == 0
+    assert link.events(STREAM, MANY) == STREAM
+    assert link.events(1, MANY, 2 * GATHER) == 0, "it is late, so perhaps the last one"
+    number = 10 * STREAM
+    # Two that answer each other: the first time shows that none comes meanwhile.
+    assert Received().events(number, ONE) == number // (STREAM + 1)
+    assert Received().events(number, ONE, read=SOON / 2) == 0, "a caller reads answers between them"
+    assert Received().events(number, 100 * MANY) == 0, "others came together"
 
 
 # --- how long the I/O thread goes on with it ------------------------------------------------------
 
 
-def takes(bringing: int, *, stream: int = STREAM, task: bool = False) -> int:
-    """How often the I/O thread reads before it looks at all else, if so many receives bring events.
-
-    ``task``: a callback hands something over to it.
-    """
+@pytest.mark.parametrize(
+    ("bringing", "stream", "task", "expected"),
+    [
+        (10 * TAKES, STREAM, False, TAKES),
+        (2, STREAM, False, 3),  # the third brings nothing
+        (10 * TAKES, STREAM - 1, False, 1),
+        (10 * TAKES, STREAM, True, 1),  # a callback hands something over to it
+    ],
+)
+def test_the_io_thread_reads_a_stream_a_few_times_before_it_looks_at_all_else(
+    bringing: int, stream: int, task: bool, expected: int
+) -> None:
+    """So many receives bring events."""
     connection, read = Received().connection, Mock()
     connection.stream = stream
     driver = Mock(tasks=[])
@@ -196,14 +150,4 @@ def takes(bringing: int, *, stream: int = STREAM, task: bool = False) -> int:
         read()
 
     IOThread._read(Mock(_driver=driver, _take=take), connection)
-    return read.call_count
-
-
-def test_the_io_thread_reads_a_stream_of_events_a_few_times_before_it_looks_at_all_else() -> None:
-    assert takes(10 * TAKES) == TAKES
-    assert takes(2) == 3, "the third brings nothing"
-    assert takes(10 * TAKES, stream=STREAM - 1) == 1
-
-
-def test_what_is_handed_over_to_the_io_thread_does_not_wait_for_a_stream_to_end() -> None:
-    assert takes(10 * TAKES, task=True) == 1
+    assert read.call_count == expected

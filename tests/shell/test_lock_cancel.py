@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import zkwire
-from tests.support.aio_helpers import blocking, eventually
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
-from zkwire import AsyncClient, AsyncSupervisor, Client, LockCancelledError, Supervisor
+from tests.support.sides import LOCKS, Side, scenario
+from zkwire import Client, LockCancelledError, SequentialLock
 from zkwire.testing import Server
 
-# By name: what makes a contender of a client and the prefix of its classes, "" or "Async".
-KINDS: dict[str, Callable[[Any, str], Any]] = {
-    "sequential": lambda c, a: kind(a, "SequentialLock")(c, "/lock"),
-    "blocking": lambda c, a: kind(a, "BlockingLock")(c, "/lock"),
-    "read": lambda c, a: kind(a, "ReadWriteLock")(c, "/lock").write,
-    "semaphore": lambda c, a: kind(a, "Semaphore")(c, "/lock", 1).lease(),
-    "election": lambda c, a: kind(a, "Election")(c, "/lock").lead(),
-    "reentrant": lambda c, a: kind(a, "ReentrantLock")(c, "/lock"),
-    "multi": lambda c, a: kind(a, "MultiLock")(
-        kind(a, "SequentialLock")(c, "/lock"), kind(a, "SequentialLock")(c, "/other")
-    ),
-}
-each_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+KINDS = sorted({*LOCKS} - {"non-blocking", "read"})  # which do not wait for the same kind
 
 
-def kind(prefix: str, name: str) -> Any:
-    return getattr(zkwire, prefix + name)
-
-
-def paths(server: Server, *below: str) -> list[str]:
+def paths(server: Server) -> list[str]:
     """The nodes of contenders."""
-    return sorted(p for p in server.tree.nodes if p.startswith(("/lock/", "/other/", *below)))
+    return sorted(path for path in server.tree.nodes if path.startswith(("/lock/", "/lock-other/")))
 
 
 def is_contending(lock: Any) -> bool:
@@ -45,54 +26,68 @@ def is_contending(lock: Any) -> bool:
     return bool(algorithm._busy or getattr(algorithm, "_contending", False))
 
 
-@each_kind
-def test_a_thread_that_waits_is_cancelled(make: Any, server: Server) -> None:
-    with Client(server.hosts) as other, Client(server.hosts) as client:
-        holder, lock = make(other, ""), make(client, "")
-        holder.acquire()
-        before = paths(server)
-        assert not lock.cancel()
-        waiting = Running(lock.acquire)
-        poll("it waits", lambda: server.watches(client.session_id) or None, PATIENCE)
-        assert lock.cancel()
-        with pytest.raises(LockCancelledError, match="nothing is held"):
-            waiting.result(PATIENCE)
-        assert not lock.held
-        poll("its node goes", lambda: paths(server) == before or None, PATIENCE)
+async def cancelled(side: Side, server: Server, lock: Any, session: int, aside: bool) -> None:
+    """It waits, is cancelled, and leaves nothing."""
+    before = paths(server)
+    assert not lock.cancel()
+    waiting = side.start(lock.acquire)
+    # A watch of the acquisition before may still be set.
+    await side.until("it begins", lambda: is_contending(lock))
+    await side.until("it waits", lambda: server.watches(session))
+    assert (await side.aside(lock.cancel) if aside else lock.cancel()) is True
+    with pytest.raises(LockCancelledError, match="nothing is held"):
+        await side.result(waiting)
+    assert not lock.held
+    await side.until("its node goes", lambda: paths(server) == before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@scenario
+async def test_an_acquisition_that_waits_is_cancelled(
+    side: Side, server: Server, kind: str
+) -> None:
+    async with side.using("Client", server.hosts) as other, side.using("Client", server.hosts) as c:
+        holder, lock = side.lock(kind, other, "/lock"), side.lock(kind, c, "/lock")
+        await side.call(holder.acquire)
+        await side.call(c.connect)
+        for aside in (False, True):
+            await cancelled(side, server, lock, c.session_id, aside)
         assert holder.held
-        holder.release()
-        assert lock.acquire(PATIENCE), "the lock can be acquired again"
+        await side.call(holder.release)
+        assert await side.call(lock.acquire, PATIENCE), "the lock can be acquired again"
         assert not lock.cancel()
         assert lock.held
-        lock.release()
-        assert client.exists("/") is not None
+        await side.call(lock.release)
 
 
-@each_kind
-async def test_a_task_that_waits_is_cancelled(make: Any, server: Server) -> None:
-    async with AsyncClient(server.hosts) as other, AsyncClient(server.hosts) as client:
-        holder, lock = make(other, "Async"), make(client, "Async")
-        await holder.acquire()
-        before = paths(server)
-        assert not lock.cancel()
-        for from_a_thread in (False, True):
-            waiting = asyncio.create_task(lock.acquire())
-            # A watch of the acquisition before may still be set.
-            await eventually("it begins", lambda: is_contending(lock))
-            await eventually("it waits", lambda: server.watches(client.session_id))
-            assert (await blocking(lock.cancel) if from_a_thread else lock.cancel()) is True
+@scenario
+async def test_a_supervised_lock_and_a_within_are_cancelled(side: Side, server: Server) -> None:
+    async with (
+        side.using("Client", server.hosts) as other,
+        side.using("Supervisor", server.hosts) as supervisor,
+        side.entered(side.lock("sequential", other, "/lock")),
+    ):
+        lock = side.lock("sequential", supervisor, "/lock")
+
+        async def enter() -> None:
+            async with side.entered(lock.within(PATIENCE)):
+                pytest.fail("it is held by another")
+
+        for way in (
+            lock.acquire,
+            enter if side.prefix else lambda: lock.within(PATIENCE).__enter__(),
+        ):
+            waiting = side.start(way)
+            await side.until("it waits", lambda: len(paths(server)) == 2)
+            assert lock.cancel()
             with pytest.raises(LockCancelledError):
-                await asyncio.wait_for(waiting, PATIENCE)
-            assert not waiting.cancelled()
-            await eventually("its node goes", lambda: paths(server) == before)
-        await holder.release()
-        assert await lock.acquire(PATIENCE)
-        await lock.release()
+                await side.result(waiting)
+            await side.until("its node goes", lambda: len(paths(server)) == 1)
 
 
 def test_a_wait_for_a_server_is_cancelled(server: Server) -> None:
     with Client(server.hosts, session_timeout=60.0) as client:
-        lock = zkwire.SequentialLock(client, "/lock")
+        lock = SequentialLock(client, "/lock")
         client.connect()
         server.stop()
         poll("disconnected", lambda: client.server is None or None, PATIENCE)
@@ -104,28 +99,11 @@ def test_a_wait_for_a_server_is_cancelled(server: Server) -> None:
         server.start()
 
 
-def test_a_with_and_a_try_are_cancelled(server: Server) -> None:
-    with Client(server.hosts) as other, Client(server.hosts) as client:
-        holder = zkwire.SequentialLock(other, "/lock")
-        holder.acquire()
-        lock = zkwire.SequentialLock(client, "/lock")
-
-        def enter() -> None:
-            with lock.within(PATIENCE):
-                raise AssertionError("it is held by another")
-
-        waiting = Running(enter)
-        poll("it waits", lambda: server.watches(client.session_id) or None, PATIENCE)
-        lock.cancel()
-        with pytest.raises(LockCancelledError):
-            waiting.result(PATIENCE)
-
-
 def test_other_waits_of_the_client_go_on(server: Server) -> None:
     with Client(server.hosts) as other, Client(server.hosts) as client:
-        holder = zkwire.SequentialLock(other, "/lock")
+        holder = SequentialLock(other, "/lock")
         holder.acquire()
-        locks = [zkwire.SequentialLock(client, "/lock") for _ in range(3)]
+        locks = [SequentialLock(client, "/lock") for _ in range(3)]
         waits = [Running(lock.acquire) for lock in locks]
         poll("all wait", lambda: len(paths(server)) == 4 or None, PATIENCE)
         assert locks[1].cancel()
@@ -133,102 +111,61 @@ def test_other_waits_of_the_client_go_on(server: Server) -> None:
             waits[1].result(PATIENCE)
         holder.release()
         for _ in range(2):  # in the order of arrival, which is the kernel's
-            holds = poll("one holds", lambda: next((k for k in locks if k.held), None), PATIENCE)
-            holds.release()
+            poll("one holds", lambda: next((k for k in locks if k.held), None), PATIENCE).release()
         assert [waits[index].result(PATIENCE) for index in (0, 2)] == [True, True]
-
-
-def test_a_supervised_lock_is_cancelled(server: Server) -> None:
-    with Client(server.hosts) as other, Supervisor(server.hosts) as supervisor:
-        holder = zkwire.SequentialLock(other, "/lock")
-        holder.acquire()
-        lock = zkwire.SequentialLock(supervisor, "/lock")
-        waiting = Running(lock.acquire)
-        poll("it waits", lambda: len(paths(server)) == 2 or None, PATIENCE)
-        assert lock.cancel()
-        with pytest.raises(LockCancelledError):
-            waiting.result(PATIENCE)
-
-
-async def test_a_supervised_lock_is_cancelled_under_asyncio(server: Server) -> None:
-    async with AsyncClient(server.hosts) as other, AsyncSupervisor(server.hosts) as supervisor:
-        holder = zkwire.AsyncSequentialLock(other, "/lock")
-        await holder.acquire()
-        lock = zkwire.AsyncSequentialLock(supervisor, "/lock")
-        waiting = asyncio.create_task(lock.acquire())
-        await eventually("it waits", lambda: len(paths(server)) == 2)
-        assert lock.cancel()
-        with pytest.raises(LockCancelledError):
-            await waiting
-
-
-# --- node -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["SequentialLock", "BlockingLock"])
-def test_node_is_the_own_node_while_held_or_queued(name: str, server: Server) -> None:
-    with Client(server.hosts) as client, Client(server.hosts) as client2:
-        first, second = kind("", name)(client, "/lock"), kind("", name)(client2, "/lock")
-        assert first.node is None
-        first.acquire()
-        assert server.tree.nodes[str(first.node)].owner == client.session_id
-        waiting = Running(second.acquire)
-        poll("it waits", lambda: server.watches(client2.session_id) or None, PATIENCE)
-        if name == "SequentialLock":
-            assert sorted([first.node, second.node]) == paths(server)
-        else:
-            assert str(first.node) == "/lock"
-            assert second.node is None
-        first.release()
-        assert first.node is None
-        waiting.result(PATIENCE)
-        assert second.node == (paths(server)[0] if name == "SequentialLock" else "/lock")
-        client2.delete(second.node)
-        assert second.lost.wait(PATIENCE)
-        assert second.node is None
-
-
-async def test_node_of_a_lease_and_under_asyncio(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client, AsyncClient(server.hosts) as client2:
-        first = zkwire.AsyncSemaphore(client, "/s", 1).lease()
-        second = zkwire.AsyncSemaphore(client2, "/s", 1).lease()
-        await first.acquire()
-        assert first.node is not None
-        assert first.node.startswith("/s/leases/")
-        waiting = asyncio.create_task(second.acquire())
-        await eventually("queued", lambda: second.node in server.tree.nodes)
-        await first.release()
-        await waiting
-        assert second.node in server.tree.nodes
-        await second.release()
-        assert second.node is None
 
 
 def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> None:
     """Whatever comes first: an acquisition ends in one of two ways, and the next call is whole."""
     with Client(server.hosts) as client:
-        lock, ends = zkwire.SequentialLock(client, "/lock"), list[str]()
-        stop = threading.Event()
+        lock, ends, stop = SequentialLock(client, "/lock"), list[str](), threading.Event()
 
         def cancel() -> None:
             while not stop.is_set():
                 lock.cancel()
 
-        canceller = threading.Thread(target=cancel)
-        canceller.start()
+        canceller = Running(cancel)
         try:
             for _ in range(200):
                 try:
                     assert lock.acquire(PATIENCE)
+                    ends.append("held")
+                    lock.release()
                 except LockCancelledError:
                     ends.append("cancelled")
                     assert not lock.held
-                else:
-                    ends.append("held")
-                    lock.release()
                 assert client.exists("/") is not None
         finally:
             stop.set()
-            canceller.join()
+        canceller.result()
         assert len(ends) == 200
         poll("nothing is left", lambda: not paths(server) or None, PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["sequential", "blocking", "lease"])
+@scenario
+async def test_node_is_the_own_node_while_held_or_queued(
+    side: Side, server: Server, kind: str
+) -> None:
+    async with side.using("Client", server.hosts) as one, side.using("Client", server.hosts) as two:
+        first, second = side.lock(kind, one, "/lock"), side.lock(kind, two, "/lock")
+        assert not first.node
+        await side.call(first.acquire)
+        assert server.tree.nodes[first.node].owner == one.session_id
+        assert first.node.startswith(
+            {"lease": "/lock/leases/", "sequential": "/lock/"}.get(kind, "")
+        )
+        waiting = side.start(second.acquire)
+        await side.until("it waits", lambda: two.session_id and server.watches(two.session_id))
+        if kind == "blocking":
+            assert (first.node, second.node) == ("/lock", None)
+        else:
+            await side.until("it has a node", lambda: second.node in server.tree.nodes)
+            assert second.node != first.node
+        await side.call(first.release)
+        assert not first.node
+        await side.result(waiting)
+        assert server.tree.nodes[second.node].owner == two.session_id
+        await side.call(two.delete, second.node)
+        await side.until("it is lost", second.lost.is_set)
+        assert second.node is None

@@ -23,8 +23,8 @@ from zkwire import Client, SequentialLock, State, Watch, testing
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    with FakeServer() as server, Client(server.hosts, session_timeout=20) as client:
+def client(fake: FakeServer) -> Iterator[Client]:
+    with Client(fake.hosts, session_timeout=20) as client:
         client.create("/a")
         yield client
 
@@ -39,26 +39,33 @@ def nested(client: Client, function: Callable[[], object]) -> None:
     Running(call).result()
 
 
+def refused_here(ask: Callable[[], object]) -> None:
+    with pytest.raises(RuntimeError, match="leave the call to another thread"):
+        ask()
+
+
+def refused(client: Client, ask: Callable[[], object]) -> None:
+    """It is refused there, at once."""
+    nested(client, lambda: refused_here(ask))
+
+
 # --- what can be done later -----------------------------------------------------------------------
 
 
-def test_closing_many_watches_takes_no_time(client: Client) -> None:
+def test_closing_many_watches_and_the_client_takes_no_time(client: Client) -> None:
     watches = [Watch() for _ in range(8)]
     for number, watch in enumerate(watches):
         client.exists(f"/{number}", watch=watch)
-
-    def close() -> None:
-        for watch in watches:
-            watch.close()
-
     with within(CLOSE_BOUND):
-        nested(client, close)
+        nested(client, lambda: [*map(Watch.close, watches)])
     soon("all are closed", lambda: client._session.watch_count == 0)
+    with within(CLOSE_BOUND):
+        nested(client, client.close)
+    soon("it is closed", lambda: client.state is State.CLOSED, CLOSE_BOUND)
 
 
 def test_listeners_come_and_go(client: Client) -> None:
-    heard: list[State] = []
-    others: list[State] = []
+    heard, others = list[State](), list[State]()
     client.add_state_listener(heard.append)
 
     def change() -> None:
@@ -72,56 +79,26 @@ def test_listeners_come_and_go(client: Client) -> None:
     assert (heard, others) == ([], [State.CLOSED])
 
 
-def test_a_close_is_done_behind_it(client: Client) -> None:
-    with within(CLOSE_BOUND):
-        nested(client, client.close)
-    soon("it is closed", lambda: client.state is State.CLOSED, CLOSE_BOUND)
-
-
 # --- what needs an answer -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda client: client.get_data("/a"),
-        lambda client: client.pipeline.get_data("/a"),
-        lambda client: client.wait_for_state(State.CLOSED),
-    ],
-    ids=["get", "pipeline", "state"],
-)
-def test_a_question_is_refused_at_once(client: Client, ask: Callable[[Client], object]) -> None:
-    def refused() -> None:
-        with pytest.raises(RuntimeError, match="leave the call to another thread"):
-            ask(client)
-
-    nested(client, refused)
-    assert client.get_data("/a").data == b""
-    assert not client._session.unanswered
-
-
-def test_a_wait_for_an_event_is_refused_at_once(client: Client) -> None:
+def test_a_question_is_refused_at_once_and_what_is_waited_for_not_given_up(client: Client) -> None:
     watch = Watch()
     client.get_data("/a", watch=watch)
-
-    def refused() -> None:
-        with pytest.raises(RuntimeError, match="leave the call to another thread"):
-            watch.wait()
-
-    nested(client, refused)
+    asks: list[Callable[[], object]] = [
+        lambda: client.get_data("/a"),
+        lambda: client.pipeline.get_data("/a"),
+        lambda: client.wait_for_state(State.CLOSED),
+        watch.wait,
+    ]
+    for ask in asks:
+        refused(client, ask)
+        assert client.get_data("/a").data == b""
+        assert not client._session.unanswered
     client.set_data("/a", b"")
     assert watch.wait(PATIENCE) is not None
-
-
-def test_a_reply_that_may_not_be_waited_for_there_is_not_given_up(client: Client) -> None:
     reply = client.pipeline.get_data("/a")
-
-    def refused() -> None:
-        if not reply.ready:
-            with pytest.raises(RuntimeError, match="leave the call to another thread"):
-                reply.result()
-
-    nested(client, refused)
+    nested(client, lambda: None if reply.ready else refused_here(reply.result))
     assert reply.result().data == b""
 
 
@@ -129,12 +106,7 @@ def test_a_refused_release_is_done_behind_it() -> None:
     with testing.Server() as server, Client(server.hosts) as client, Client(server.hosts) as other:
         lock = SequentialLock(client, "/lock")
         assert lock.acquire()
-
-        def refused() -> None:
-            with pytest.raises(RuntimeError, match="leave the call to another thread"):
-                lock.release()
-
-        nested(client, refused)
+        refused(client, lock.release)
         assert not lock.held
         assert SequentialLock(other, "/lock").acquire(PATIENCE)
 
@@ -197,17 +169,14 @@ def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(client: Client, h
         except RuntimeError:
             outcomes["refused"] += 1
 
-    def scene() -> None:
-        if how == "alone":
-            client.get_data("/a")
-        else:
-            client.pipeline.get_data("/a")
-            client.pipeline.get_data("/a").result()
-
     def all_points() -> int:
         for n in range(1, 10_000):
             with Handler(n, ask) as handler:
-                scene()
+                if how == "alone":
+                    client.get_data("/a")
+                else:
+                    client.pipeline.get_data("/a")
+                    client.pipeline.get_data("/a").result()
             if not handler.called:
                 return n
         raise AssertionError("there is no end")

@@ -22,7 +22,6 @@ from zkwire import (
     ReentrantLock,
     SequentialLock,
 )
-from zkwire.blocking.driver import _Owner
 from zkwire.testing import Server
 
 PATH = "/lock"
@@ -35,8 +34,8 @@ def client(server: Server) -> Iterator[Client]:
         yield client
 
 
-def in_a_thread(function: Callable[[], object], name: str = "worker") -> None:
-    thread = threading.Thread(target=function, name=name)
+def in_a_thread(function: Callable[[], object]) -> None:
+    thread = threading.Thread(target=function, name="worker")
     thread.start()
     thread.join(PATIENCE)
     assert not thread.is_alive()
@@ -48,22 +47,32 @@ def warned(caplog: pytest.LogCaptureFixture, owner: str) -> None:
     poll("somebody is warned", lambda: text in caplog.text or None, PATIENCE)
 
 
-def twice(lock: ReentrantLock) -> None:
-    assert lock.acquire()
-    assert lock.acquire()
+class Holder:
+    """A thread that holds until it is to end, with or without a release."""
+
+    def __init__(self, client: Client) -> None:
+        self.lock, self.end = ReentrantLock(client, PATH), threading.Event()
+        self.release = False
+        self._held = threading.Event()
+        self.running = Running(self._hold)
+        assert self._held.wait(PATIENCE)
+
+    def _hold(self) -> bool:
+        assert self.lock.acquire()
+        self._held.set()
+        assert self.end.wait(PATIENCE)
+        held = self.lock.held
+        if self.release:
+            self.lock.release()
+        return held
 
 
-def cycle(lock: ReentrantLock) -> None:
-    with lock:
-        pass
-
-
-@pytest.mark.parametrize("often", [ReentrantLock.acquire, twice], ids=["once", "twice"])
+@pytest.mark.parametrize("often", [1, 2])
 def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
-    client: Client, caplog: pytest.LogCaptureFixture, often: Callable[[ReentrantLock], object]
+    client: Client, caplog: pytest.LogCaptureFixture, often: int
 ) -> None:
     lock = ReentrantLock(client, PATH)
-    in_a_thread(lambda: often(lock))
+    in_a_thread(lambda: [lock.acquire() for _ in range(often)])
     assert lock.acquire(PATIENCE)  # in another thread, by the same object
     warned(caplog, "the thread worker")
     lock.release()
@@ -72,19 +81,11 @@ def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
 
 
 def test_a_thread_that_waits_is_next(client: Client) -> None:
-    lock, held, end = ReentrantLock(client, PATH), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        assert lock.acquire()
-        held.set()
-        assert end.wait(PATIENCE)
-
-    holder = Running(hold)
-    assert held.wait(PATIENCE)
-    waiter = Running(lock.acquire)
+    holder = Holder(client)
+    waiter = Running(holder.lock.acquire)
     poll("somebody waits", lambda: len(client.get_children(PATH)) == 2 or None, PATIENCE)
-    end.set()
-    holder.result()
+    holder.end.set()
+    holder.running.result()
     assert waiter.result()
 
 
@@ -93,26 +94,30 @@ def test_a_lock_that_was_released_is_let_alone(
 ) -> None:
     """Also where another thread holds by the same object."""
     lock = ReentrantLock(client, PATH)
+
+    def cycle() -> None:
+        with lock:
+            pass
+
     with lock:
         in_a_thread(lambda: lock.acquire(0))
         assert lock.held
-    in_a_thread(lambda: cycle(lock))
+    in_a_thread(cycle)
     client.sync()
     with lock:
         assert lock.held
     assert WARNED not in caplog.text
 
 
-def test_a_thread_that_lives_keeps_a_lock_whose_object_is_gone(client: Client) -> None:
-    """As it keeps any other: only the thread's end says that it has nothing more to do."""
+def test_a_thread_keeps_a_lock_whose_object_is_gone_and_may_end_after_its_client(
+    client: Client,
+) -> None:
+    """Only the thread's end says that it has nothing more to do."""
     ReentrantLock(client, PATH).acquire()
     gc.collect()
     client.sync()
     assert not SequentialLock(client, PATH).try_acquire()
-
-
-def test_a_thread_may_end_after_its_client(client: Client) -> None:
-    lock = ReentrantLock(client, PATH)
+    lock = ReentrantLock(client, "/other")
 
     def close() -> None:
         assert lock.acquire()
@@ -125,47 +130,35 @@ def test_a_thread_may_end_after_its_client(client: Client) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
     """They end in the child only, whose copies of the parent's clients must do nothing."""
-    lock, held, end = ReentrantLock(client, PATH), threading.Event(), threading.Event()
-    still: list[bool] = []
-
-    def hold() -> None:
-        assert lock.acquire()
-        held.set()
-        assert end.wait(PATIENCE)
-        client.sync()
-        still.append(lock.held)
-        lock.release()
-
-    holder = Running(hold)
-    assert held.wait(PATIENCE)
+    holder = Holder(client)
+    holder.release = True
     pid = os.fork()
     if pid == 0:
         os._exit(bool(client._driver.background_tasks))
     assert os.waitpid(pid, 0)[1] == 0
-    end.set()
-    holder.result()
-    assert still == [True]
-
-
-def test_an_owner_that_is_interrupted_while_it_is_made_owns_nothing() -> None:
-    object.__new__(_Owner)  # pytest reports an error at its end
+    client.sync()
+    holder.end.set()
+    assert holder.running.result() is True
 
 
 # --- asyncio --------------------------------------------------------------------------------------
 
 
-async def test_hazard_B38_a_task_that_has_ended_holds_no_lock(server: Server) -> None:
+async def test_hazard_B38_a_task_that_has_ended_holds_no_lock(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     """As the one that `asyncio.wait_for` makes up to Python 3.11."""
+
+    async def again() -> bool:
+        return await lock.acquire() and await lock.acquire()
+
     async with AsyncClient(server.hosts) as client:
         lock = AsyncReentrantLock(client, PATH)
-        for acquiring in (lock.acquire(), again(lock)):
-            await asyncio.create_task(acquiring)
+        for acquiring in (lock.acquire(), again()):
+            await asyncio.create_task(acquiring, name="worker")
             async with asyncio.timeout(PATIENCE), lock:
                 assert len(await client.get_children(PATH)) == 1
-
-
-async def again(lock: AsyncReentrantLock) -> bool:
-    return await lock.acquire() and await lock.acquire()
+    warned(caplog, "the task worker")
 
 
 async def test_one_note_is_kept_for_the_end_of_a_task(server: Server) -> None:
@@ -179,18 +172,6 @@ async def test_one_note_is_kept_for_the_end_of_a_task(server: Server) -> None:
             async with lock, lock:
                 assert len(task._callbacks) == before + 1
         assert len(task._callbacks) == before + 1
-
-
-def test_who_was_a_task_is_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with AsyncClient(server.hosts) as client:
-            lock = AsyncReentrantLock(client, PATH)
-            await asyncio.create_task(lock.acquire(), name="worker")
-            assert await lock.acquire(PATIENCE)
-            await lock.release()
-
-    asyncio.run(main())
-    warned(caplog, "the task worker")
 
 
 @pytest.mark.parametrize("kind", [AsyncReentrantLock, AsyncSequentialLock])

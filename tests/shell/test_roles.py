@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-import zkwire.blocking.leader
-import zkwire.net.wakeup
 from tests.conftest import open_descriptors
 from tests.shell.test_client import PATIENCE
 from tests.shell.test_client_threads import on_signal
@@ -35,7 +33,7 @@ from zkwire import (
     testing,
 )
 from zkwire.aio.loop import LoopIO
-from zkwire.jute.records import GetDataRequest, GetDataResponse, Stat
+from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.net.background import Deferred
 from zkwire.net.connection import LONG_LINE, LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
@@ -46,137 +44,146 @@ from zkwire.testing.proxy import FaultProxy, hold
 from zkwire.testing.proxy import Gate as ProxyGate
 from zkwire.wire import ops
 
+LATE = 100 * PATIENCE
+
+
+def with_times(monkeypatch: pytest.MonkeyPatch, **times: float) -> None:
+    """Other times of the I/O thread."""
+    for name, seconds in times.items():
+        monkeypatch.setattr(f"zkwire.blocking.io_thread.{name}", seconds)
+
+
+def without_epolls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.net.wakeup.EpollPoller.epolls_for", lambda *_: None)
+
+
+class Clock:
+    """One that a test can put forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+class Player:
+    """A client beside a server of the test's own, and its parts."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.server = FakeServer()
+
+    def __enter__(self) -> Player:
+        hosts = self.server.__enter__().hosts
+        self.client: Client = hooked(Client)(hosts, session_timeout=20, _now=self.clock)
+        for path in ("/a", "/b"):
+            self.client.create(path)
+        self.driver = self.client._driver
+        self.io: Any = self.driver.io
+        self.link: Any = self.driver.current_connection
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.client.close()
+        self.server.__exit__(*error)
+
+    def watched(self, path: str) -> Watch:
+        watch = Watch()
+        self.client.get_data(path, watch=watch)
+        return watch
+
+    def change(self, path: str) -> None:
+        self.server.connections[-1].event(EventType.NODE_DATA_CHANGED, path)
+
+    def have_stand_back(self) -> None:
+        """Have the I/O thread find somebody else reading, when an answer comes."""
+        self.link.reader = "somebody"
+        reply = self.client.pipeline.sync()
+        soon("the I/O thread has seen somebody read", lambda: self.io._rearm_at is not None)
+        self.link.reader = None
+        reply.result(PATIENCE)
+
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
+def player() -> Iterator[Player]:
+    with Player() as player:
+        yield player
 
 
 @pytest.fixture
-def client(server: FakeServer) -> Iterator[Client]:
-    with Client(server.hosts, session_timeout=20) as client:
-        yield client
-
-
-@pytest.fixture
-def late_io_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Player]:
     """Once it has stood back, the I/O thread would come back too late for a test."""
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
-
-
-def watched(client: Client, path: str) -> Watch:
-    watch = Watch()
-    client.get_data(path, watch=watch)
-    return watch
-
-
-def have_stand_back(client: Client) -> None:
-    """Have the I/O thread find somebody else reading, when an answer comes."""
-    io, link = client._driver.io, client._driver.current_connection
-    assert io is not None
-    assert link is not None
-    link.reader = "somebody"
-    reply = client.pipeline.sync()
-    soon("the I/O thread has seen somebody read", lambda: io._rearm_at is not None)
-    link.reader = None
-    reply.result(PATIENCE)
+    with_times(monkeypatch, REARM=LATE, MOMENT=LATE)
+    with Player() as player:
+        yield player
 
 
 # --- who waits for an event -----------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("late_io_thread")
-def test_an_event_is_read_at_once_though_the_io_thread_stands_back(
-    server: FakeServer, client: Client
-) -> None:
-    """The first waiter listens for itself; another one has the I/O thread listen at once.
-
-    That thread has stood back from callers that read, and would come back too late for this test.
-    """
-    client.create("/a")
-    client.create("/b")
-    io, connection = client._driver.io, client._driver.current_connection
-    assert io is not None
-    assert connection is not None
-
-    have_stand_back(client)
-    first, second = watched(client, "/a"), watched(client, "/b")
+def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player) -> None:
+    """The first waiter listens for itself; another one has the I/O thread listen at once."""
+    late.have_stand_back()
+    first, second = late.watched("/a"), late.watched("/b")
     listener = Running(lambda: first.wait(PATIENCE))
-    soon("it listens", lambda: connection.listener is not None)
-    assert io._rearm_at is not None
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
+    soon("it listens", lambda: late.link.listener is not None)
+    assert late.io._rearm_at is not None
+    late.change("/a")
     assert listener.result() is not None
-    assert connection.listener is None
+    assert late.link.listener is None
 
-    connection.listener = "another thread"
+    late.link.listener = "another thread"
     sleeper = Running(lambda: second.wait(PATIENCE))
-    soon("it listens again", lambda: io._rearm_at is None)
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/b")
+    soon("it listens again", lambda: late.io._rearm_at is None)
+    late.change("/b")
     assert sleeper.result() is not None
-    connection.listener = None
+    late.link.listener = None
 
 
-@pytest.mark.usefixtures("late_io_thread")
-def test_a_listener_that_finds_a_leader_has_the_io_thread_read(
-    server: FakeServer, client: Client
-) -> None:
+def test_a_listener_that_finds_a_leader_has_the_io_thread_read(late: Player) -> None:
     """A leader that is held up (by a signal handler, say) does not keep events from others."""
-    client.create("/a")
-    io, connection = client._driver.io, client._driver.current_connection
-    assert io is not None
-    assert connection is not None
-    watch = watched(client, "/a")
-    connection.reader = "a leader that is held up"
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
-    assert readable_within(connection.sock, PATIENCE)
-    soon("the I/O thread leaves it to the leader", lambda: io._rearm_at is not None)
-    assert not client._driver._listen(watch, None)
+    watch = late.watched("/a")
+    late.link.reader = "a leader that is held up"
+    late.change("/a")
+    assert readable_within(late.link.sock, PATIENCE)
+    soon("the I/O thread leaves it to the leader", lambda: late.io._rearm_at is not None)
+    assert not late.driver._listen(watch, None)
     soon("the event has been read", lambda: watch.ready)
-    connection.reader = None
+    late.link.reader = None
 
 
-class Overtaken(Waitable):
-    """Another thread makes it ready while the listener sleeps."""
+class Looks(Waitable):
+    """Answers for as many looks at it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *looks: bool) -> None:
         super().__init__()
-        self._looks = iter([False, False])
+        self._looks = iter(looks)
 
     @property
     def ready(self) -> bool:
         return next(self._looks, True)
 
 
-@pytest.mark.usefixtures("late_io_thread")
 def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over(
-    server: FakeServer, client: Client
+    late: Player,
 ) -> None:
     """The kernel tells no other thread of them: an event of others would wait for the next ping."""
-    client.create("/a")
-    connection = client._driver.current_connection
-    assert connection is not None
-    others = watched(client, "/a")
-    have_stand_back(client)
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
-    assert readable_within(connection.sock, PATIENCE)
-    assert client._driver._listen(Overtaken(), None)
+    others = late.watched("/a")
+    late.have_stand_back()
+    late.change("/a")
+    assert readable_within(late.link.sock, PATIENCE)
+    assert late.driver._listen(Looks(False, False), None)
     assert others.ready
 
 
-def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_go_on_reading(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_read(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(zkwire.net.wakeup.EpollPoller, "epolls_for", lambda *_: None)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 10 * PATIENCE)
-    monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 40 * PATIENCE)
-    with Client(server.hosts, session_timeout=20) as client:
-        client.create("/a")
-        pump, io = client._driver, client._driver.io
-        assert io is not None
-
-        have_stand_back(client)
+    without_epolls(monkeypatch)
+    with_times(monkeypatch, REARM=10 * PATIENCE, LONGEST_REARM=40 * PATIENCE)
+    with Player() as player:
+        pump, io, client = player.driver, player.io, player.client
+        player.have_stand_back()
         for times in (2, 4, 4):
             client.sync()
             io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
@@ -190,16 +197,14 @@ def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_go_on
 
 
 def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
-    server: FakeServer, client: Client
+    player: Player,
 ) -> None:
     """Who waits for an event must not have the read role: the handler stands on top of it."""
-    client.create("/a")
-    watch = watched(client, "/a")
-    got: list[bytes] = []
+    watch, got = player.watched("/a"), list[bytes]()
 
     def handle(*_: object) -> None:
-        got.append(client.get_data("/a").data)
-        server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
+        got.append(player.client.get_data("/a").data)
+        player.change("/a")
 
     before = signal.signal(signal.SIGALRM, handle)
     try:
@@ -210,6 +215,19 @@ def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
     assert got == [b""]
 
 
+def test_an_event_behind_blocking_calls_is_read_at_once(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The I/O thread does not stand back from callers who read for longer than a moment."""
+    with_times(monkeypatch, REARM=LATE)
+    called = SimpleQueue[Event]()
+    player.client.get_data("/a", watch=called.put)
+    for _ in range(300):
+        player.client.sync()
+    player.change("/a")
+    assert called.get(timeout=PATIENCE).path == "/a"
+
+
 # --- pauses in a long pipeline --------------------------------------------------------------------
 
 
@@ -218,47 +236,58 @@ def dripping(count: int, before: Callable[[int], object] = bool) -> Callable[[Co
 
     def script(connection: Connection) -> None:
         connection.greet()
-        asked = [connection.request() for _ in range(count)]
-        assert all(isinstance(request.record, GetDataRequest) for request in asked)
-        record = GetDataResponse(b"x", Stat(*[0] * 11))
-        for number, request in enumerate(asked):
+        for number, request in enumerate([connection.request() for _ in range(count)]):
             before(number)
-            connection.send(reply(request.xid, record))
+            connection.send(reply(request.xid, GetDataResponse(b"x", Stat(*[0] * 11))))
         for closing in connection.requests():
             connection.put(reply(closing.xid))
 
     return script
 
 
-@pytest.mark.parametrize(("count", "pauses"), [(LONG_LINE - 1, False), (LONG_LINE * 2, True)])
+class Pauses:
+    """The pauses of a reader of answers."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+        self.begun = threading.Event()
+
+    def note(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.begun.set()
+
+    def check(self, expected: bool) -> None:
+        assert bool(self.slept) == expected
+        assert all(0 < seconds <= LONGEST_PAUSE for seconds in self.slept)
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.mark.parametrize("long", [False, True])
 def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
-    count: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
+    pauses: Pauses, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept: list[float] = []
+    count = LONG_LINE * 2 if long else LONG_LINE - 1
     with FakeServer(dripping(count)) as server, Client(server.hosts) as client:
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", slept.append)
+        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", pauses.note)
         replies = [client.pipeline.get_data("/a") for _ in range(count)]
         assert all(reply.result(PATIENCE).data == b"x" for reply in replies)
-    assert bool(slept) == pauses
-    assert all(0 < seconds <= LONGEST_PAUSE for seconds in slept)
+    pauses.check(long)
 
 
-@pytest.mark.parametrize(
-    ("threads", "pauses"), [(LONG_LINE_OF_THREADS - 1, False), (LONG_LINE_OF_THREADS * 2, True)]
-)
+@pytest.mark.parametrize("many", [False, True])
 def test_a_reader_pauses_for_the_answers_of_many_threads_that_sleep(
-    threads: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
+    pauses: Pauses, many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept: list[float] = []
-    asleep, paused = threading.Event(), threading.Event()
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        paused.set()
+    threads = LONG_LINE_OF_THREADS * 2 if many else LONG_LINE_OF_THREADS - 1
+    asleep = threading.Event()
 
     def before(number: int) -> None:
         assert asleep.wait(PATIENCE)  # the first answer is all that the first reader reads
-        assert number == 0 or not pauses or paused.wait(PATIENCE)
+        assert number == 0 or not many or pauses.begun.wait(PATIENCE)
 
     with (
         FakeServer(dripping(threads, before)) as server,
@@ -267,25 +296,21 @@ def test_a_reader_pauses_for_the_answers_of_many_threads_that_sleep(
     ):
         asked = [pool.submit(client.get_data, "/a") for _ in range(threads)]
         soon("all but the reader sleep", lambda: len(client._driver._followers) == threads - 1)
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", sleep)
+        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", pauses.note)
         asleep.set()
         assert all(each.result(PATIENCE).data == b"x" for each in asked)
-    assert bool(slept) == pauses
+    pauses.check(many)
 
 
-@pytest.mark.parametrize(("count", "pauses"), [(LONGER_LINE - 1, False), (LONGER_LINE * 2, True)])
+@pytest.mark.parametrize("long", [False, True])
 def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
-    count: int, pauses: bool, monkeypatch: pytest.MonkeyPatch
+    pauses: Pauses, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused: list[float] = []
-    pause, has_paused = LoopIO._pause, threading.Event()
+    count, pause = LONGER_LINE * 2 if long else LONGER_LINE - 1, LoopIO._pause
 
     def note(driver: LoopIO, seconds: float) -> None:
-        paused.append(seconds)
-        has_paused.set()
+        pauses.note(seconds)
         pause(driver, seconds)
-
-    monkeypatch.setattr(LoopIO, "_pause", note)
 
     async def ask(hosts: str) -> None:
         async with AsyncClient(hosts) as client:
@@ -294,91 +319,54 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
 
     def before(number: int) -> None:
         """A loop that is slow would find all the answers there."""
-        assert not (number and pauses) or has_paused.wait(PATIENCE)
+        assert not (number and long) or pauses.begun.wait(PATIENCE)
 
+    monkeypatch.setattr(LoopIO, "_pause", note)
     with FakeServer(dripping(count, before)) as server:
         asyncio.run(ask(server.hosts))
-    assert all(0 < seconds <= LONGEST_PAUSE for seconds in paused)
-    assert bool(paused) == pauses
+    pauses.check(long)
 
 
 # --- what has come counts, however late it is read ------------------------------------------------
 
 
-class Clock:
-    """One that a test can put forward."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
-
-
-@pytest.fixture
-def late(server: FakeServer) -> Iterator[tuple[Client, Clock]]:
-    clock = Clock()
-    with hooked(Client)(server.hosts, session_timeout=20, _now=clock) as client:
-        client.create("/a", b"data")
-        yield client, clock
-
-
-@pytest.mark.usefixtures("late_io_thread")
-def test_the_io_thread_reads_before_it_judges(
-    server: FakeServer, late: tuple[Client, Clock]
-) -> None:
+def test_the_io_thread_reads_before_it_judges(late: Player) -> None:
     """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
-    client, clock = late
-    io, link = client._driver.io, client._driver.current_connection
-    assert io is not None
-    assert link is not None
-
-    have_stand_back(client)
-    reply = client.pipeline.get_data("/a")
-    assert readable_within(link.sock, PATIENCE)
-    clock.ahead = 19.0
-    client._driver.wake()
+    late.have_stand_back()
+    reply = late.client.pipeline.get_data("/a")
+    assert readable_within(late.link.sock, PATIENCE)
+    late.clock.ahead = 19.0
+    late.driver.wake()
     soon("there is an answer", lambda: reply.ready)
-    assert reply.result().data == b"data"
-    assert len(server.connections) == 1
+    assert reply.result().data == b""
+    assert len(late.server.connections) == 1
 
 
 @pytest.mark.parametrize("epolls", [True, False])
 def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
-    epolls: bool, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    epolls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may stand in a signal handler, a finalizer or a debugger; nobody else waits for it."""
     if not epolls:
-        monkeypatch.setattr(zkwire.net.wakeup.EpollPoller, "epolls_for", lambda *_: None)
-    clock = Clock()
-    with hooked(Client)(server.hosts, session_timeout=20, _now=clock) as client:
-        client.create("/a")
-        pump = client._driver
-        link = pump.current_connection
-        assert link is not None
+        without_epolls(monkeypatch)
+    with Player() as player:
+        link = player.link
         link.reader = "somebody"
-        reply = client.pipeline.get_data("/a")
+        reply = player.client.pipeline.get_data("/a")
         soon("there is an answer", lambda: reply.ready)
-        monkeypatch.setattr(zkwire.blocking.io_thread, "MOMENT", 100 * PATIENCE)
-        monkeypatch.setattr(zkwire.blocking.io_thread, "LONGEST_REARM", 100 * PATIENCE)
-        monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-        reply = client.pipeline.get_data("/a")
+        with_times(monkeypatch, MOMENT=LATE, LONGEST_REARM=LATE, REARM=LATE)
+        reply = player.client.pipeline.get_data("/a")
         assert readable_within(link.sock, PATIENCE)  # and the I/O thread stands back
-        clock.ahead = 19.0
-        pump.wake()
+        player.clock.ahead = 19.0
+        player.driver.wake()
         soon("there is an answer", lambda: reply.ready)
-        assert pump.current_connection is link
+        assert player.driver.current_connection is player.link
         link.reader = None
 
 
-def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> None:
-    client.create("/a")
-    pump = client._driver
-    link, io = pump.current_connection, pump.io
-    assert link is not None
-    assert io is not None
-    wait, recv = link.wait, link._recv
-    received: list[bytes] = []
+def test_who_waits_learns_that_somebody_else_has_read_for_it(player: Player) -> None:
+    link = player.link
+    wait, recv, received = link.wait, link._recv, list[bytes]()
 
     def receive(most: int, flags: int) -> bytes:
         received.append(recv(most, flags))
@@ -388,28 +376,26 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(client: Client) -> 
         """The I/O thread has been faster, so no byte is to come any more."""
         link.wait = wait
         assert readable_within(link.sock, PATIENCE)
-        io.read_soon()
-        soon("it has been read", lambda: not pump.session.unanswered)
+        player.io.read_soon()
+        soon("it has been read", lambda: not player.driver.session.unanswered)
         return wait(seconds, most)
 
-    link.wait = too_late
-    link._recv = receive  # type: ignore[assignment]
-    assert Running(lambda: client.get_data("/a")).result(PATIENCE).data == b""
+    link.wait, link._recv = too_late, receive
+    assert Running(lambda: player.client.get_data("/a")).result(PATIENCE).data == b""
     assert len(received) == 1, "only the answer to a ping has woken it"
 
 
-def test_a_thread_that_submits_does_not_wait_for_a_receive(client: Client) -> None:
-    link = client._driver.current_connection
-    assert link is not None
-    recv, begun, go_on = link._recv, threading.Event(), threading.Event()
+def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> None:
+    client, recv = player.client, player.link._recv
+    begun, go_on = threading.Event(), threading.Event()
 
     def receive(most: int, flags: int) -> bytes:
         begun.set()
         assert go_on.wait(2 * PATIENCE)
-        return recv(most, flags)
+        received: bytes = recv(most, flags)
+        return received
 
-    client.create("/a")
-    link._recv = receive  # type: ignore[assignment]
+    player.link._recv = receive
     reader = Running(lambda: client.get_data("/a"))
     try:
         assert begun.wait(PATIENCE)
@@ -427,28 +413,26 @@ class Alarm(BaseException):
     """What a signal handler raises."""
 
 
-def test_the_role_goes_to_a_thread_that_still_waits(client: Client) -> None:
+def test_the_role_goes_to_a_thread_that_still_waits(player: Player) -> None:
     """One whose answer has been read in the meantime would not read, and would wake no other."""
-    roles = client._driver
     answered, waiting = Request(ops.SYNC), Request(ops.SYNC)
     answered.outcome = ANSWERED
     sleepers = [Sleeper(request) for request in (answered, waiting)]
     for sleeper in reversed(sleepers):
-        roles._followers[sleeper] = None
-    roles.wake_follower()
+        player.driver._followers[sleeper] = None
+    player.driver.wake_follower()
     assert not sleepers[1]._lock.locked()
 
 
 def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
     """The answers are held back, two threads wait, and a time limit ends the wait of the reader."""
-    gate = ProxyGate()
+    gate, rung, replies, others = ProxyGate(), list[bool](), list[str](), list[Running[Any]]()
 
     def ring() -> None:
         if not rung:
             rung.append(True)
             raise Alarm
 
-    rung: list[bool] = []
     with (
         testing.Server() as server,
         FaultProxy(upstream=server.hosts) as proxy,
@@ -456,14 +440,12 @@ def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
         on_signal(ring) as send,
     ):
         client.create("/a")
-        link = client._driver.current_connection
+        link: Any = client._driver.current_connection
         proxy.on("get_data", action=hold(gate), reply=True)
         client.pipeline.get_data("/a")
-        replies: list[str] = []
-        others: list[Running[Any]] = []
 
         def alarm() -> None:
-            soon("somebody reads", lambda: link is not None and link.reader is not None)
+            soon("somebody reads", lambda: link.reader is not None)
             others.append(Running(lambda: replies.append(client.create("/b"))))
             soon("another waits", lambda: bool(client._driver._followers))
             while not rung:
@@ -503,53 +485,34 @@ class Interrupting(deque[int]):
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeoutError("of a signal handler")])
 @pytest.mark.parametrize("alone", [False, True])
 def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
-    behind: bool, interrupt: BaseException, alone: bool, server: FakeServer, client: Client
+    behind: bool, interrupt: BaseException, alone: bool, player: Player
 ) -> None:
     """What the kernel has not taken is sent later, and so is what others left to this thread."""
-    client.create("/a")
-    link = client._driver.current_connection
-    assert link is not None
-    others: list[Any] = []
+    client, others = player.client, list[Any]()
 
     def meanwhile() -> None:
-        Running(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
+        Running(lambda: others.append(client.pipeline.create("/c"))).result(PATIENCE)
 
-    link._taken = Interrupting(behind, interrupt, meanwhile)
+    player.link._taken = Interrupting(behind, interrupt, meanwhile)
     with pytest.raises(type(interrupt)):
         (client if alone else client.pipeline).set_data("/a", b"new")
     soon("the other one is answered", lambda: others[0].ready)
-    assert others[0].result() == "/b"
+    assert others[0].result() == "/c"
     assert client.get_data("/a").data == b"new"
-    assert client._driver.current_connection is link
-    assert [request.op for request in server.executed].count("set_data") == 1
-
-
-def test_an_event_behind_blocking_calls_is_read_at_once(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The I/O thread does not stand back from callers who read for longer than a moment."""
-    monkeypatch.setattr(zkwire.blocking.io_thread, "REARM", 100 * PATIENCE)
-    called = SimpleQueue[Event]()
-    client.create("/a")
-    client.get_data("/a", watch=called.put)
-    for _ in range(300):
-        client.sync()
-    server.connections[-1].event(EventType.NODE_DATA_CHANGED, "/a")
-    assert called.get(timeout=PATIENCE).path == "/a"
+    assert player.driver.current_connection is player.link
+    assert [request.op for request in player.server.executed].count("set_data") == 1
 
 
 # --- the end of the I/O thread --------------------------------------------------------------------
 
 
-class Broken:
-    """Somebody who cannot be told of a state."""
-
-    def see(self, state: State) -> list[Callable[[], object]]:
-        raise ZeroDivisionError
-
-
 def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even if its way out fails as well."""
+
+    class Broken:
+        def see(self, state: State) -> list[Callable[[], object]]:
+            raise ZeroDivisionError
+
     reported: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
     client = Client("127.0.0.1:1")
@@ -565,56 +528,29 @@ def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Monke
 class Gate(Waitable):
     """Ready when a test says so."""
 
-    __slots__ = ("open",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open = False
+    open = False
 
     @property
     def ready(self) -> bool:
         return self.open
 
 
-def expired(server: testing.Server, client: Client) -> None:
-    client.connect()
-    server.expire(client.session_id)
-    assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
-
-
-def test_the_io_thread_ends_with_the_session() -> None:
+def test_the_io_thread_ends_with_the_session_and_what_runs_in_the_background() -> None:
     """Nobody needs to close what has expired."""
-    descriptors = open_descriptors()
-    with testing.Server() as server:
-        client, states, done = Client(server.hosts), list[State](), threading.Event()
-        client.add_state_listener(states.append)
-        client.add_state_listener(lambda state: done.set() if state.terminal else None)
-        watch = watched(client, "/")
-        expired(server, client)
-        assert client._driver.thread is not None
-        client._driver.thread.join(PATIENCE)
-        assert not client._driver.thread.is_alive()
-        assert done.wait(PATIENCE)
-        assert states[-1] is State.EXPIRED
-        with pytest.raises(SessionExpiredError):
-            client.exists("/")
-        with pytest.raises(SessionExpiredError):
-            watch.wait()
-        assert client.wait_for_state(State.CLOSED) is State.EXPIRED
-    assert open_descriptors() == descriptors
-    client.close()
-
-
-def test_the_io_thread_first_ends_what_runs_in_the_background() -> None:
-    gate = Gate()
+    descriptors, gate = open_descriptors(), Gate()
 
     async def work(_: object) -> None:
         await Awaited(gate)
 
     with testing.Server() as server:
-        client = Client(server.hosts)
+        client, states, done = Client(server.hosts), list[State](), threading.Event()
+        client.add_state_listener(states.append)
+        client.add_state_listener(lambda state: done.set() if state.terminal else None)
+        watch = Watch()
+        client.get_data("/", watch=watch)
         client._driver.spawn(work)
-        expired(server, client)
+        server.expire(client.session_id)
+        assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
         thread = client._driver.thread
         assert thread is not None
         client._driver.wake()
@@ -625,23 +561,20 @@ def test_the_io_thread_first_ends_what_runs_in_the_background() -> None:
             waker()
         thread.join(PATIENCE)
         assert not thread.is_alive()
+        assert done.wait(PATIENCE)
+        assert states[-1] is State.EXPIRED
+        for ask in (lambda: client.exists("/"), watch.wait):
+            with pytest.raises(SessionExpiredError):
+                ask()
+        assert client.wait_for_state(State.CLOSED) is State.EXPIRED
+    assert open_descriptors() == descriptors
     client.close()
 
 
-def test_what_has_come_before_the_end_is_not_lost_to_it(client: Client) -> None:
-    class Late(Gate):
-        """Ready right behind the first look."""
-
-        __slots__ = ()
-
-        @property
-        def ready(self) -> bool:
-            before, self.open = self.open, True
-            return before
-
-    client.close()
-    soon("its thread ends", lambda: client._driver.ended)
-    assert client._driver.wait(Late())
+def test_what_has_come_before_the_end_is_not_lost_to_it(player: Player) -> None:
+    player.client.close()
+    soon("its thread ends", lambda: player.driver.ended)
+    assert player.driver.wait(Looks(False))  # ready right behind the first look
 
 
 # --- what is done before the next request ---------------------------------------------------------
@@ -665,19 +598,7 @@ def test_what_an_interrupt_hits_is_called_again(kind: type[BaseException]) -> No
     assert not late.waiting
 
 
-def test_what_is_submitted_meanwhile_calls_none() -> None:
-    late, called = Deferred(), list[str]()
-
-    def submitting() -> None:
-        called.append("submitting")
-        late.call()
-
-    late.waiting.append(submitting)
-    late.call()
-    assert called == ["submitting"]
-
-
-def test_one_that_fails_is_reported_and_keeps_nobody_from_being_called(
+def test_what_fails_or_calls_again_keeps_nobody_from_being_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     late, called, reported = Deferred(), list[str](), list[object]()
@@ -686,15 +607,15 @@ def test_one_that_fails_is_reported_and_keeps_nobody_from_being_called(
     def failing() -> None:
         raise ValueError("a path is too long")
 
-    late.waiting += [failing, lambda: called.append("other")]
+    def submitting() -> None:
+        called.append("submitting")
+        late.call()
+
+    late.waiting += [submitting, failing, lambda: called.append("other")]
     late.call()
     assert reported == [ValueError]
-    assert called == ["other"]
-
-
-def test_two_threads_may_call_the_same() -> None:
-    late, called = Deferred(), list[str]()
-    late.waiting += [late.waiting.clear, lambda: called.append("again")]
+    assert called == ["submitting", "other"]
+    late.waiting += [late.waiting.clear, lambda: called.append("again")]  # by another thread
     late.call()
-    assert called == ["again"]
+    assert called.count("again") == 1
     assert not late.waiting

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-import zkwire
-from tests.support.aio_stage import LoopThread
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-from tests.support.supervisor_helpers import kill
+from tests.support.sides import Side, scenario
+from tests.support.supervisor_helpers import Terms, kill
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -38,87 +35,64 @@ TOO_LARGE = b"x" * (1 << 20)
 
 
 class Play:
-    """A supervisor of threads or of asyncio with one service, and what the service has told."""
+    """A supervisor with one service, and what the service has told."""
 
-    def __init__(self, hosts: str, loop: LoopThread | None) -> None:
-        self.loop = loop
+    def __init__(self, side: Side, supervisor: Any) -> None:
+        self.side, self.supervisor = side, supervisor
         self.told: list[object] = []
-        self.seen = threading.Event()
-        self.supervisor = self.make("Supervisor", hosts)
-
-    def make(self, kind: str, *arguments: Any, **named: Any) -> Any:
-        made = getattr(zkwire, kind if self.loop is None else f"Async{kind}")
-        return self._in_loop(lambda: made(*arguments, **named))
+        self.terms = Terms(side)
+        self.service: Any = None
 
     def serve(self, kind: str, *arguments: Any, **named: Any) -> Any:
-        return self.make(kind, self.supervisor, *arguments, on_problem=self.told.append, **named)
+        named["on_problem"] = self.told.append
+        return self.side.made(kind, self.supervisor, *arguments, **named)
 
-    def do(self, thing: Any, name: str, *arguments: Any, **named: Any) -> Any:
-        result = self._in_loop(lambda: getattr(thing, name)(*arguments, **named))
-        return self.loop.run(result) if self.loop and inspect.iscoroutine(result) else result
+    async def node(self) -> Any:
+        return self.serve("PersistentNode", "/r/s")
 
-    def lead(self) -> Any:
-        async def on(lock: Any) -> None:
-            self.seen.set()
-            await lock.lost
+    async def member(self) -> Any:
+        return await self.side.call(self.serve("Group", "/r").join, b"", "s", PATIENCE)
 
-        def work(lock: Any) -> None:
-            self.seen.set()
-            lock.lost.wait()
+    async def cache(self) -> Any:
+        return self.serve("Cache", "/r", on_event=print)
 
-        function = work if self.loop is None else on
-        return self.do(self.supervisor, "lead", "/r/s", function, on_problem=self.told.append)
+    async def partitioner(self) -> Any:
+        return self.serve("Partitioner", "/r", ["x"], name="me")
 
-    def _in_loop(self, function: Callable[[], Any]) -> Any:
-        return function() if self.loop is None else self.loop.call(function)
+    async def leadership(self) -> Any:
+        return self.supervisor.lead("/r/s", self.terms.lead, on_problem=self.told.append)
+
+    async def present(self) -> bool:
+        return bool(self.service.present)
+
+    async def fresh(self) -> bool:
+        return await self.side.call(self.service.wait_fresh, PATIENCE) and "/r/s" in self.service
+
+    async def shares(self) -> bool:
+        return list(await self.side.call(self.service.next, PATIENCE)) == ["x"]
+
+    async def leads(self) -> bool:
+        return self.terms.leading == 1
 
 
 class Kind(NamedTuple):
-    """A service on ``/r/s``, what it is called in the log, and whether it is right."""
+    """A service on ``/r/s``, whether it is right, and what it is called in the log."""
 
-    begin: Callable[[Play], Any]
+    begin: Callable[[Play], Awaitable[Any]]
+    right: Callable[[Play], Awaitable[bool]]
     called: str
-    acl: list[ACL]
-    right: Callable[[Play, Any], bool]
+    acl: list[ACL] = CLOSED
     refused_path: str = "/r"
 
 
-def membership(play: Play) -> Any:
-    return play.do(play.serve("Group", "/r"), "join", b"", "s", PATIENCE)
-
-
-def fresh(play: Play, cache: Any) -> bool:
-    return play.do(cache, "wait_fresh", PATIENCE) and "/r/s" in cache
-
-
-def shares(play: Play, partitioner: Any) -> bool:
-    share = play.do(partitioner, "next", PATIENCE)
-    return list(share) == ["x"]
-
-
-def present(play: Play, node: Any) -> bool:
-    return bool(node.present)
-
-
-def leads(play: Play, _: Any) -> bool:
-    return play.seen.is_set()
-
-
-NODE, LEADS = "the PersistentNode of /r/s", "the candidacy at /r/s"
+NODE = "the PersistentNode of /r/s"
+SHARES = "the Partitioner's node of /r/members/me"
 KINDS = {
-    "node": Kind(lambda p: p.serve("PersistentNode", "/r/s"), NODE, CLOSED, present),
-    "member": Kind(membership, NODE, CLOSED, present),
-    "cache": Kind(
-        lambda p: p.serve("Cache", "/r", on_event=print), "the Cache of /r", HIDDEN, fresh
-    ),
-    "partitioner": Kind(
-        lambda p: p.serve("Partitioner", "/r", ["x"], name="me"),
-        "the Partitioner's node of /r/members/me",
-        CLOSED,
-        shares,
-        "/r/members",
-    ),
-    "leadership": Kind(Play.lead, LEADS, CLOSED, leads, "/r/s"),
+    "node": Kind(Play.node, Play.present, NODE),
+    "member": Kind(Play.member, Play.present, NODE),
+    "cache": Kind(Play.cache, Play.fresh, "the Cache of /r", HIDDEN),
+    "partitioner": Kind(Play.partitioner, Play.shares, SHARES, CLOSED, "/r/members"),
+    "leadership": Kind(Play.leadership, Play.leads, "the candidacy at /r/s", CLOSED, "/r/s"),
 }
 
 
@@ -128,54 +102,41 @@ def observer(server: Server) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(params=["threads", "asyncio"])
-def play(request: pytest.FixtureRequest, server: Server) -> Iterator[Play]:
-    loop = LoopThread() if request.param == "asyncio" else None
-    play = Play(server.hosts, loop)
-    try:
-        yield play
-    finally:
-        play.do(play.supervisor, "close")
-        if loop is not None:
-            loop.close()
-
-
-def next_session(play: Play, server: Server) -> None:
-    """The server ends the session, and the next one is there."""
-    old = play.do(play.supervisor, "client", PATIENCE).session_id
-    play.seen.clear()
-    kill(server, old)
-    poll(
-        "another session",
-        lambda: play.do(play.supervisor, "client", PATIENCE).session_id != old or None,
-        PATIENCE,
-    )
-
-
 @pytest.mark.parametrize("name", KINDS)
-def test_hazard_F1_F2_a_service_refused_in_a_new_session_is_right_later(
-    server: Server, observer: Client, play: Play, name: str, caplog: pytest.LogCaptureFixture
+@scenario
+async def test_hazard_F1_F2_a_service_refused_in_a_new_session_is_right_later(
+    side: Side, server: Server, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind = KINDS[name]
-    observer.ensure_path("/r/s" if name in ("cache", "leadership") else "/r")
-    service = kind.begin(play)
-    poll("it is right", lambda: kind.right(play, service) or None, PATIENCE)
-    assert service.problem is None
-    observer.set_acl(kind.refused_path, kind.acl)
-    if name == "cache":
-        observer.set_data("/r", b"to be read again")
-    with caplog.at_level(logging.WARNING, "zkwire"):
+    caplog.set_level(logging.WARNING, "zkwire")
+    async with (
+        side.using("Client", server.hosts) as observer,
+        side.using("Supervisor", server.hosts) as supervisor,
+    ):
+        play = Play(side, supervisor)
+        await side.call(observer.ensure_path, "/r/s" if name in ("cache", "leadership") else "/r")
+        service = play.service = await kind.begin(play)
+        await side.until("it is right", lambda: kind.right(play))
+        assert service.problem is None
+        await side.call(observer.set_acl, kind.refused_path, kind.acl)
+        if name == "cache":
+            await side.call(observer.set_data, "/r", b"to be read again")
         for _ in range(2):
-            next_session(play, server)
-            poll("a problem", lambda: service.problem, PATIENCE)
+            session, (number, _client) = (
+                supervisor._algorithm._newest,
+                supervisor._algorithm._present,
+            )
+            kill(server, session.session_id)
+            await side.until("the next", lambda: supervisor._algorithm._present[0] > number)  # noqa: B023
+            await side.until("a problem", lambda: service.problem)
         assert isinstance(service.problem, NoAuthError)
-        observer.set_acl(kind.refused_path, OPEN_ACL_UNSAFE)
-        poll("it is right", lambda: kind.right(play, service) or None, PATIENCE)
-        poll("all is told", lambda: len(play.told) == 2 or None, PATIENCE)
-    assert service.problem is None
-    assert isinstance(play.told[0], NoAuthError)
-    assert play.told[1] is None
-    (line,) = [r.getMessage() for r in caplog.records if "is refused" in r.getMessage()]
+        await side.call(observer.set_acl, kind.refused_path, OPEN_ACL_UNSAFE)
+        await side.until("it is right", lambda: kind.right(play))
+        await side.until("all is told", lambda: len(play.told) == 2)
+        assert service.problem is None
+        assert isinstance(play.told[0], NoAuthError)
+        assert play.told[1] is None
+    (line,) = [text for text in caplog.messages if "is refused" in text]
     assert line.startswith(f"{kind.called} is refused, and tried again: NoAuthError: ")
 
 
@@ -194,20 +155,16 @@ def test_a_first_create_that_is_refused_may_succeed_later(closed: Client) -> Non
     for ask in (node.wait_present, lambda: node.set_data(b"2", PATIENCE)):
         with pytest.raises(NoAuthError):
             ask()
-    closed.set_acl("/r", OPEN_ACL_UNSAFE)
+    with Group(closed, "/r") as group:
+        with pytest.raises(NoAuthError):
+            group.join(b"", "m")
+        poll("no member", lambda: len(closed._driver.services) == 1 or None, PATIENCE)
+        assert group.problem is None
+        closed.set_acl("/r", OPEN_ACL_UNSAFE)
+        assert group.join(b"", "m", PATIENCE).present
     assert node.wait_present(PATIENCE)
     assert closed.get_data("/r/s").data == b"1", "what set_data was refused is not tried again"
     node.close()
-
-
-def test_a_join_that_is_refused_leaves_nothing(closed: Client, server: Server) -> None:
-    with Group(closed, "/r") as group:
-        with pytest.raises(NoAuthError):
-            group.join(b"", "s")
-        poll("nothing is served", lambda: not closed._driver.services or None, PATIENCE)
-        assert group.problem is None
-        closed.set_acl("/r", OPEN_ACL_UNSAFE)
-        assert group.join(b"", "s", PATIENCE).present
 
 
 @pytest.mark.parametrize("ephemeral", [True, False])
@@ -225,10 +182,13 @@ def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral
         assert node.problem is None
 
 
-def test_an_election_whose_text_cannot_be_sent_is_not_run_for(play: Play) -> None:
-    text = TOO_LARGE.decode()
-    with pytest.raises(ValueError, match="has 1048"):
-        play.do(play.supervisor, "lead", "/e", play.serve, text)
+@scenario
+async def test_an_election_whose_text_cannot_be_sent_is_not_run_for(
+    side: Side, server: Server
+) -> None:
+    async with side.using("Supervisor", server.hosts) as supervisor:
+        with pytest.raises(ValueError, match="has 1048"):
+            supervisor.lead("/e", Terms(side).lead, TOO_LARGE.decode())
 
 
 def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) -> None:

@@ -1,30 +1,28 @@
-"""Recipes that are given a supervisor: each call has one session, and the object outlives it."""
+"""Recipes that are given a supervisor, or stand in a loop over its sessions: they outlive one."""
 
 from __future__ import annotations
 
 # ruff: noqa: PT012 - how a scope ends is what these tests are about
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
 import pytest
 
 import zkwire
-from tests.support.lock_helpers import PATIENCE
+from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.recipe_samples import MADE_BY_OTHERS, NO_RECIPES, RECIPES, used
-from zkwire import (
-    AsyncCounter,
-    AsyncQueue,
-    AsyncSequentialLock,
-    AsyncSupervisor,
-    Counter,
-    LockLostError,
-    Queue,
-    SequentialLock,
-    SessionExpiredError,
-    Supervisor,
-)
+from tests.support.sides import Side, scenario
+from tests.support.supervisor_helpers import for_ever, kill, next_session
+from zkwire import Client, Counter, LockLostError, SequentialLock, SessionExpiredError, Supervisor
 from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, Frame
 from zkwire.testing.proxy.faults import Cut, Step
 
-TIMEOUT = 5.0
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "hold-a-lock.md"
 
 
 def test_no_recipe_is_left_out() -> None:
@@ -32,48 +30,57 @@ def test_no_recipe_is_left_out() -> None:
     assert set(RECIPES) == both - NO_RECIPES - MADE_BY_OTHERS
 
 
-def expire(server: Server, supervisor: Supervisor) -> None:
-    """End the present session, and wait for the next."""
-    session = supervisor.client(PATIENCE).session_id
-    server.expire(session)
-    for scope in supervisor:
-        with scope as client:
-            if client.session_id != session:
-                return
-
-
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
     server: Server, recipe: str
 ) -> None:
-    with Supervisor(server.hosts, session_timeout=TIMEOUT) as supervisor:
+    with Supervisor(server.hosts, session_timeout=5.0) as supervisor:
         used(recipe, supervisor, "/a")
-        with zkwire.Client(server.hosts) as outsider:
+        with Client(server.hosts) as outsider:
             outsider.delete_tree("/a")
-        expire(server, supervisor)
+        next_session(server, supervisor)
         used(recipe, supervisor, "/a")
 
 
-def test_a_lock_is_lost_with_its_session_and_acquired_again(server: Server) -> None:
-    with Supervisor(server.hosts, session_timeout=TIMEOUT) as supervisor:
-        lock = SequentialLock(supervisor, "/lock")
-        with pytest.raises(LockLostError), lock as entered_lock:
-            assert entered_lock is lock
-            fence = lock.fence
-            expire(server, supervisor)
-            assert not lock.held
-            assert lock.lost.reason is not None
-        with lock.within(PATIENCE):
+async def end_of_session(side: Side, server: Server, supervisor: Any) -> None:
+    session = (await side.call(supervisor.client, PATIENCE)).session_id
+    kill(server, session)
+    await side.until(
+        "the next", lambda: supervisor._algorithm._newest.session_id not in (0, session)
+    )
+
+
+@scenario
+async def test_recipes_outlive_a_session_and_what_is_held_is_lost_with_it(
+    side: Side, server: Server
+) -> None:
+    async with side.using("Supervisor", server.hosts, session_timeout=5.0) as supervisor:
+        lock, queue, counter = (
+            side.made(name, supervisor, f"/{name}")
+            for name in ("SequentialLock", "Queue", "Counter")
+        )
+        assert await side.call(counter.add) == 1
+        await side.call(queue.put, b"work")
+        with pytest.raises(LockLostError):
+            async with side.entered(lock) as entered, side.entered(queue.take(PATIENCE)) as item:
+                assert entered is lock
+                fence = lock.fence
+                await end_of_session(side, server, supervisor)
+                await side.until("the item is lost", item.lost.is_set)
+                assert not lock.held
+                assert lock.lost.reason is not None
+        assert await side.call(counter.add) == 2
+        assert (await side.call(queue.get, PATIENCE)).data == b"work"
+        async with side.entered(lock.within(PATIENCE)):
             assert lock.held
             assert lock.fence > fence
+    with pytest.raises(zkwire.ClientClosedError):
+        await side.call(counter.get)
 
 
 def test_a_call_is_not_continued_in_the_next_session(server: Server) -> None:
     """Its mark is gone there, by which it could tell that the change was made."""
-    with (
-        FaultProxy(server.hosts) as proxy,
-        Supervisor(proxy.hosts, session_timeout=TIMEOUT) as supervisor,
-    ):
+    with FaultProxy(server.hosts) as proxy, Supervisor(proxy.hosts) as supervisor:
         counter = Counter(supervisor, "/count")
         assert counter.add() == 1
         session = supervisor.client().session_id
@@ -90,40 +97,89 @@ def test_a_call_is_not_continued_in_the_next_session(server: Server) -> None:
         assert counter.add() == 3
 
 
-def test_an_item_that_is_taken_is_lost_with_its_session(server: Server) -> None:
-    with Supervisor(server.hosts, session_timeout=TIMEOUT) as supervisor:
-        queue = Queue(supervisor, "/queue")
-        queue.put(b"work")
-        with pytest.raises(LockLostError), queue.take(PATIENCE) as item:
-            expire(server, supervisor)
-            assert item.lost is not None
-            assert item.lost.is_set()
-        assert queue.get(PATIENCE).data == b"work"
+# --- a lock inside a loop over sessions -----------------------------------------------------------
 
 
-async def test_under_asyncio_recipes_outlive_a_session(server: Server) -> None:
-    async with AsyncSupervisor(server.hosts, session_timeout=TIMEOUT) as supervisor:
-        lock = AsyncSequentialLock(supervisor, "/lock")
-        counter, queue = AsyncCounter(supervisor, "/count"), AsyncQueue(supervisor, "/queue")
-        assert await counter.add() == 1
-        assert await queue.put(b"work")
-        session = (await supervisor.client(PATIENCE)).session_id
-        with pytest.raises(LockLostError):
-            async with lock:
-                server.expire(session)
-                await lock.lost
-                async for scope in supervisor:
-                    async with scope as client:
-                        if client.session_id != session:
-                            break
-        assert await counter.add() == 2
-        assert (await queue.get(PATIENCE)).data == b"work"
-        assert await lock.acquire(PATIENCE)
-        await lock.release()
+def delete_its_node(server: Server) -> None:
+    """An outsider does it."""
+    with Client(server.hosts) as outsider:
+        (name,) = outsider.get_children("/lock")
+        outsider.delete(f"/lock/{name}")
 
 
-def test_a_recipe_of_a_closed_supervisor_says_so(server: Server) -> None:
-    with Supervisor(server.hosts, session_timeout=TIMEOUT) as supervisor:
-        counter = Counter(supervisor, "/count")
-    with pytest.raises(zkwire.ClientClosedError):
-        counter.get()
+def outlast_its_lease(server: Server) -> None:
+    """No server is reached for a session timeout; then one is, and mostly the session lives."""
+    server.stop()
+
+
+@pytest.mark.parametrize("end", [delete_its_node, outlast_its_lease])
+@scenario
+async def test_a_turn_follows_one_that_has_lost_its_lock(
+    side: Side, server: Server, end: Callable[[Server], None]
+) -> None:
+    """Its loss is the end of a turn, and never of the program."""
+    sessions, fences = list[int](), list[int]()
+    async with side.using("Supervisor", server.hosts, session_timeout=1.0) as supervisor:
+        async for session in side.each(supervisor):
+            async with (
+                side.entered(session) as client,
+                side.entered(side.made("SequentialLock", client, "/lock")) as lock,
+            ):
+                sessions.append(client.session_id)
+                fences.append(lock.fence)
+                if len(fences) == 2:
+                    break
+                if side.prefix:
+                    lock.lost.add_callback(lambda _: server.start())
+                    async with lock.cancel_on_loss():
+                        await side.aside(end, server)
+                        await for_ever()
+                end(server)
+                assert lock.lost.wait(PATIENCE)
+                server.start()
+                lock.check()
+    assert len(set(sessions)) == 1 or end is outlast_its_lease
+    assert fences[0] < fences[1]
+
+
+def test_the_loss_of_another_clients_lock_is_raised(server: Server) -> None:
+    """A turn swallows the loss of its own session's lock, and of no other."""
+    with (
+        Client(server.hosts) as other,
+        Supervisor(server.hosts) as supervisor,
+        pytest.raises(LockLostError, match="was deleted"),
+    ):
+        for session in supervisor:
+            with session, SequentialLock(other, "/lock") as lock:
+                delete_its_node(server)
+                assert lock.lost.wait(PATIENCE)
+                lock.check()
+
+
+def test_the_page_about_a_lock_for_ever_holds_it_for_ever(server: Server) -> None:
+    """Its node is deleted, its session ends, and at last its work fails."""
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    fences: SimpleQueue[int] = SimpleQueue()
+    ended = threading.Event()
+
+    def work(_: str, fence: int) -> None:
+        fences.put(fence)
+        if ended.is_set():
+            raise KeyError("the program's own")
+
+    code = block.replace("127.0.0.1:2181", server.hosts).replace("wait(1.0)", "wait(0.01)")
+    program = Running(lambda: exec(code.replace("/locks/report", "/lock"), {"print": work}))
+
+    def later(fence: int) -> int:
+        while (newer := fences.get(timeout=PATIENCE)) <= fence:
+            pass
+        return newer
+
+    fence = later(0)
+    delete_its_node(server)
+    fence = later(fence)
+    kill(server, next(iter(server.sessions)).session_id)
+    later(fence)
+    ended.set()
+    with pytest.raises(KeyError, match="the program's own"):
+        program.result()

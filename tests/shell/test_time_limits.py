@@ -1,24 +1,20 @@
 """One rule of time limits for every kind of lock, for threads and for asyncio.
 
 What runs out of time in `acquire(timeout)` is False, in anything else an OperationTimeoutError, and
-a release tells a lock that is free from one that is lost and one of which nobody knows. A scenario
-is one coroutine for both: with a `Client` it never suspends.
+a release tells a lock that is free from one that is lost and one of which nobody knows.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
-import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-import zkwire
 from tests.support.fake_server import Connection, FakeServer, GoneError, Node, Request, silent
+from tests.support.sides import LOCKS, Side, scenario
 from zkwire import (
     LockLostError,
     LockTakenError,
@@ -29,83 +25,22 @@ from zkwire import (
     State,
     UnreachableError,
 )
-from zkwire.blocking.sync import run
 
+# ruff: noqa: PT012 - how a scope ends is what these tests are about
 SHORT = 0.05  # seconds that pass
 LONG = 30.0  # seconds that must not
-KINDS = (
-    *("non-blocking", "blocking", "sequential", "read", "write", "lease", "multi", "re-entrant"),
-    "leadership",
-)
 QUEUES = ("sequential", "read", "write", "lease", "leadership")
-all_kinds = pytest.mark.parametrize("kind", KINDS)
+all_kinds = pytest.mark.parametrize("kind", LOCKS)
 
 
-class Side:
-    """Threads or asyncio: how a scenario runs and what it calls."""
+def client_of(side: Side, hosts: str, limit: float | None = None) -> Any:
+    """A client that is not connected before it is used."""
+    return side.using("Client", hosts, session_timeout=LONG, operation_timeout=limit)
 
-    def __init__(self, name: str) -> None:
-        self._prefix = "Async" if name == "asyncio" else ""
 
-    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        if self._prefix:
-            asyncio.run(scenario)
-        else:
-            run(scenario)
-
-    def made(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """A lock or a client of this side."""
-        return getattr(zkwire, self._prefix + name)(*arguments, **options)
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        result = function(*arguments)
-        return await result if inspect.isawaitable(result) else result
-
-    async def wait_for(self, server: FakeServer, predicate: Callable[[], object]) -> None:
-        if self._prefix:
-            await asyncio.to_thread(server.wait_for, predicate)
-        else:
-            server.wait_for(predicate)
-
-    @contextlib.asynccontextmanager
-    async def entered(self, manager: Any) -> AsyncIterator[Any]:
-        """The body of a `with`, or of an `async with`."""
-        if self._prefix:
-            async with manager as value:
-                yield value
-        else:
-            with manager as value:
-                yield value
-
-    @contextlib.asynccontextmanager
-    async def client(self, hosts: str, limit: float | None = None) -> AsyncIterator[Any]:
-        """A client that is closed at the end, and not connected before it is used."""
-        client = self.made("Client", hosts, session_timeout=LONG, operation_timeout=limit)
-        try:
-            yield client
-        finally:
-            await self.call(client.close)
-
-    def lock(self, kind: str, client: Any) -> Any:
-        match kind:
-            case "non-blocking":
-                return self.made("NonBlockingLock", client, "/single")
-            case "blocking":
-                return self.made("BlockingLock", client, "/single")
-            case "sequential":
-                return self.made("SequentialLock", client, "/queue")
-            case "read" | "write":
-                return getattr(self.made("ReadWriteLock", client, "/queue"), kind)
-            case "lease":
-                return self.made("Semaphore", client, "/semaphore", 1).lease()
-            case "multi":
-                paths = ("/queue", "/second")
-                locks = [self.made("SequentialLock", client, path) for path in paths]
-                return self.made("MultiLock", *locks)
-            case "re-entrant":
-                return self.made("ReentrantLock", client, "/queue")
-            case _:
-                return self.made("Election", client, "/queue").lead()
+def lock_of(side: Side, kind: str, client: Any) -> Any:
+    """A lock on a path where there is what it needs."""
+    return side.lock(kind, client, "/single" if "blocking" in kind else "/a")
 
 
 class Stall:
@@ -138,11 +73,6 @@ class Stall:
             self._held = None
 
 
-@pytest.fixture(params=["threads", "asyncio"])
-def side(request: pytest.FixtureRequest) -> Side:
-    return Side(request.param)
-
-
 @pytest.fixture
 def nobody() -> Iterator[str]:
     """The address of a server that says nothing."""
@@ -158,33 +88,24 @@ def stall() -> Stall:
 @pytest.fixture
 def server(stall: Stall) -> Iterator[FakeServer]:
     with FakeServer(stall.serve) as server:
-        for path in ("/queue", "/second", "/semaphore/locks", "/semaphore/leases"):
-            server.nodes[path] = Node(b"", 1)
-        server.nodes["/semaphore"] = Node(b"1", 1)
+        for path in ("/a", "/a-other", "/a/locks", "/a/leases"):
+            server.nodes[path] = Node(b"1", 1)
         try:
             yield server
         finally:
             stall.end()
 
 
-def nodes_of_locks(server: FakeServer) -> list[str]:
-    return [path for path, node in server.nodes.items() if node.owner]
+async def all_gone(side: Side, server: FakeServer, stall: Stall) -> None:
+    """The server goes on, and no node of a lock is left."""
+    stall.end()
+    await side.until("none is left", lambda: not [n for n in server.nodes.values() if n.owner])
 
 
-def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test of a coroutine function, which its side runs."""
-
-    @functools.wraps(test)
-    def synchronous(side: Side, **named: Any) -> None:
-        side.run(test(side, **named))
-
-    return synchronous
-
-
-async def refusal(side: Side, lock: Any, timeout: float) -> OperationTimeoutError:
+async def refusal(side: Side, lock: Any, timeout: float | None) -> OperationTimeoutError:
     """What is raised where the lock cannot be entered in time."""
     with pytest.raises(OperationTimeoutError) as caught:
-        async with side.entered(lock.within(timeout)):
+        async with side.entered(lock if timeout is None else lock.within(timeout)):
             pytest.fail("the body runs")
     return caught.value
 
@@ -199,6 +120,12 @@ async def seen_taken(side: Side, lock: Any) -> LockTimeoutError:
     return error
 
 
+async def out_of_time(side: Side, function: Callable[..., Any], *arguments: Any) -> Any:
+    with pytest.raises(OperationTimeoutError) as caught:
+        await side.call(function, *arguments)
+    return caught.value
+
+
 # --- to acquire -----------------------------------------------------------------------------------
 
 
@@ -207,48 +134,41 @@ async def seen_taken(side: Side, lock: Any) -> LockTimeoutError:
 async def test_hazard_B40_without_a_server_no_acquire_succeeds_in_time(
     side: Side, nobody: str, kind: str
 ) -> None:
-    async with side.client(nobody, SHORT) as client:
-        lock = side.lock(kind, client)
-        assert await side.call(lock.acquire, SHORT) is False
-        assert await side.call(lock.acquire, 0) is False
-        for timeout in (SHORT, 0):
-            assert not isinstance(await refusal(side, lock, timeout), LockTakenError)
-        if kind != "re-entrant":
-            with pytest.raises(OperationTimeoutError):
-                await side.call(lock.try_acquire)
-
-
-@all_kinds
-@scenario
-async def test_a_lock_that_others_hold_is_not_acquired_in_time(
-    side: Side, server: FakeServer, kind: str
-) -> None:
-    async with side.client(server.hosts) as rival, side.client(server.hosts) as client:
-        assert await side.call(side.lock(kind, rival).acquire)
-        await side.call(client.connect, LONG)
-        lock = side.lock(kind if kind != "read" else "write", client)
+    async with client_of(side, nobody, SHORT) as client:
+        lock = lock_of(side, kind, client)
         for timeout in (SHORT, 0):
             assert await side.call(lock.acquire, timeout) is False
-        await seen_taken(side, lock)
-        assert isinstance(await refusal(side, lock, 0), LockTimeoutError)
+            assert not isinstance(await refusal(side, lock, timeout), LockTakenError)
         if kind != "re-entrant":
-            assert await side.call(lock.try_acquire) is False
+            await out_of_time(side, lock.try_acquire)
+        if kind == "non-blocking":
+            await out_of_time(side, lock.acquire)
+            assert not isinstance(await refusal(side, lock, None), LockTakenError)
 
 
 @all_kinds
 @scenario
-async def test_a_lock_that_is_free_is_entered_in_time(
-    side: Side, server: FakeServer, kind: str
+async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
+    side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with side.client(server.hosts) as client:
-        await side.call(client.connect)
-        lock = side.lock(kind, client)
-        for timeout in (LONG, 0):
-            async with side.entered(lock.within(timeout)) as entered:
+    async with client_of(side, server.hosts) as rival, client_of(side, server.hosts) as client:
+        await side.call(client.connect, LONG)
+        lock = lock_of(side, kind, client)
+        for limit in (LONG, 0):
+            async with side.entered(lock.within(limit)) as entered:
                 assert entered is lock
                 assert lock.held
             assert not lock.held
-        assert nodes_of_locks(server) == []
+        await all_gone(side, server, stall)
+        assert await side.call(lock_of(side, kind, rival).acquire)
+        lock = lock_of(side, kind if kind != "read" else "write", client)
+        for limit in (SHORT, 0):
+            assert await side.call(lock.acquire, limit) is False
+        for error in (await seen_taken(side, lock), await refusal(side, lock, 0)):
+            assert isinstance(error, LockTimeoutError)
+            assert kind != "lease" or "none of 1 leases was free in time" in str(error)
+        if kind != "re-entrant":
+            assert await side.call(lock.try_acquire) is False
 
 
 @all_kinds
@@ -256,59 +176,24 @@ async def test_a_lock_that_is_free_is_entered_in_time(
 async def test_one_try_on_a_server_that_stands_still_ends(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with side.client(server.hosts, SHORT) as client:
+    async with client_of(side, server.hosts, SHORT) as client:
         await side.call(client.connect, LONG)
-        lock = side.lock(kind, client)
+        lock = lock_of(side, kind, client)
         stall.begin()
         assert await side.call(lock.acquire, 0) is False
         if kind != "re-entrant":
-            with pytest.raises(OperationTimeoutError):
-                await side.call(lock.try_acquire)
-        stall.end()
-        await side.wait_for(server, lambda: not nodes_of_locks(server))
-
-
-@scenario
-async def test_one_try_without_a_limit_raises_when_no_server_tells(side: Side, nobody: str) -> None:
-    async with side.client(nobody, SHORT) as client:
-        lock = side.lock("non-blocking", client)
-        with pytest.raises(OperationTimeoutError):
-            await side.call(lock.acquire)
-        with pytest.raises(OperationTimeoutError) as caught:
-            async with side.entered(lock):
-                pytest.fail("the body runs")
-        assert not isinstance(caught.value, LockTakenError)
-
-
-@scenario
-async def test_a_semaphore_is_full_or_nobody_knows(
-    side: Side, nobody: str, server: FakeServer
-) -> None:
-    async with side.client(nobody) as client:
-        semaphore = side.made("Semaphore", client, "/semaphore", 1)
-        for timeout in (SHORT, 0):
-            assert not isinstance(await refusal(side, semaphore.lease(), timeout), LockTakenError)
-    async with side.client(server.hosts) as rival, side.client(server.hosts) as client:
-        semaphore = side.made("Semaphore", client, "/semaphore", 1)
-        async with side.entered(semaphore.lease().within(LONG)) as lease:
-            assert lease.held
-        assert await side.call(side.lock("lease", rival).acquire)
-        for error in (
-            await seen_taken(side, semaphore.lease()),
-            await refusal(side, semaphore.lease(), 0),
-        ):
-            assert isinstance(error, LockTimeoutError)
-            assert "none of 1 leases was free in time" in str(error)
+            await out_of_time(side, lock.try_acquire)
+        await all_gone(side, server, stall)
 
 
 @scenario
 async def test_to_connect_is_not_sent_and_out_of_time(side: Side, nobody: str) -> None:
-    async with side.client(nobody) as client:
-        with pytest.raises(UnreachableError) as caught:
-            await side.call(client.connect, SHORT)
-        assert isinstance(caught.value, NotSentError)
-        assert isinstance(caught.value, TimeoutError)
-        assert not caught.value.maybe_applied
+    async with client_of(side, nobody) as client:
+        error = await out_of_time(side, client.connect, SHORT)
+    assert isinstance(error, UnreachableError)
+    assert isinstance(error, NotSentError)
+    assert isinstance(error, TimeoutError)
+    assert not error.maybe_applied
 
 
 # --- to release -----------------------------------------------------------------------------------
@@ -319,27 +204,17 @@ async def test_to_connect_is_not_sent_and_out_of_time(side: Side, nobody: str) -
 async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with side.client(server.hosts) as client:
-        lock = side.lock(kind, client)
+    async with client_of(side, server.hosts) as client:
+        lock = lock_of(side, kind, client)
         assert await side.call(lock.acquire, LONG)
         stall.begin()
-        with pytest.raises(OperationTimeoutError) as caught:
-            await side.call(lock.release, SHORT)
-        assert caught.value.maybe_applied
+        assert (await out_of_time(side, lock.release, SHORT)).maybe_applied
         assert not lock.held
         assert not lock.lost.is_set()
         with pytest.raises(RuntimeError):
             await side.call(lock.release)
-        stall.end()
-        await side.wait_for(server, lambda: not nodes_of_locks(server))
+        await all_gone(side, server, stall)
         assert await side.call(lock.acquire, LONG)
-
-
-async def body(side: Side, lock: Any, stall: Stall, error: type[Exception]) -> None:
-    async with side.entered(lock.within(LONG)):
-        stall.begin()
-        if error is LookupError:
-            raise LookupError("of the body")
 
 
 @all_kinds
@@ -347,14 +222,16 @@ async def body(side: Side, lock: Any, stall: Stall, error: type[Exception]) -> N
 async def test_the_end_of_a_body_knows_the_operation_timeout(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with side.client(server.hosts, SHORT) as client:
+    async with client_of(side, server.hosts, SHORT) as client:
         for error in (OperationTimeoutError, LookupError):
-            lock = side.lock(kind, client)
+            lock = lock_of(side, kind, client)
             with pytest.raises(error):
-                await body(side, lock, stall, error)
+                async with side.entered(lock.within(LONG)):
+                    stall.begin()
+                    if error is LookupError:
+                        raise LookupError("of the body")
             assert not lock.held
-            stall.end()
-            await side.wait_for(server, lambda: not nodes_of_locks(server))
+            await all_gone(side, server, stall)
 
 
 @pytest.mark.parametrize("kind", ["blocking", "multi"])  # a close takes a second then
@@ -362,15 +239,13 @@ async def test_the_end_of_a_body_knows_the_operation_timeout(
 async def test_a_release_without_a_connection_is_in_doubt(
     side: Side, server: FakeServer, kind: str
 ) -> None:
-    async with side.client(server.hosts) as client:
-        lock = side.lock(kind, client)
+    async with client_of(side, server.hosts) as client:
+        lock = lock_of(side, kind, client)
         assert await side.call(lock.acquire, LONG)
         server.stop_listening()
         server.reset_all()
         await side.call(client.wait_for_state, State.DISCONNECTED)
-        with pytest.raises(OperationTimeoutError) as caught:
-            await side.call(lock.release, SHORT)
-        assert caught.value.maybe_applied
+        assert (await out_of_time(side, lock.release, SHORT)).maybe_applied
         assert not lock.held
 
 
@@ -378,8 +253,8 @@ async def test_a_release_without_a_connection_is_in_doubt(
 async def test_a_lost_part_of_several_is_told_before_a_doubt(
     side: Side, server: FakeServer, stall: Stall
 ) -> None:
-    async with side.client(server.hosts) as client:
-        both = side.lock("multi", client)
+    async with client_of(side, server.hosts) as client:
+        both = lock_of(side, "multi", client)
         assert await side.call(both.acquire, LONG)
         both.locks[0].lost._lose("somebody has deleted it")
         stall.begin()
@@ -396,28 +271,23 @@ async def test_a_lost_part_of_several_is_told_before_a_doubt(
 async def test_what_a_holder_asks_knows_the_operation_timeout(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with side.client(server.hosts, SHORT) as client:
-        lock = side.lock(kind, client)
+    async with client_of(side, server.hosts, SHORT) as client:
+        lock = lock_of(side, kind, client)
         assert await side.call(lock.acquire, LONG)
         stall.begin()
-        with pytest.raises(OperationTimeoutError) as caught:
-            await side.call(lock.guard, [SetData("/queue", b"new")])
-        assert caught.value.maybe_applied
-        with pytest.raises(OperationTimeoutError):
-            await side.call(lock.contenders)
+        error = await out_of_time(side, lock.guard, [SetData("/a", b"new")])
+        assert error.maybe_applied
+        await out_of_time(side, lock.contenders)
         assert lock.held
         stall.end()
 
 
 @scenario
 async def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, nobody: str) -> None:
-    async with side.client(nobody, SHORT) as client:
-        election = side.made("Election", client, "/queue")
-        for question in (
-            election.candidates,
-            election.leader,
-            side.made("Semaphore", client, "/semaphore", 1).holders,
-            side.made("ReadWriteLock", client, "/queue").contenders,
-        ):
-            with pytest.raises(OperationTimeoutError):
-                await side.call(question)
+    async with client_of(side, nobody, SHORT) as client:
+        election = side.made("Election", client, "/a")
+        questions = [election.candidates, election.leader]
+        questions += [side.made("Semaphore", client, "/a", 1).holders]
+        questions += [side.made("ReadWriteLock", client, "/a").contenders]
+        for question in questions:
+            await out_of_time(side, question)

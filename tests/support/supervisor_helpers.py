@@ -2,55 +2,86 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import poll
+from tests.support.sides import Side
 from zkwire.recipes._service import Condition, Service
 from zkwire.testing import Server
 
 
 class Probe(Service):
-    """Notes the session of each of its runs; one begins when the one before has ended."""
+    """Notes the session of each of its runs; one begins when the one before has ended.
+
+    With an ``error`` it ends with that in its first run.
+    """
 
     _called, _path = "test", "/"
 
-    def __init__(self, sessions: Any) -> None:
-        super().__init__(sessions)
+    def __init__(self, supervisor: Any, error: Exception | None = None) -> None:
+        super().__init__(supervisor._algorithm)
         self.runs: list[int] = []
-        self.running = False
-        self.overlapped = False
-        self.began = Condition(lambda: self.running)
-        sessions.serve(self)
+        self.running = self.overlapped = False
+        self.refusal = error
+        self._sessions.serve(self)
 
     async def _serve(self, runtime: Any) -> None:
         self.overlapped |= self.running
         self.running = True
         self.runs.append(runtime.session_id)
-        self.began.notify()
+        if self.refusal is not None:
+            await runtime.operations.exists("/")
+            raise self.refusal
         await runtime.wait_for(Condition(lambda: False))
 
     def _session_ended(self) -> None:
         self.running = False
 
 
-class Refuses(Service):
-    """Ends with an error of its own in its first run."""
+class Terms:
+    """What leads until its term is lost, and its fences."""
 
-    _called, _path = "test", "/"
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self.fences: list[int] = []
+        self.leading = self.most = 0
+        self.lead = side.function(self._lead)
 
-    def __init__(self, sessions: Any, error: Exception) -> None:
-        super().__init__(sessions)
-        self.refusal = error
-        self.over = Condition(lambda: self._error is not None)
-        sessions.serve(self)
+    async def _lead(self, lock: Any) -> None:
+        self.leading += 1
+        self.most = max(self.most, self.leading)
+        self.fences.append(lock.fence)
+        try:
+            if self._side.prefix:
+                await for_ever()
+            lock.lost.wait()
+            lock.check()
+        finally:
+            self.leading -= 1
 
-    async def _serve(self, runtime: Any) -> None:
-        await runtime.operations.exists("/")
-        raise self.refusal
+    async def wait(self, number: int) -> None:
+        await self._side.until(f"term {number}", lambda: len(self.fences) >= number)
 
-    def _changed(self) -> None:
-        self.over.notify()
+
+async def for_ever(*_: object) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def spin(side: Side, client: Any) -> None:
+    """Ask until that raises."""
+    while True:
+        await side.call(client.exists, "/")
 
 
 def kill(server: Server, session_id: int) -> None:
     """The server ends the session."""
     assert server.expire(session_id)
+
+
+def next_session(server: Server, supervisor: Any) -> None:
+    """End the present session of a supervisor for threads, and wait for the next."""
+    session = supervisor.client(PATIENCE).session_id
+    kill(server, session)
+    poll("the next", lambda: supervisor.client(PATIENCE).session_id != session or None, PATIENCE)

@@ -20,7 +20,6 @@ from zkwire.errors import (
     SessionExpiredError,
     SessionMovedError,
     ThrottledOpError,
-    ZooKeeperError,
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
@@ -33,7 +32,6 @@ from zkwire.recipes._service import (
     Service,
 )
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
-from zkwire.session.waitable import Waitable
 from zkwire.testing.simulation import InTurn, Simulation
 
 
@@ -44,6 +42,7 @@ def changed(stat: Stat, **fields: int) -> Stat:
 
 OLD, NEW = changed(STAT, mzxid=5, version=1), changed(STAT, mzxid=6, version=2)
 AFTER = (b"after", changed(STAT, mzxid=9, version=3))
+GONE = NoNodeError("")
 
 
 class Turn:
@@ -59,30 +58,29 @@ class World:
     As the ``Sessions`` and the runtime in one: a caller that waits lets the service go on.
     """
 
+    awaits = forked = False
+
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
         self.asked: list[str] = []
         self.called: list[Callable[[], object]] = []
         self.warned: list[str] = []
         self.pauses: list[float] = []
-        self.fired = 0
-        self.dismissed = 0
+        self.fired = self.dismissed = 0
         self._work: Any = None
         self._service: Any = None
-
-    forked = False
+        self.dispatch, self.warn = self.called.append, self.warned.append
 
     @property
     def operations(self) -> Any:
         return self
 
-    def check(self) -> None:
+    _sessions = operations
+
+    def check(self, *_: object) -> None:
         pass
 
-    check_open = check
-
-    def warn(self, message: str) -> None:
-        self.warned.append(message)
+    check_open = check_callback = check
 
     def jitter(self) -> float:
         return 1.0
@@ -104,18 +102,6 @@ class World:
 
     def dismiss(self, _: Service) -> None:
         self.dismissed += 1
-
-    @property
-    def _sessions(self) -> World:
-        return self
-
-    awaits = False
-
-    def check_callback(self, function: object) -> None:
-        pass
-
-    def dispatch(self, function: Callable[[], object]) -> None:
-        self.called.append(function)
 
     async def holds(self, condition: Condition, _: float | None) -> bool:
         self.turn()
@@ -158,15 +144,31 @@ def states(world: World, count: int, kind: type[NodeWatcher] = AsyncDataWatch) -
     return found
 
 
-def test_a_node_that_is_created_between_two_looks_is_read() -> None:
-    world = World(NoNodeError(""), STAT, AFTER)
-    assert states(world, 1) == [(*AFTER, False)]
-    assert world.asked == ["get_data", "exists", "get_data"]
+FIRST = (*AFTER, False)
+AGAIN = [NotSentError, OutcomeUnknownError, ThrottledOpError, SessionMovedError]
 
 
-def test_what_is_still_missing_is_no_new_state() -> None:
-    world = World(NoNodeError(""), None, NoNodeError(""), None, AFTER)
-    assert states(world, 3) == [(None, None, False), None, (*AFTER, True)]
+@pytest.mark.parametrize(
+    ("answers", "found", "asked"),
+    [
+        ([GONE, STAT, AFTER], [FIRST], "get_data exists get_data"),
+        ([GONE, None, GONE, None, AFTER], [(None, None, False), None, (*AFTER, True)], None),
+        *(([error(""), GONE, error(""), AFTER], [FIRST], None) for error in AGAIN),
+        (
+            [RuntimeError("add_watch"), NotSentError(""), None, AFTER],
+            [FIRST],
+            "get_data exists exists get_data",
+        ),
+    ],
+)
+def test_what_is_missing_lost_or_refused_for_a_moment_is_read_again(
+    answers: list[object], found: list[Any], asked: str | None
+) -> None:
+    """A node that is created between two looks, one that is still missing, an answer that is lost;
+    an add_watch without an answer is waited for."""
+    world = World(*answers)
+    assert states(world, len(found)) == found
+    assert asked is None or world.asked == asked.split()
 
 
 @pytest.mark.parametrize(
@@ -198,26 +200,6 @@ def test_children_are_sorted_and_have_counts_of_their_own() -> None:
     assert found == [(["a", "b"], first, False), (["c"], second, False)]
 
 
-@pytest.mark.parametrize(
-    "error", [NotSentError, OutcomeUnknownError, ThrottledOpError, SessionMovedError]
-)
-def test_what_was_lost_or_refused_for_a_moment_is_read_again(error: type[ZooKeeperError]) -> None:
-    assert states(World(error(""), NoNodeError(""), error(""), AFTER), 1) == [(*AFTER, False)]
-
-
-def test_an_add_watch_without_an_answer_is_waited_for() -> None:
-    world = World(RuntimeError("add_watch"), NotSentError(""), None, AFTER)
-    assert states(world, 1) == [(*AFTER, False)]
-    assert world.asked == ["get_data", "exists", "exists", "get_data"]
-
-
-def test_what_may_not_be_used_at_all_is_raised() -> None:
-    world = World(RuntimeError("add_watch"), RuntimeError("gevent"))
-    with pytest.raises(RuntimeError, match="gevent"):
-        states(world, 1)
-    assert world.dismissed == 1
-
-
 def test_the_next_session_goes_on_from_the_last_state() -> None:
     world = World((b"new", NEW), (b"old", OLD), AFTER)
     follower = AsyncDataWatch(world, "/a")
@@ -225,20 +207,20 @@ def test_the_next_session_goes_on_from_the_last_state() -> None:
     world.another_session()
     assert run(follower.next(0)) is None
     world.fired += 1
-    assert run(follower.next(0)) == (*AFTER, False)
+    assert run(follower.next(0)) == FIRST
 
 
-def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing() -> None:
-    world = World(KeyError("a bug"))
+@pytest.mark.parametrize("answers", [[KeyError("bug")], [RuntimeError("old"), RuntimeError("bug")]])
+def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing(
+    answers: list[Exception],
+) -> None:
+    world, told = World(*answers), list[object]()
     follower = AsyncDataWatch(world, "/a")
     for _ in range(2):
-        with pytest.raises(KeyError):
+        with pytest.raises(type(answers[-1]), match="bug"):
             run(follower.next(0))
-
-
-def test_an_error_that_ends_a_watch_with_a_callback_is_logged() -> None:
-    world, told = World(KeyError("a bug")), list[object]()
-    follower = AsyncDataWatch(world, "/a", print, told.append)
+    assert world.dismissed == 1
+    follower = AsyncDataWatch(world := World(KeyError("a bug")), "/a", print, told.append)
     assert world.warned == ["the watch_data of /a has ended: KeyError: 'a bug'"]
     (tell,) = world.called
     tell()
@@ -252,61 +234,53 @@ def test_a_refused_read_is_repeated_after_pauses_that_double() -> None:
     for _ in refusals[1:]:
         follower._asked_try += 1
         world.turn()
-    assert world.pauses[:8] == pytest.approx(
-        [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE]
-    )
+    doubling = [FIRST_PAUSE * 2**n for n in range(7)]
+    assert world.pauses[:8] == pytest.approx([*doubling, LONGEST_PAUSE])
     assert follower._problem is refusals[-1]
     follower._asked_try += 1
     world.turn()
     assert follower._problem is None
-    assert len(world.warned) == 1
-    assert world.warned[0].startswith("the watch_data of /a is refused, and tried again: NoAuth")
+    (warning,) = world.warned
+    assert warning.startswith("the watch_data of /a is refused, and tried again: NoAuth")
     for call in world.called[:2]:
         call()
     assert told == [refusals[0], None]
 
 
 def test_a_refused_start_can_be_made_good() -> None:
-    class Refusing(World):
-        ready = False
+    world: Any = World(AFTER)
+    serve, error = world.serve, RuntimeError("no running event loop")
 
-        def serve(self, service: Service) -> None:
-            if not self.ready:
-                raise RuntimeError("no running event loop")
-            super().serve(service)
+    def refuse(_: Service) -> None:
+        raise error
 
-    world = Refusing(AFTER)
+    world.serve = refuse
     follower = AsyncDataWatch(world, "/a")
     with pytest.raises(RuntimeError, match="loop"):
         run(follower.next(0))
-    world.ready = True
-    assert run(follower.next(0)) == (*AFTER, False)
+    world.serve = serve
+    assert run(follower.next(0)) == FIRST
 
 
-def test_a_callback_is_not_called_behind_a_close() -> None:
+def test_a_close_ends_callbacks_and_iterations_and_the_clients_end_does_not() -> None:
     world, called = World(AFTER), list[object]()
     follower = AsyncDataWatch(world, "/a", called.append)
     (call,) = world.called
     follower.close()
     call()
     assert called == []
-
-
-def test_an_iteration_that_is_closed_before_it_begins_is_empty() -> None:
     follower = AsyncDataWatch(World(), "/a")
     follower.close()
     with pytest.raises(StopAsyncIteration):
         run(follower.__aiter__().__anext__())
 
+    async def ended(*_: object) -> bool:
+        raise ClientClosedError("the client is closed")
 
-def test_the_end_of_the_client_is_no_end_of_an_iteration() -> None:
-    class Ended(World):
-        async def holds(self, condition: Condition, _: float | None) -> bool:
-            raise ClientClosedError("the client is closed")
-
-    follower = AsyncDataWatch(Ended(AFTER), "/a")
+    other: Any = World(AFTER)
+    other.holds = ended
     with pytest.raises(ClientClosedError, match="the client"):
-        run(follower.__aiter__().__anext__())
+        run(AsyncDataWatch(other, "/a").__aiter__().__anext__())
 
 
 def test_what_subclasses_say() -> None:
@@ -338,24 +312,6 @@ class Flag(Condition):
     def set(self) -> None:
         self.holds = True
         self.notify()
-
-
-def test_a_background_runtime_waits_for_replies_and_conditions() -> None:
-    async def any_of(*conditions: Waitable) -> None:
-        for condition in conditions:
-            assert isinstance(condition, Flag)
-            condition.set()
-
-    class Known:
-        unique = "from the client"
-
-    Known.any_of = staticmethod(any_of)  # type: ignore[attr-defined]
-    known: Any = Known()
-    answer: Any = Answer(3)
-    runtime = Background(known, known)
-    assert run(runtime.until(answer, None)) == 3
-    assert runtime.unique == "from the client"
-    run(runtime.wait_for(Flag()))
 
 
 def test_a_waker_that_is_interrupted_is_called_the_next_time_and_then_no_more() -> None:
@@ -401,12 +357,16 @@ def test_many_waits_leave_no_waker() -> None:
     assert not client.session.observers._observers
 
 
-def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     reported: list[BaseException] = []
     monkeypatch.setattr("zkwire.net.background.report", reported.append)
+    return reported
 
+
+def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
+    reported: list[BaseException],
+) -> None:
     async def service() -> None:
         try:
             await Turn()
@@ -421,11 +381,9 @@ def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
 
 @pytest.mark.parametrize("ended", [False, True], ids=["being ended", "ended"])
 def test_a_task_that_the_collector_ends_meanwhile_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, ended: bool
+    reported: list[BaseException], ended: bool
 ) -> None:
     """It closes the coroutines of a client that nothing refers to, in whatever thread."""
-    reported: list[BaseException] = []
-    monkeypatch.setattr("zkwire.net.background.report", reported.append)
     ending, end = threading.Event(), threading.Event()
 
     async def service() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,33 +38,22 @@ from zkwire.session.waitable import Watch
 ITEMS = [f"item-{number}" for number in range(50)]
 
 
-class Sessions:
+def sessions() -> Any:
     """Nothing is run; what is waited for has just come."""
 
-    def __init__(self) -> None:
-        self.dismissed: list[object] = []
-
-    def check(self) -> None:
-        pass
-
-    def check_callback(self, function: object) -> None:
-        pass
-
-    @property
-    def _sessions(self) -> Sessions:
-        return self
-
-    def serve(self, service: object) -> None:
-        pass
-
-    def dismiss(self, service: object) -> None:
-        self.dismissed.append(service)
-
-    async def holds(self, condition: Any, timeout: float | None) -> bool:
+    async def holds(*_: object) -> bool:
         return True
 
-    def dispatch(self, function: Callable[[], object]) -> None:
-        raise NotImplementedError
+    def ignore(*_: object) -> None: ...
+
+    quiet = dict.fromkeys(["check", "check_callback", "serve", "dismiss"], ignore)
+    made = SimpleNamespace(holds=holds, dispatch=None, **quiet)
+    made._sessions = made
+    return made
+
+
+def members(number: int) -> list[str]:
+    return [f"member-{one}" for one in range(number)]
 
 
 # --- who gets what --------------------------------------------------------------------------------
@@ -73,25 +62,26 @@ class Sessions:
 def test_the_allotment_is_even_and_the_same_everywhere() -> None:
     rng = Random(1)
     for number in range(1, 12):
-        members = [f"member-{one}" for one in range(number)]
-        owners = rendezvous_assign(ITEMS, members)
+        names = members(number)
+        owners = rendezvous_assign(ITEMS, names)
         assert sorted(owners) == sorted(ITEMS)
         sizes = Counter(owners.values())
-        assert max(sizes.values()) - min(sizes[member] for member in members) <= 1
-        assert rendezvous_assign(rng.sample(ITEMS, 50), rng.sample(members, number)) == owners
+        assert max(sizes.values()) - min(sizes[member] for member in names) <= 1
+        assert rendezvous_assign(rng.sample(ITEMS, 50), rng.sample(names, number)) == owners
+    for number, most in ((2, 40), (5, 20), (10, 15)):
+        # Of 50 items 25, 10 and 5 have to move when a member dies.
+        before = rendezvous_assign(ITEMS, members(number))
+        after = rendezvous_assign(ITEMS, members(number - 1))
+        assert sum(before[item] != after[item] for item in ITEMS) <= most
 
 
-@pytest.mark.parametrize(("members", "most"), [(2, 40), (5, 20), (10, 15)])
-def test_few_items_move(members: int, most: int) -> None:
-    """Of 50 items 25, 10 and 5 have to when a member dies."""
-    names = [f"member-{one}" for one in range(members)]
-    before, after = rendezvous_assign(ITEMS, names), rendezvous_assign(ITEMS, names[:-1])
-    assert sum(before[item] != after[item] for item in ITEMS) <= most
-
-
-def test_the_digest_is_about_the_items() -> None:
-    assert digest(["b", "a"]) == digest(["a", "b"])
-    assert digest(["a", "b"]) != digest(["a", "c"])
+def test_a_share_is_the_same_in_every_release() -> None:
+    """Members of several releases work side by side; one that names no items shares them out."""
+    shares = rendezvous_assign("abcdef", ["m0", "m1"])
+    assert [shares[item] for item in "abcdef"] == ["m1", "m0", "m0", "m1", "m0", "m1"]
+    assert digest("ab").startswith(b"zkwire partition of 2 items ")
+    assert digest(["b", "a"]) == digest(["a", "b"]) != digest(["a", "c"])
+    assert same(digest(ITEMS).partition(b"\n")[0], digest(ITEMS))
 
 
 @pytest.mark.parametrize(
@@ -107,66 +97,45 @@ def test_items_that_differ_are_named(mine: list[str], theirs: list[str], said: s
     assert difference(mine, digest(theirs)) == said
 
 
-def test_a_release_that_names_no_items_shares_them_out() -> None:
-    assert same(digest(ITEMS).partition(b"\n")[0], digest(ITEMS))
-
-
-def test_a_share_is_the_same_in_every_release() -> None:
-    """Members of several releases work side by side."""
-    assert rendezvous_assign("abcdef", ["m0", "m1"]) == {
-        "a": "m1", "b": "m0", "c": "m0", "d": "m1", "e": "m0", "f": "m1",
-    }  # fmt: skip
-    assert digest("ab").startswith(b"zkwire partition of 2 items ")
+def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> None:
+    partition = Partition("/p", ["a"], "me", None)
+    hostile = MARK + b"\x1b[31m" + b"x" * 5000
+    with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
+        partition.assigned({"me": (2, partition.data), "old": (1, hostile)})
+    assert len(str(caught.value)) < 400
 
 
 # --- the lock of an item --------------------------------------------------------------------------
 
 
-class Refused:
-    """A lock that raises these errors one after the other."""
+@pytest.mark.parametrize(
+    ("errors", "states"),
+    [([ThrottledOpError(), NotReadOnlyError()], 1), ([LockLostError("as it is acquired")], 0)],
+)
+def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
+    errors: list[Exception], states: int
+) -> None:
+    left, released, awaited = errors[:], list[object](), list[object]()
 
-    lost: Any = None
-
-    def __init__(self, *errors: Exception) -> None:
-        self.errors = list(errors)
-        self.released = 0
-
-    async def acquire(self) -> bool:
-        if self.errors:
-            raise self.errors.pop(0)
+    async def acquire() -> bool:
+        if left:
+            raise left.pop(0)
         return True
 
-    def _release_in_background(self) -> None:
-        self.released += 1
+    async def another_state() -> None:
+        awaited.append(None)
 
+    async def wait_for(*_: object) -> None: ...
 
-class Runtime:
-    states = 0
-
-    async def another_state(self) -> None:
-        self.states += 1
-
-    async def wait_for(self, *conditions: object) -> None:
-        pass
-
-
-def ownership(lock: Any) -> Any:
     made: Any = ItemOwnership.__new__(ItemOwnership)
-    made.lock, made._tell, made._trouble = lock, lambda: None, Problem(None, print)
+    made.lock = SimpleNamespace(
+        lost=None, acquire=acquire, _release_in_background=lambda: released.append(None)
+    )
+    made._tell, made._trouble = lambda: None, Problem(None, print)
     made._left_out = made._trouble
-    return made
-
-
-def test_a_refusal_for_now_is_followed_by_another_try() -> None:
-    lock, runtime = Refused(ThrottledOpError(), NotReadOnlyError()), Runtime()
-    run(ownership(lock)._serve(runtime))
-    assert (lock.errors, lock.released, runtime.states) == ([], 1, 1)
-
-
-def test_a_lock_lost_in_the_moment_it_is_acquired_ends_the_tenure() -> None:
-    lock = Refused(LockLostError("lost"))
-    run(ownership(lock)._serve(Runtime()))
-    assert lock.released == 1
+    runtime: Any = SimpleNamespace(another_state=another_state, wait_for=wait_for)
+    run(made._serve(runtime))
+    assert (left, len(released), len(awaited)) == ([], 1, states)
 
 
 def test_a_lock_that_waits_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +159,7 @@ def test_a_session_that_ends_before_it_has_a_member(monkeypatch: pytest.MonkeyPa
         raise ClientClosedError("closing")
 
     monkeypatch.setattr(Partition, "join", closing)
-    sessions: Any = Sessions()
-    partitioning = AsyncPartitioner(sessions, "/p", ["a"], name="me")
+    partitioning = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
     runtime: Any = None
     run(partitioning._run(runtime))
     assert partitioning._error is None
@@ -199,29 +167,20 @@ def test_a_session_that_ends_before_it_has_a_member(monkeypatch: pytest.MonkeyPa
 
 
 def test_members_that_an_outsider_has_deleted() -> None:
-    class Operations:
-        def get_children(self, path: str, watch: Watch) -> Any:
-            raise NoNodeError(path=path)
+    def get_children(path: str, watch: Watch) -> Any:
+        raise NoNodeError(path=path)
 
-    class Member:
-        _stat = 1
-        _error = None
-
-    class World:
-        operations = Operations()
-
-    sessions: Any = Sessions()
-    partitioning = AsyncPartitioner(sessions, "/p", ["a"], name="me")
-    partitioning._member = Member()
-    partitioning._plan = run(partitioning._look(World(), Watch(), {}))
+    world: Any = SimpleNamespace(operations=SimpleNamespace(get_children=get_children))
+    partitioning: Any = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
+    partitioning._member = SimpleNamespace(_stat=1, _error=None)
+    partitioning._plan = run(partitioning._look(world, Watch(), {}))
     assert partitioning._plan is None
-    partitioning._step(World())
+    partitioning._step(world)
     assert partitioning._state == "allocating"
 
 
 def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
-    sessions: Any = Sessions()
-    sharing = Rebalance(sessions, "/p")
+    sharing = Rebalance(sessions(), "/p")
     sharing._leaving = True
     sharing._session_ended()
     assert sharing._closed
@@ -230,8 +189,7 @@ def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
 def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sessions: Any = Sessions()
-    sharing, asked = Rebalance(sessions, "/p"), list[object]()
+    sharing, asked = Rebalance(sessions(), "/p"), list[object]()
     share: Any = AsyncShare(sharing, {})
 
     async def until(*_: object) -> bool:
@@ -246,17 +204,11 @@ def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
     assert run(sharing.next()) is None
 
 
-def test_a_call_with_a_wrong_time_limit_confirms_nothing() -> None:
-    sessions: Any = Sessions()
-    sharing = Rebalance(sessions, "/p")
+def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> None:
+    sharing, lengths = Rebalance(sessions(), "/p"), set[int]()
     with pytest.raises(ValueError, match="must not be negative"):
         run(sharing.next(-1.0))
     assert sharing._asked is None
-
-
-def test_the_error_that_each_call_raises_does_not_grow() -> None:
-    sessions: Any = Sessions()
-    sharing, lengths = Rebalance(sessions, "/p"), set[int]()
     sharing._error = ValueError("others share out other items")
     for _ in range(3):
         with pytest.raises(ValueError, match="other items") as caught:
@@ -265,31 +217,17 @@ def test_the_error_that_each_call_raises_does_not_grow() -> None:
     assert len(lengths) == 1
 
 
-@pytest.mark.parametrize("leaving", [True, False])
-def test_a_loop_ends_quietly_if_the_partitioner_was_closed(
-    monkeypatch: pytest.MonkeyPatch, leaving: bool
-) -> None:
-    sessions: Any = Sessions()
-    sharing = Rebalance(sessions, "/p")
+def test_a_loop_ends_quietly_if_the_partitioner_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sharing = Rebalance(sessions(), "/p")
 
     async def closed(*_: object) -> object:
-        sharing._leaving = leaving
         raise ClientClosedError("closed")
 
     async def read() -> list[object]:
         return [share async for share in sharing]
 
     monkeypatch.setattr(sharing, "next", closed)
-    if leaving:
-        assert run(read()) == []
-    else:
-        with pytest.raises(ClientClosedError):
-            run(read())
-
-
-def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> None:
-    partition = Partition("/p", ["a"], "me", None)
-    hostile = MARK + b"\x1b[31m" + b"x" * 5000
-    with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
-        partition.assigned({"me": (2, partition.data), "old": (1, hostile)})
-    assert len(str(caught.value)) < 400
+    with pytest.raises(ClientClosedError):
+        run(read())
+    sharing._leaving = True
+    assert run(read()) == []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import nullcontext
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,16 +23,13 @@ from zkwire.errors import (
     UnreachableError,
     ZooKeeperError,
 )
+from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
-from zkwire.recipes.supervisor import (
-    LASTED,
-    SessionLoop,
-    SupervisorView,
-    Turn,
-)
+from zkwire.recipes.supervisor import LASTED, SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import Waitable
 
 FOR_EVER = 1e9
+DOUBLED = [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE] * 4
 
 
 class Until:
@@ -59,13 +57,14 @@ class Session:
 
     def __init__(self, backend: Backend, seconds: float | None, end: ZooKeeperError) -> None:
         self.backend, self.seconds, self.end = backend, seconds, end
-        self._driver = self
-        self.operations = self
+        self._driver = self.operations = self
         self.services: dict[Service, None] = {}
         self.made_at = backend.time
         self.over = self.closed = self.begun = False
         self.refused: list[ZooKeeperError] = []  # answers to syncs
         self.syncs = 0
+        self.warn = backend.warnings.append
+        self.log_failure = lambda *failure: backend.failures.append(failure)
 
     def check_open(self) -> None:
         if self.over:
@@ -84,7 +83,7 @@ class Session:
     def sync(self, _: str) -> None:
         self.syncs += 1
 
-    async def until(self, _reply: object, _deadline: object) -> None:
+    async def until(self, *_: object) -> None:
         if self.refused:
             error = self.refused.pop(0)
             self.over = error is self.end
@@ -113,12 +112,6 @@ class Session:
             del self.services[service]
             self.backend.log.append("dismiss")
 
-    def warn(self, message: str) -> None:
-        self.backend.warnings.append(message)
-
-    def log_failure(self, message: str, error: BaseException) -> None:
-        self.backend.failures.append((message, error))
-
 
 class Backend:
     """Tasks by hand, and time that passes when all of them wait."""
@@ -131,27 +124,23 @@ class Backend:
         self.tasks: list[tuple[Coroutine[Any, Any, None], Until | None]] = []
         self.log: list[str] = []
         self.warnings: list[str] = []
-        self.failures: list[tuple[str, BaseException]] = []
+        self.failures: list[tuple[object, ...]] = []
         self.served: Callable[[Service], object] = lambda _: None
         self.acquired: Callable[[Session], object] = lambda _: None
+        self.answers: dict[int, list[ZooKeeperError]] = {}  # to the syncs of the n-th session
         self.unmakable: Exception | None = None
-        self.forked = False
-
-    def now(self) -> float:
-        return self.time
+        self.now, self.jitter = lambda: self.time, lambda: 1.0
 
     def check(self) -> None:
-        if self.forked:
-            raise ClientClosedError("forked")
-
-    def jitter(self) -> float:
-        return 1.0
+        """It is in no forked child."""
 
     def make_client(self) -> Session:
         if self.made and self.unmakable is not None:
             raise self.unmakable
-        self.made.append(Session(self, *next(self.ends)))
-        return self.made[-1]
+        client = Session(self, *next(self.ends))
+        client.refused = self.answers.get(len(self.made), client.refused)
+        self.made.append(client)
+        return client
 
     async def close_client(self, client: Session) -> None:
         client.closed = True
@@ -218,6 +207,19 @@ class Backend:
             self.time = min(due)
         self.time = end
 
+    def gather(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
+        """What a task gets or is raised, when it has got that."""
+        found: list[Any] = []
+
+        async def asking() -> None:
+            try:
+                found.append(await ask())
+            except UnreachableError as error:
+                found.append(str(error))
+
+        self.begin(asking, "ask")
+        return found
+
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
     """The result of what need not wait."""
@@ -230,47 +232,37 @@ def expired(*seconds: float | None) -> Iterator[tuple[float | None, ZooKeeperErr
     return ((lasts, SessionExpiredError("expired")) for lasts in seconds)
 
 
-def started(backend: Backend) -> SessionLoop:
+def started(backend: Backend, seconds: float | None = None) -> SessionLoop:
+    """A loop of sessions, after some time."""
     sequence = SessionLoop(cast(Any, backend))
     sequence.begin()
+    if seconds is not None:
+        backend.pass_time(seconds)
     return sequence
 
 
-def pauses(backend: Backend) -> list[float]:
-    """From the end of each session to the beginning of the next."""
+@pytest.mark.parametrize(
+    ("lasted", "expected"),
+    [
+        ([None] * 12, [0.0, *DOUBLED]),  # never connected: they double
+        ([None, LASTED / 2, None], [0.0, FIRST_PAUSE]),
+        ([None, LASTED * 2, None], [0.0, 0.0]),  # one that has lasted is followed by none
+        ([LASTED / 2] * 9, [FIRST_PAUSE] * 9),  # killed again and again
+    ],
+)
+def test_sessions_are_followed_by_pauses(lasted: list[float], expected: list[float]) -> None:
+    backend = Backend(*expired(*lasted))
+    started(backend, 1000)
     begun = [client for client in backend.made if client.begun]
     ended = [client.made_at + (client.seconds or 0.0) for client in begun]
-    return [later.made_at - end for end, later in zip(ended, begun[1:], strict=False)]
-
-
-def test_sessions_that_are_never_connected_are_followed_by_pauses_that_double() -> None:
-    backend = Backend(*expired(*[None] * 12))
-    started(backend)
-    backend.pass_time(1000)
-    doubled = [FIRST_PAUSE * 2**n for n in range(7)]
-    assert pauses(backend) == pytest.approx([0.0, *doubled, *[LONGEST_PAUSE] * 4])
-
-
-@pytest.mark.parametrize(("lasted", "third"), [(LASTED / 2, FIRST_PAUSE), (LASTED * 2, 0.0)])
-def test_one_that_has_lasted_is_followed_by_none(lasted: float, third: float) -> None:
-    backend = Backend(*expired(None, lasted, None))
-    started(backend)
-    backend.pass_time(100)
-    assert pauses(backend)[1] == pytest.approx(third)
-
-
-def test_sessions_that_are_killed_again_and_again_are_followed_by_short_pauses() -> None:
-    backend = Backend(*expired(*[LASTED / 2] * 9))
-    started(backend)
-    backend.pass_time(100)
-    assert pauses(backend) == pytest.approx([FIRST_PAUSE] * 9)
+    pauses = [later.made_at - end for end, later in zip(ended, begun[1:], strict=False)]
+    assert pauses[: len(expected)] == pytest.approx(expected)
 
 
 def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
     refused = AuthFailedError("wrong password")
     backend = Backend((None, refused), (None, refused))
-    sequence = started(backend)
-    backend.pass_time(1)
+    sequence = started(backend, 1)
     assert backend.warnings == ["client: wrong password; a supervisor keeps trying"] * 2
     assert run(sequence.client()) is backend.made[2]
 
@@ -286,37 +278,24 @@ def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
 )
 def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs: int) -> None:
     backend = Backend(*expired(1.0))
-    sequence = started(backend)
-    backend.pass_time(0.5)
-    assert backend.made[0].syncs == 0
+    backend.answers[1] = answers
     backend.served = lambda _: backend.log.append(f"synced {backend.made[1].syncs}")
-    made = backend.make_client
-
-    def make_client() -> Session:
-        client = made()
-        client.refused = answers
-        return client
-
-    backend.make_client = make_client  # type: ignore[method-assign]
+    sequence = started(backend, 0.5)
+    assert backend.made[0].syncs == 0
     sequence._services[Service(cast(Any, sequence))] = None
     backend.pass_time(1)
     assert backend.log[-1] == f"synced {syncs}"
 
 
 def test_a_session_that_ends_during_the_sync_is_none() -> None:
-    backend = Backend(*expired(1.0, 1.0))
-    sequence = started(backend)
-    backend.pass_time(0.5)
-    made = backend.make_client
-
-    def make_client() -> Session:
-        client = made()
-        client.refused = [client.end] if len(backend.made) == 2 else []
-        return client
-
-    backend.make_client = make_client  # type: ignore[method-assign]
-    backend.pass_time(1)
+    ends = list(expired(1.0, 1.0))
+    backend = Backend(*ends)
+    backend.answers[1] = [ends[1][1]]
+    sequence = started(backend, 1.5)
     assert sequence._present == (2, backend.made[2])
+
+
+# --- services -------------------------------------------------------------------------------------
 
 
 def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
@@ -337,18 +316,12 @@ def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:
     assert list(backend.made[0].services) == [service]
     sequence.dismiss(service)
     assert not backend.made[0].services
+    backend.served = sequence._services.pop  # dismissed while it is begun, by a finalizer, say
+    sequence.serve(Service(cast(Any, sequence)))
+    assert not backend.made[0].services
     backend.made[0].over = True  # which is known here only later
     sequence.serve(service)
     assert service in sequence._services
-
-
-def test_a_service_that_is_dismissed_while_it_is_begun_does_not_run() -> None:
-    backend = Backend()
-    sequence = started(backend)
-    backend.served = sequence._services.pop  # by a finalizer, say
-    backend.pass_time(0)
-    sequence.serve(Service(cast(Any, sequence)))
-    assert not backend.made[0].services
 
 
 def test_a_second_begin_of_the_same_supervisor_ends_at_once() -> None:
@@ -363,7 +336,7 @@ def test_a_second_begin_of_the_same_supervisor_ends_at_once() -> None:
     assert sequence._present == (1, backend.made[0])
 
 
-def test_what_cannot_be_made_again_ends_the_supervisor() -> None:
+def test_what_cannot_be_made_again_or_is_cancelled_ends_the_supervisor() -> None:
     backend = Backend(*expired(1.0))
     sequence = started(backend)
     backend.unmakable = ValueError("the certificate is gone")
@@ -371,14 +344,13 @@ def test_what_cannot_be_made_again_ends_the_supervisor() -> None:
     for ask in (sequence.wait, sequence.client):
         with pytest.raises(ValueError, match="certificate"):
             ask().send(None)
-
-
-def test_a_supervisor_whose_task_is_cancelled_has_ended() -> None:
     backend = Backend()
-    sequence = started(backend)
-    backend.pass_time(0)
+    sequence = started(backend, 0)
     backend.tasks[0][0].close()
     assert sequence._closed
+
+
+# --- to wait --------------------------------------------------------------------------------------
 
 
 def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
@@ -395,19 +367,13 @@ def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
 
     backend.begin(read, "read")
     backend.pass_time(10)
-    assert seen == [backend.made[0], backend.made[1], backend.made[2], backend.made[3]]
+    assert seen == backend.made[:4]
 
 
-def test_a_session_that_was_there_for_a_moment_is_not_lost_and_does_not_wake_in_vain() -> None:
+def test_a_session_that_was_there_for_a_moment_does_not_wake_in_vain() -> None:
     """It comes and goes before a reader that it has woken can go on: the reader gets the next."""
     backend = Backend(*expired(0.0))
-    sequence = started(backend)
-    seen: list[object] = []
-
-    async def read() -> None:
-        seen.append(await sequence.client())
-
-    backend.begin(read, "read")
+    seen = backend.gather(started(backend).client)
     backend.tasks.reverse()  # so that the reader's steps come first
     backend.pass_time(1)
     assert len(seen) == 1
@@ -418,10 +384,6 @@ def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
     sequence = started(backend)
     state = [False]
     condition = Condition(lambda: state[0])
-    held: list[bool] = []
-
-    async def wait() -> None:
-        held.append(await sequence.holds(condition, 5.0))
 
     async def flicker() -> None:
         for seconds, value in ((1.0, True), (0.0, False), (1.0, True)):
@@ -430,7 +392,7 @@ def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
             condition.notify()
 
     backend.begin(flicker, "flicker")
-    backend.begin(wait, "wait")
+    held = backend.gather(lambda: sequence.holds(condition, 5.0))
     backend.pass_time(1.5)
     backend.pass_time(1.0)
     assert held == [True]
@@ -439,23 +401,14 @@ def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
 def test_no_session_in_time() -> None:
     backend = Backend(*expired(*[None] * 5))
     sequence = started(backend)
-    found: list[Exception] = []
-
-    async def ask() -> None:
-        try:
-            await sequence.client(0.25)
-        except UnreachableError as error:
-            found.append(error)
-
-    backend.begin(ask, "ask")
+    found = backend.gather(lambda: sequence.client(0.25))
     backend.pass_time(0.3)
-    assert [str(error) for error in found] == ["there was no session within 0.25 s"]
+    assert found == ["there was no session within 0.25 s"]
 
 
 def test_a_closed_supervisor() -> None:
     backend = Backend()
-    sequence = started(backend)
-    backend.pass_time(0)
+    sequence = started(backend, 0)
     assert not run(sequence.wait(0))
     run(sequence.stop())
     backend.pass_time(0)
@@ -473,24 +426,13 @@ def test_a_closed_supervisor() -> None:
 def test_a_close_before_the_first_session(steps: int) -> None:
     backend = Backend(*expired(*[None] * 5))
     sequence = started(backend)
-    seen: list[object] = []
-
-    async def read() -> None:
-        seen.append(await sequence.later(0))
-
-    backend.begin(read, "read")
+    seen = backend.gather(lambda: sequence.later(0))
     for _ in range(steps):
         backend.turn()
     run(sequence.stop())
     backend.pass_time(1)
     assert seen == [None]
     assert backend.made[0].closed
-
-
-def test_callbacks_go_to_the_shell() -> None:
-    called: list[int] = []
-    SessionLoop(cast(Any, Backend())).dispatch(lambda: called.append(1))
-    assert called == [1]
 
 
 # --- leadership -----------------------------------------------------------------------------------
@@ -509,26 +451,11 @@ class Broken(Exception):
     """An error of a user's function."""
 
 
-def led(backend: Backend, function: Callable[[Session], object]) -> SessionLoop:
+def led(backend: Backend, function: Callable[[Session], object], seconds: float) -> SessionLoop:
     face = Face(backend)
     face.lead("/e", function, "me")
+    backend.pass_time(seconds)
     return face._algorithm
-
-
-def script(*steps: BaseException | None) -> tuple[Callable[[Session], object], list[Session]]:
-    """A function that ends its terms like that, and the sessions of its terms."""
-    terms: list[Session] = []
-    left = iter(steps)
-
-    def function(lock: Session) -> None:
-        terms.append(lock)
-        step = next(left, Broken("the script is over"))
-        if isinstance(step, SessionExpiredError):
-            lock.over = True
-        if step is not None:
-            raise step
-
-    return function, terms
 
 
 def group(*errors: Exception) -> ExceptionGroup[Exception]:
@@ -545,17 +472,27 @@ def group(*errors: Exception) -> ExceptionGroup[Exception]:
         ([group(ConnectionLossError("a"), Broken("mine"))], [0]),
         ([NoAuthError()], [0]),
         ([SystemExit(1)], [0]),
+        ([ClientClosedError("another client of the user's")], [0]),
     ],
 )
 def test_terms_follow_one_another_until_an_error_that_is_not_the_networks(
-    steps: list[BaseException | None], sessions: list[int]
+    steps: list[Any], sessions: list[int]
 ) -> None:
     backend = Backend(*expired(1.0))
-    function, terms = script(*steps)
-    sequence = led(backend, function)
-    backend.pass_time(3)
+    terms, left = list[Session](), iter(steps)
+
+    def function(lock: Session) -> None:
+        terms.append(lock)
+        step = next(left, Broken("the script is over"))
+        if isinstance(step, SessionExpiredError):
+            lock.over = True
+        if step is not None:
+            raise step
+
+    sequence = led(backend, function, 3)
     assert [backend.made.index(client) for client in terms] == sessions
-    with pytest.raises((Broken, NoAuthError, SystemExit, ExceptionGroup)) as caught:
+    last = steps[-1] if len(terms) == len(steps) else Broken
+    with pytest.raises(last if isinstance(last, type) else type(last)) as caught:
         sequence.raise_error()
     assert backend.failures == [("client: lead-/e has ended the supervisor", caught.value)]
     assert all(client.closed for client in backend.made)
@@ -563,21 +500,23 @@ def test_terms_follow_one_another_until_an_error_that_is_not_the_networks(
 
 def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
     backend, told, tries = Backend(*expired(60.0)), list[object](), list[tuple[int, float]]()
+    terms: list[object] = []
 
     def acquired(session: Session) -> None:
         tries.append((backend.made.index(session), backend.time))
         if len(tries) < 15:
             raise NoAuthError("closed") if len(tries) != 14 else QuotaExceededError("full")
 
+    def function(lock: Session) -> None:
+        terms.append(lock)
+        raise Broken
+
     backend.acquired = acquired
-    function, terms = script()
-    face = Face(backend)
-    leadership = face.lead("/e", function, "me", on_problem=told.append)
+    leadership = Face(backend).lead("/e", function, "me", on_problem=told.append)
     backend.pass_time(0.05)
     assert isinstance(leadership.problem, NoAuthError)
     backend.pass_time(100)
-    pauses = [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE] * 4
-    times = list(accumulate(pauses, initial=0.0))
+    times = list(accumulate(DOUBLED, initial=0.0))
     assert [session for session, _ in tries] == [0] * 12 + [1] * 3
     assert [time for _, time in tries[:13]] == pytest.approx([*times, 60.0])
     assert [type(problem) for problem in told] == [NoAuthError, QuotaExceededError, type(None)]
@@ -600,28 +539,13 @@ def test_bad_arguments_begin_nothing() -> None:
     assert not backend.log
 
 
-def test_the_end_of_another_session_ends_the_supervisor() -> None:
-    backend = Backend()
-
-    def function(_: Session) -> None:
-        raise ClientClosedError("another client of the user's")
-
-    sequence = led(backend, function)
-    backend.pass_time(1)
-    with pytest.raises(ClientClosedError, match="user's"):
-        run(sequence.later(0))
-
-
 def test_a_close_ends_a_leadership() -> None:
     backend = Backend()
-
-    def function(_: Session) -> None:
-        run(sequence.stop())
-
-    sequence = led(backend, function)
+    face = Face(backend)
+    face.lead("/e", lambda _: run(face._algorithm.stop()), "me")
     backend.pass_time(1)
-    sequence.raise_error()
-    assert all(work.cr_frame is None for work, _ in cast(Iterable[Any], backend.tasks))
+    face._algorithm.raise_error()
+    assert all(cast(Any, work).cr_frame is None for work, _ in backend.tasks)
 
 
 OWN = LockLostError("own", session_id=Session.session_id)
@@ -669,3 +593,58 @@ def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time(
         lengths.add(len(caught.traceback))
         assert caught.traceback[-1].name.startswith("test_the_error_that_has_ended_it")
     assert len(lengths) == 1
+
+
+# --- which session a call of a recipe has: that of its beginning, to its end ----------------------
+
+
+class Sessions:
+    """A supervisor whose sessions follow one another when they are told to."""
+
+    def __init__(self) -> None:
+        self.latest_driver: Any = SimpleNamespace(name="first")
+        self._recipe_runtime = SupervisedRuntime(self, nullcontext())
+
+    async def newest(self) -> Any:
+        return self.latest_driver
+
+
+class Asking(Recipe):
+    """A recipe of two requests, between which something happens."""
+
+    def __init__(self, client: Any, between: Any) -> None:
+        self._runtime, self._between = client._recipe_runtime, between
+
+    async def ask(self) -> list[str]:
+        return [self._runtime.name, await self._other()]
+
+    async def _other(self) -> str:
+        self._between()
+        name: str = self._runtime.name
+        return name
+
+
+def test_a_call_has_one_session_and_the_next_call_the_newest() -> None:
+    sessions = Sessions()
+
+    def expire() -> None:
+        sessions.latest_driver = SimpleNamespace(name="second")
+
+    recipe = Asking(sessions, expire)
+    assert run(recipe.ask()) == ["first", "first"]
+    assert run(recipe.ask()) == ["second", "second"]
+    assert type(recipe) is not Asking
+    assert isinstance(recipe, Asking)
+
+
+def test_a_call_that_fails_leaves_its_session() -> None:
+    sessions = Sessions()
+
+    def fail() -> None:
+        raise KeyError
+
+    recipe = Asking(sessions, fail)
+    with pytest.raises(KeyError):
+        run(recipe.ask())
+    sessions.latest_driver = SimpleNamespace(name="second")
+    assert recipe._runtime.name == "second"

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 import pytest
 
-from tests.shell.hazards.staging import EmbeddedStage, node_of
-from tests.support.aio_helpers import blocking
+from tests.shell.hazards.staging import EmbeddedStage
 from tests.support.family_helpers import interrupted_when, leased, soon
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
     Kind,
     Running,
-    acquire_as_third_party,
     acquire_soon,
-    all_kinds,
     answers,
-    assert_exclusive,
     holding,
     make_path,
     single_kinds,
     wait_until_waiting,
-    watch_table_size,
 )
 from zkwire import (
-    AsyncClient,
-    AsyncSequentialLock,
     BlockingLock,
     Check,
     ClientClosedError,
@@ -41,24 +33,11 @@ from zkwire import (
     SequentialLock,
     SessionExpiredError,
     Watch,
-    ZooKeeperError,
 )
 from zkwire.recipes.locks import GRANTS
-from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Gate, cut_before, hold
 
 # --- one node -------------------------------------------------------------------------------------
-
-
-@single_kinds
-def test_hazard_C1_the_reply_to_the_own_create_is_lost(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str
-) -> None:
-    lock = stage.lock(kind, fresh_path)
-    stage.proxy.on("create2", action=cut_after)
-    assert lock.try_acquire()
-    assert lock.held
-    lock.release()
-    acquire_as_third_party(stage, kind, fresh_path)
 
 
 @single_kinds
@@ -83,42 +62,6 @@ def test_hazard_C2_the_same_content_of_an_earlier_session(
     assert stat is not None
     assert stat.ephemeral_owner == client.session_id
     lock.release()
-
-
-@single_kinds
-def test_hazard_C3_two_contenders_of_one_name(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clients = [stage.client(), stage.client(direct=True)]
-    for client in clients:
-        monkeypatch.setattr(client._driver, "unique", lambda: "unique")
-    locks = [kind(client, fresh_path) for client in clients]
-    stage.proxy.on("create2", action=cut_before)
-    tries = [Running(lock.try_acquire) for lock in locks]
-    assert sorted(trying.result() for trying in tries) == [False, True]
-    assert sorted(lock.held for lock in locks) == [False, True]
-
-
-@single_kinds
-def test_hazard_C4_a_release_that_dies_with_its_session(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str
-) -> None:
-    """It stands before the server when the session ends there, and arrives when another holds."""
-    gate, client = Gate(), stage.client()
-    lock, rival = kind(client, fresh_path), stage.rival(kind, fresh_path)
-    assert lock.acquire(GRACE)
-    stage.proxy.on("delete", action=hold(gate))
-    releasing = Running(lock.release)
-    gate.wait_reached()
-    stage.end(client)
-    with holding(rival):
-        node = stage.observer.exists(fresh_path)
-        gate.release()
-        with suppress(ZooKeeperError):  # what it says is another matter
-            releasing.result()
-        soon("the client learns of its expiry", lambda: client.state.terminal, PATIENCE)
-        assert stage.observer.exists(fresh_path) == node
-        assert_exclusive(rival, lock)
 
 
 @single_kinds
@@ -195,64 +138,7 @@ def test_hazard_C5_a_release_wakes_all_here_and_one_there(
         assert all(waiter.result() for waiter in waiters)
 
 
-def test_hazard_C6_no_watch_stays_on_a_node_that_is_gone(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    client = stage.client()
-    lock, rival = BlockingLock(client, fresh_path), stage.rival(BlockingLock, fresh_path)
-    for _ in range(10):
-        gate = Gate()
-        stage.proxy.reset()
-        stage.proxy.on("get_data", action=hold(gate))
-        with holding(rival):
-            waiter = Running(lock.acquire)
-            gate.wait_reached()
-        gate.release()
-        assert waiter.result(GRACE)
-        lock.release()
-    client.sync()
-    soon("the client forgets", lambda: watch_table_size(client) == 0)
-    soon("the server forgets", lambda: stage.watches == 0)
-
-
-@all_kinds
-def test_hazard_C9_every_node_is_ephemeral(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str
-) -> None:
-    lock = stage.lock(kind, fresh_path)
-    with holding(lock):
-        stat = stage.observer.exists(node_of(stage, lock))
-        assert stat is not None
-        assert stat.ephemeral_owner
-
-
 # --- the family -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("op", ["create2", "get_children", "delete"])
-@pytest.mark.parametrize("nth", [1, 2])
-def test_hazard_D3_a_cut_on_the_way_to_a_lease(
-    stage: EmbeddedStage, fresh_path: str, op: str, nth: int
-) -> None:
-    leased(Semaphore(stage.observer, fresh_path, 1), GRACE).release()
-    stage.proxy.on(op, nth=nth, action=cut_after)
-    leased(Semaphore(stage.client(), fresh_path, 1), PATIENCE).release()
-    leased(Semaphore(stage.observer, fresh_path, 1), PATIENCE).release()
-
-
-def test_hazard_D5_leases_come_back_when_their_session_is_gone(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    client = stage.client()
-    lease = leased(Semaphore(client, fresh_path, 1), GRACE)
-    stage.proxy.black_hole()
-    waiter = Running(lambda: leased(Semaphore(stage.observer, fresh_path, 1), PATIENCE))
-    stage.wait_queued(f"{fresh_path}/leases", 2)
-    stage.end(client)
-    waiter.result().release()
-    stage.heal()
-    stage.proxy.cut_all()
-    assert lease.lost.wait(PATIENCE)
 
 
 def test_hazard_D7_the_lease_of_a_dead_session_is_not_ones_own(
@@ -272,21 +158,6 @@ def test_hazard_D7_the_lease_of_a_dead_session_is_not_ones_own(
     waiter.result().release()
 
 
-@all_kinds
-def test_hazard_D8_a_failed_try_spoils_nothing(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str
-) -> None:
-    lock, rival = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
-    with pytest.raises(RuntimeError):
-        lock.release()
-    with holding(rival):
-        assert not lock.try_acquire()
-        assert not lock.acquire(0.01)
-    for _ in range(2):
-        assert lock.acquire(PATIENCE)
-        lock.release()
-
-
 @pytest.mark.parametrize("content", [b"2", b"a$", b"1.0", b"-1", b" 1"])
 def test_hazard_D9_limits_that_differ_are_refused(
     stage: EmbeddedStage, fresh_path: str, content: bytes
@@ -297,41 +168,9 @@ def test_hazard_D9_limits_that_differ_are_refused(
     assert stage.observer.get_children(fresh_path) == []
 
 
-def test_hazard_D10_two_quick_cuts_make_no_second_leader(
+def test_hazard_D12_E3_an_interrupted_leader_or_candidate_steps_down(
     stage: EmbeddedStage, fresh_path: str
 ) -> None:
-    """Ten times: leadership changes, and both candidates lose their connections twice."""
-    clients = [stage.client(), stage.client()]
-    for _ in range(10):
-        first, second = (Election(client, fresh_path).lead() for client in clients)
-        assert first.acquire(PATIENCE)
-        waiter = Running(lambda: second.acquire(4 * PATIENCE))  # noqa: B023
-        stage.wait_queued(fresh_path, 2)
-        stage.proxy.cut_all()
-        releasing = Running(first.release)
-        stage.proxy.cut_all()
-        assert waiter.result()
-        assert_exclusive(second, first)
-        releasing.result()
-        second.release()
-        stage.wait_no_nodes(fresh_path, PATIENCE)
-
-
-def test_hazard_D11_a_candidacy_inside_a_callback(stage: EmbeddedStage, fresh_path: str) -> None:
-    make_path(stage.observer, f"{fresh_path}-watched")
-    client = stage.client()
-    rival, led = Election(stage.observer, fresh_path).lead(), Election(client, fresh_path).lead()
-    results: list[bool] = []
-    client.get_data(f"{fresh_path}-watched", watch=lambda _: results.append(led.acquire(PATIENCE)))
-    with holding(rival):
-        stage.observer.set_data(f"{fresh_path}-watched", b"go")
-        wait_until_waiting(stage)
-        assert results == []
-    soon("the callback has got it", lambda: results == [True], PATIENCE)
-    led.release()
-
-
-def test_hazard_D12_an_interrupted_leader_steps_down(stage: EmbeddedStage, fresh_path: str) -> None:
     """The interrupt comes out once, and the node is gone."""
     election = Election(stage.client(), fresh_path)
     lead = election.lead()
@@ -345,38 +184,6 @@ def test_hazard_D12_an_interrupted_leader_steps_down(stage: EmbeddedStage, fresh
         stage.wait_queued(fresh_path, 1)
     assert lead.acquire(PATIENCE), "and the object is as new"
     lead.release()
-
-
-def test_hazard_D12_a_cancelled_leader_steps_down(stage: EmbeddedStage, fresh_path: str) -> None:
-    """The same for a task."""
-
-    async def body() -> None:
-        async with asyncio.timeout(4 * PATIENCE), AsyncClient(stage.hosts) as client:
-            await _cancelled_once(stage, AsyncSequentialLock(client, fresh_path))
-
-    asyncio.run(body())
-
-
-async def _cancelled_once(stage: EmbeddedStage, lock: AsyncSequentialLock) -> None:
-    entered, seen = asyncio.Event(), list[str]()
-
-    async def lead() -> None:
-        try:
-            async with lock:
-                entered.set()
-                await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            seen.append("cancelled")
-            raise
-
-    task = asyncio.create_task(lead())
-    await entered.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert seen == ["cancelled"]
-    assert not lock.held
-    assert await blocking(stage.nodes, lock.path) == []
 
 
 def test_hazard_D13_a_cleaner_beside_a_lock_in_use(stage: EmbeddedStage, fresh_path: str) -> None:
@@ -416,15 +223,6 @@ def test_hazard_E5_a_holder_that_was_killed_is_followed(
     stage.end(holder)
     waiter.result()
     rival.release()
-
-
-def test_hazard_E3_an_interrupt_ends_a_wait(stage: EmbeddedStage, fresh_path: str) -> None:
-    lock = stage.lock(SequentialLock, fresh_path)
-    with holding(stage.rival(SequentialLock, fresh_path)):
-        with interrupted_when(stage, lambda frames: any(f.op == "get_data" for f in frames)):
-            lock.acquire()
-        stage.wait_queued(fresh_path, 1)
-    assert not lock.held
 
 
 @pytest.mark.parametrize("where", ["listener", "callback", "finalizer", "during an expiry"])
