@@ -12,7 +12,7 @@ it, which is run at each point of failure and must end in what was intended.
 `case.py` one experiment's world · `clients.py` the two clients in one shape · `points.py` the
 points of failure · `operation.py` what is said of an operation · `changes.py` `reads.py` the
 operations · `lagging.py` a real follower that is behind · `members.py` `recipes.py` `watches.py`
-`sessions.py` the other tables · `losses.py` the points of failure of a recipe's call · `deeds.py`
+`sessions.py` the other tables · `losses.py` the points of failure of a call · `recipe_calls.py`
 one call's world · `services.py` `leading.py` `classic.py` `barriers.py` the calls · `every.py` all
 of them together · `document.py` the file · `data.py` the same as JSON
 """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from tests.connection_loss.clients import Make, Owned, Way
+from tests.connection_loss.clients import ClientKind, Make, Owned
 from tests.support.lock_helpers import LONG, PATIENCE, Stage, greeting, guards_at_once
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
@@ -26,34 +26,34 @@ FILLINGS = 16
 _numbers = itertools.count()
 
 
-class Scene(NamedTuple):
+class Setting(NamedTuple):
     """Where experiments happen, and with which of the clients."""
 
     server: ZooKeeperServer
     observer: Client
     root: str
-    way: Way
+    client_kind: ClientKind
 
 
 class Case(Stage):
     """One client behind a proxy; ``base`` is a node of its own, ``path`` one below it."""
 
-    def __init__(self, scene: Scene, timeout: float = LONG) -> None:
-        super().__init__(scene.server, scene.observer)
-        self.way = scene.way
-        self.base = f"{scene.root}/case{next(_numbers)}"
+    def __init__(self, setting: Setting, timeout: float = LONG) -> None:
+        super().__init__(setting.server, setting.observer)
+        self.client_kind = setting.client_kind
+        self.base = f"{setting.root}/case{next(_numbers)}"
         self.path = f"{self.base}/node"
         self.id = f"id-{self.base.rpartition('/')[2]}"  # in a program: uuid4().hex
         self.watch = Watch()
         self.notes: dict[str, Any] = {}
-        scene.observer.create(self.base)
+        setting.observer.create(self.base)
         self.subject = self.client(timeout=timeout)
 
     def client(self, *, timeout: float = LONG, direct: bool = False, chroot: str = "") -> Client:
         """A connected client; behind the proxy, the one that this is about."""
         if direct:
             return super().client(timeout=timeout, direct=True, chroot=chroot)
-        client: Client = self.way.open(self.proxy.hosts + chroot, timeout)
+        client: Client = self.client_kind.open(self.proxy.hosts + chroot, timeout)
         guards_at_once(client, alone=False)
         self._exit.callback(client.close)
         client.connect()
@@ -62,8 +62,8 @@ class Case(Stage):
 
     def subjects_lock(self, make: Make) -> Owned:
         """A lock of that client on ``path``."""
-        run = self._exit.enter_context(self.way.owner())
-        return self.way.lock(make, self.subject, self.path, run)
+        run = self._exit.enter_context(self.client_kind.owner())
+        return self.client_kind.lock(make, self.subject, self.path, run)
 
     def fresh_client(self) -> Client:
         """What a program makes after its session has expired."""

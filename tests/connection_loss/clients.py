@@ -31,7 +31,7 @@ class Recipes:
         return getattr(zkwire, self._prefix + name)
 
 
-class Way(NamedTuple):
+class ClientKind(NamedTuple):
     """One of the clients."""
 
     title: str
@@ -89,7 +89,7 @@ def own_thread() -> Iterator[Run]:
         yield lambda function: pool.submit(function).result()
 
 
-BLOCKING = Way(
+BLOCKING = ClientKind(
     "Client",
     lambda hosts, timeout: Client(hosts, session_timeout=timeout),
     Recipes(""),
@@ -164,11 +164,11 @@ def own_task(thread: LoopThread) -> Iterator[Run]:
 
 
 @contextmanager
-def every_way() -> Iterator[tuple[Way, ...]]:
+def every_way() -> Iterator[tuple[ClientKind, ...]]:
     """Both clients; the asyncio ones share a loop."""
     thread = LoopThread()
     try:
-        asynchronous = Way(
+        asynchronous = ClientKind(
             "AsyncClient", partial(Subject, thread), Recipes("Async"), partial(own_task, thread)
         )
         yield BLOCKING, asynchronous

@@ -20,7 +20,7 @@ from tests.connection_loss import (
     sessions,
     watches,
 )
-from tests.connection_loss.case import Scene
+from tests.connection_loss.case import Setting
 from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
 from tests.support.lock_helpers import LONG
@@ -52,21 +52,24 @@ def tables(backend: Backend) -> dict[str, dict[str, str]]:
 def on_one_server(server: ZooKeeperServer) -> dict[str, Runs]:
     """What one server is enough for, by client."""
     root = f"/loss-{secrets.token_hex(4)}"
-    with Client(server.hosts, session_timeout=LONG) as observer, every_way() as ways:
+    with Client(server.hosts, session_timeout=LONG) as observer, every_way() as client_kinds:
         observer.create(root)
-        return {way.title: run_all(Scene(server, observer, root, way)) for way in ways}
+        return {
+            client_kind.title: run_all(Setting(server, observer, root, client_kind))
+            for client_kind in client_kinds
+        }
 
 
-def run_all(scene: Scene) -> Runs:
+def run_all(setting: Setting) -> Runs:
     """One client through all of it; the sessions wait for their ends beside the rest."""
     with ThreadPoolExecutor(1, thread_name_prefix="sessions") as pool:
-        of_sessions = pool.submit(sessions.run_all, scene)
+        of_sessions = pool.submit(sessions.run_all, setting)
         return Runs(
-            operations.run_all(scene),
-            recipes.run_all(scene),
-            losses.run_all(scene, services.DEEDS + leading.DEEDS),
-            losses.run_all(scene, classic.DEEDS + barriers.DEEDS),
-            watches.run_all(scene),
+            operations.run_all(setting),
+            recipes.run_all(setting),
+            losses.run_all(setting, services.CALLS + leading.CALLS),
+            losses.run_all(setting, classic.CALLS + barriers.CALLS),
+            watches.run_all(setting),
             of_sessions.result(),
             [],
         )
@@ -78,30 +81,33 @@ def in_ensembles(backend: Backend) -> dict[str, Runs]:
     with (
         lagging_follower(backend) as lag,
         Client(lag.up_to_date.hosts, session_timeout=LONG) as observer,
-        every_way() as ways,
+        every_way() as client_kinds,
     ):
         observer.create(root)
         found = {
-            way.title: run_behind(Scene(lag.up_to_date, observer, root, way), lag) for way in ways
+            client_kind.title: run_behind(Setting(lag.up_to_date, observer, root, client_kind), lag)
+            for client_kind in client_kinds
         }
-        for way in ways:  # and now it matters no more which of the members leads
-            found[way.title].members.extend(members.run_removals(way, lag.ensemble, root))
+        for client_kind in client_kinds:  # and now it matters no more which of the members leads
+            found[client_kind.title].members.extend(
+                members.run_removals(client_kind, lag.ensemble, root)
+            )
     return found
 
 
-def run_behind(scene: Scene, lag: Lag) -> Runs:
+def run_behind(setting: Setting, lag: Lag) -> Runs:
     """One client through all of it."""
-    rows = operations.run_in_ensemble(scene)
-    for title, moved in operations.run_behind(scene, lag).items():
+    rows = operations.run_in_ensemble(setting)
+    for title, moved in operations.run_behind(setting, lag).items():
         rows.setdefault(title, []).extend(moved)
     return Runs(
         rows,
-        recipes.run_behind(scene, lag),
+        recipes.run_behind(setting, lag),
         {},
         {},
-        watches.run_behind(scene, lag),
-        sessions.run_behind(scene, lag),
-        members.run_behind(scene, lag),
+        watches.run_behind(setting, lag),
+        sessions.run_behind(setting, lag),
+        members.run_behind(setting, lag),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from tests.connection_loss.case import Case, Scene, repeat, result_of
+from tests.connection_loss.case import Case, Setting, repeat, result_of
 from tests.connection_loss.changes import (
     another_joined,
     join_another,
@@ -21,7 +21,7 @@ from tests.connection_loss.changes import (
     reconfig_again,
     without_both,
 )
-from tests.connection_loss.clients import Way
+from tests.connection_loss.clients import ClientKind
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import carried_out, told
@@ -48,9 +48,9 @@ Row: TypeAlias = tuple[str, ...]
 # --- a server that is behind ----------------------------------------------------------------------
 
 
-def run_behind(scene: Scene, lag: Lag) -> list[Row]:
+def run_behind(setting: Setting, lag: Lag) -> list[Row]:
     """Both ways of asking a server that is behind."""
-    there = scene._replace(server=lag.ensemble.servers[2])
+    there = setting._replace(server=lag.ensemble.servers[2])
     rows = []
     for experiment in (asked_behind, read_behind):
         with Case(there) as case:
@@ -123,10 +123,10 @@ def connections(frames: list[Frame]) -> int:
 class Removal(Case):
     """A lock's holder that is connected to a member, and takes this one out of the ensemble."""
 
-    def __init__(self, scene: Scene, ensemble: Ensemble, staying: Ensemble) -> None:
-        super().__init__(scene, OUTLIVES_ELECTIONS)
+    def __init__(self, setting: Setting, ensemble: Ensemble, staying: Ensemble) -> None:
+        super().__init__(setting, OUTLIVES_ELECTIONS)
         self.staying = staying
-        self.number = ensemble.servers.index(scene.server) + 1
+        self.number = ensemble.servers.index(setting.server) + 1
         self.holder = self.subjects_lock(
             lambda recipes, client, path: recipes.SequentialLock(client, path)
         )
@@ -255,7 +255,7 @@ def other_leader(case: Removal) -> ZooKeeperServer | None:
 REMOVALS = (follower, follower_reply_lost, follower_left, follower_again, leader)
 
 
-def run_removals(way: Way, ensemble: Ensemble, root: str) -> list[Row]:
+def run_removals(client_kind: ClientKind, ensemble: Ensemble, root: str) -> list[Row]:
     """All of them, one after the other."""
     rows = []
     for experiment in REMOVALS:
@@ -266,7 +266,7 @@ def run_removals(way: Way, ensemble: Ensemble, root: str) -> list[Row]:
         with (
             Client(staying.hosts, session_timeout=OUTLIVES_ELECTIONS) as observer,
             member_again(observer, ensemble, server),
-            Removal(Scene(server, observer, root, way), ensemble, staying) as case,
+            Removal(Setting(server, observer, root, client_kind), ensemble, staying) as case,
         ):
             rows.append(experiment(case))
     return rows

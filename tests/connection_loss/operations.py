@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.connection_loss import points
-from tests.connection_loss.case import Case, Scene
+from tests.connection_loss.case import Case, Setting
 from tests.connection_loss.changes import CHANGES
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
@@ -22,33 +22,33 @@ HEADS = ("point of failure", "on the server", "the caller gets", "what is safe t
 Rows = dict[str, list[Row]]
 
 
-def run_all(scene: Scene) -> Rows:
+def run_all(setting: Setting) -> Rows:
     """Every operation at every point that one server is enough for."""
-    return run_points(scene, [op for op in known(scene) if not op.by_ensemble], AT_ONCE)
+    return run_points(setting, [op for op in known(setting) if not op.by_ensemble], AT_ONCE)
 
 
-def run_in_ensemble(scene: Scene) -> Rows:
+def run_in_ensemble(setting: Setting) -> Rows:
     """What a server alone refuses; one after the other."""
-    return run_points(scene, [op for op in known(scene) if op.by_ensemble], 1)
+    return run_points(setting, [op for op in known(setting) if op.by_ensemble], 1)
 
 
-def known(scene: Scene) -> list[Operation]:
+def known(setting: Setting) -> list[Operation]:
     """What the servers know."""
-    return [op for op in OPERATIONS if op.since <= scene.server.release]
+    return [op for op in OPERATIONS if op.since <= setting.server.release]
 
 
-def run_points(scene: Scene, ops: Iterable[Operation], at_once: int) -> Rows:
+def run_points(setting: Setting, ops: Iterable[Operation], at_once: int) -> Rows:
     """These operations at every point but the last."""
     cells = [(op, point) for op in ops for point in points.ON_ONE_SERVER]
     rows: Rows = {}
     with ThreadPoolExecutor(at_once, thread_name_prefix="experiment") as pool:
-        found = pool.map(lambda cell: explained(cell[0], cell[1], scene), cells)
+        found = pool.map(lambda cell: explained(cell[0], cell[1], setting), cells)
         for (op, _), row in zip(cells, found, strict=True):
             rows.setdefault(op.title, []).append(row)
     return rows
 
 
-def run_behind(scene: Scene, lag: Lag) -> Rows:
+def run_behind(setting: Setting, lag: Lag) -> Rows:
     """Every operation, ended by a move to a server that is behind; one after the other."""
 
     def moved(op: Operation, case: Case) -> Row:
@@ -57,17 +57,17 @@ def run_behind(scene: Scene, lag: Lag) -> Rows:
         finally:
             lag.end()
 
-    return {op.title: [explained(op, moved, scene)] for op in known(scene)}
+    return {op.title: [explained(op, moved, setting)] for op in known(setting)}
 
 
-def explained(op: Operation, point: Experiment, scene: Scene) -> Row:
+def explained(op: Operation, point: Experiment, setting: Setting) -> Row:
     """One experiment, from the beginning; whatever goes wrong says whose it is."""
     try:
-        with Case(scene) as case:
+        with Case(setting) as case:
             op.prepare(case)
             return point(op, case)
     except Exception as error:
-        error.add_note(f"in an experiment on {op.title}, with {scene.way.title}")
+        error.add_note(f"in an experiment on {op.title}, with {setting.client_kind.title}")
         raise
 
 

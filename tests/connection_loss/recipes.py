@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.case import Case, Setting, repeat
 from tests.connection_loss.clients import BLOCKING, Make, Recipes
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
@@ -77,11 +77,11 @@ KINDS = (
 )  # fmt: skip
 
 
-class Life(Case):
+class LockTrial(Case):
     """One lock of one client behind the proxy, and another contender's, on the same path."""
 
-    def __init__(self, scene: Scene, kind: Kind) -> None:
-        super().__init__(scene)
+    def __init__(self, setting: Setting, kind: Kind) -> None:
+        super().__init__(setting)
         self.kind = kind
         self.other = (kind.rival or kind.make)(BLOCKING.recipes, self.observer, self.path)
         assert self.other.acquire(GRACE)  # so that what the lock's path needs is there
@@ -173,7 +173,7 @@ class Life(Case):
         return "free for the next"
 
 
-Point: TypeAlias = Callable[[Life], tuple[str, ...]]
+Point: TypeAlias = Callable[[LockTrial], tuple[str, ...]]
 
 
 def words(nodes: int, of: int = 1) -> str:
@@ -194,99 +194,101 @@ def outcome(call: Running[object]) -> str:
 # --- acquire --------------------------------------------------------------------------------------
 
 
-def acquiring(life: Life) -> Running[object]:
+def acquiring(trial: LockTrial) -> Running[object]:
     """It acquires, however long that takes."""
-    return Running(lambda: life.own.acquire(PATIENCE))
+    return Running(lambda: trial.own.acquire(PATIENCE))
 
 
-def acquire_without_connection(life: Life) -> tuple[str, ...]:
+def acquire_without_connection(trial: LockTrial) -> tuple[str, ...]:
     """The first request waits for a connection."""
-    life.cut()
-    call = acquiring(life)
-    seen = words(life.own_nodes())
-    life.come_back()
+    trial.cut()
+    call = acquiring(trial)
+    seen = words(trial.own_nodes())
+    trial.come_back()
     got = outcome(call)
-    return "no connection", seen, life.done_by_itself(), got, life.held_by_one()
+    return "no connection", seen, trial.done_by_itself(), got, trial.held_by_one()
 
 
-def acquire_not_received(life: Life) -> tuple[str, ...]:
+def acquire_not_received(trial: LockTrial) -> tuple[str, ...]:
     """The create of the node that decides never arrives."""
-    life.proxy.on("create2", nth=life.kind.create, action=cut_before)
-    return "create sent, not received", *acquire_through_loss(life)
+    trial.proxy.on("create2", nth=trial.kind.create, action=cut_before)
+    return "create sent, not received", *acquire_through_loss(trial)
 
 
-def acquire_reply_lost(life: Life) -> tuple[str, ...]:
+def acquire_reply_lost(trial: LockTrial) -> tuple[str, ...]:
     """The node is there, and its maker does not know."""
-    life.proxy.on("create2", nth=life.kind.create, action=cut_after)
-    return "create applied, reply lost", *acquire_through_loss(life)
+    trial.proxy.on("create2", nth=trial.kind.create, action=cut_after)
+    return "create applied, reply lost", *acquire_through_loss(trial)
 
 
-def acquire_through_loss(life: Life) -> tuple[str, ...]:
+def acquire_through_loss(trial: LockTrial) -> tuple[str, ...]:
     """Look while the client is away, and let it come back."""
-    life.proxy.refuse()
-    call = acquiring(life)
-    life.wait_cut("create2", life.kind.create)
-    seen = words(decisive(life))
-    life.come_back()
+    trial.proxy.refuse()
+    call = acquiring(trial)
+    trial.wait_cut("create2", trial.kind.create)
+    seen = words(decisive(trial))
+    trial.come_back()
     got = outcome(call)
-    return seen, life.done_by_itself(), got, life.held_by_one()
+    return seen, trial.done_by_itself(), got, trial.held_by_one()
 
 
-def acquire_behind(life: Life, lag: Lag) -> tuple[str, ...]:
+def acquire_behind(trial: LockTrial, lag: Lag) -> tuple[str, ...]:
     """The node is there, and the server to look for it at does not have it yet."""
     gate = Gate()
-    life.proxy.upstream = lag.hosts
-    life.proxy.on(
+    trial.proxy.upstream = lag.hosts
+    trial.proxy.on(
         "create2",
-        nth=life.kind.create,
+        nth=trial.kind.create,
         action=lambda frame: (Hold(gate, frame), *cut_after(frame)),
     )
-    life.proxy.refuse()
-    call = acquiring(life)
+    trial.proxy.refuse()
+    call = acquiring(trial)
     gate.wait_reached(PATIENCE)
     lag.catch_up()  # a server that is behind of what the client has seen would refuse it
     lag.begin()
     gate.release()
-    life.wait_cut("create2", life.kind.create)
-    seen = words(decisive(life))
-    assert decisive(life, lag.view) == 0, "the server is not behind"
-    life.come_back()
-    life.proxy.wait_for(lambda frames: requests(frames)[-1].connection > life._connection, PATIENCE)
+    trial.wait_cut("create2", trial.kind.create)
+    seen = words(decisive(trial))
+    assert decisive(trial, lag.view) == 0, "the server is not behind"
+    trial.come_back()
+    trial.proxy.wait_for(
+        lambda frames: requests(frames)[-1].connection > trial._connection, PATIENCE
+    )
     lag.end()
     got = outcome(call)
     seen += "; the next server does not show it yet"
     point = "create applied, then moved to a server that is behind"
-    return point, seen, life.done_by_itself(), got, life.held_by_one()
+    return point, seen, trial.done_by_itself(), got, trial.held_by_one()
 
 
-def decisive(life: Life, view: Client | None = None) -> int:
+def decisive(trial: LockTrial, view: Client | None = None) -> int:
     """Its nodes, but for the one in the queue for leases."""
-    return life.own_nodes(view) - (life.kind.create - 1)
+    return trial.own_nodes(view) - (trial.kind.create - 1)
 
 
-def acquire_expired(life: Life) -> tuple[str, ...]:
+def acquire_expired(trial: LockTrial) -> tuple[str, ...]:
     """The node was there, and ends with the session before any client knows."""
-    life.proxy.refuse()
-    life.proxy.on("create2", nth=life.kind.create, action=cut_after)
-    call = acquiring(life)
-    life.wait_cut("create2", life.kind.create)
-    life.expire(life.subject)
+    trial.proxy.refuse()
+    trial.proxy.on("create2", nth=trial.kind.create, action=cut_after)
+    call = acquiring(trial)
+    trial.wait_cut("create2", trial.kind.create)
+    trial.expire(trial.subject)
     got = outcome(call)
-    seen = words(life.own_nodes())
-    return "create applied, then the session expired", seen, "nothing", got, life.free_again()
+    seen = words(trial.own_nodes())
+    return "create applied, then the session expired", seen, "nothing", got, trial.free_again()
 
 
-def acquire_woken_unheard(life: Life) -> tuple[str, ...]:
+def acquire_woken_unheard(trial: LockTrial) -> tuple[str, ...]:
     """The event that it waits for happens while it is away."""
-    assert life.other.acquire(GRACE)
-    call = acquiring(life)
-    life.proxy.wait_for(waits, PATIENCE)
-    life.cut()
-    life.other.release()
-    seen = f"{words(life.own_nodes())}; the holder has released"
-    life.come_back()
+    assert trial.other.acquire(GRACE)
+    call = acquiring(trial)
+    trial.proxy.wait_for(waits, PATIENCE)
+    trial.cut()
+    trial.other.release()
+    seen = f"{words(trial.own_nodes())}; the holder has released"
+    trial.come_back()
     got = outcome(call)
-    return "connection lost while waiting", seen, life.done_by_itself(), got, life.held_by_one()
+    return "connection lost while waiting", seen, trial.done_by_itself(), got, trial.held_by_one()
 
 
 def waits(frames: list[Frame]) -> bool:
@@ -304,81 +306,81 @@ def waits(frames: list[Frame]) -> bool:
 # --- release --------------------------------------------------------------------------------------
 
 
-def hold(life: Life) -> None:
+def hold(trial: LockTrial) -> None:
     """It holds, and its own-node watch is set."""
-    assert life.own.acquire(GRACE)
-    life.subject.sync()
-    life.proxy.reset()
+    assert trial.own.acquire(GRACE)
+    trial.subject.sync()
+    trial.proxy.reset()
 
 
-def release_without_connection(life: Life) -> tuple[str, ...]:
+def release_without_connection(trial: LockTrial) -> tuple[str, ...]:
     """`held` ends at once, the node when there is a connection."""
-    hold(life)
-    life.cut()
-    call: Running[object] = Running(life.own.release)
-    poll("it holds no more", lambda: not life.own.held or None, PATIENCE)
-    seen = words(life.own_nodes(), life.kind.nodes)
-    life.come_back()
+    hold(trial)
+    trial.cut()
+    call: Running[object] = Running(trial.own.release)
+    poll("it holds no more", lambda: not trial.own.held or None, PATIENCE)
+    seen = words(trial.own_nodes(), trial.kind.nodes)
+    trial.come_back()
     got = outcome(call)
-    end = life.free_again()
-    return "no connection", seen, life.done_by_itself(), got, end
+    end = trial.free_again()
+    return "no connection", seen, trial.done_by_itself(), got, end
 
 
-def release_not_received(life: Life) -> tuple[str, ...]:
+def release_not_received(trial: LockTrial) -> tuple[str, ...]:
     """The node is still there, and no contender holds."""
-    hold(life)
-    life.proxy.on("delete", action=cut_before)
-    return "delete sent, not received", *release_through_loss(life)
+    hold(trial)
+    trial.proxy.on("delete", action=cut_before)
+    return "delete sent, not received", *release_through_loss(trial)
 
 
-def release_reply_lost(life: Life) -> tuple[str, ...]:
+def release_reply_lost(trial: LockTrial) -> tuple[str, ...]:
     """The node is gone, and the next one may hold already."""
-    hold(life)
-    life.proxy.on("delete", action=cut_after)
-    return "delete applied, reply lost", *release_through_loss(life)
+    hold(trial)
+    trial.proxy.on("delete", action=cut_after)
+    return "delete applied, reply lost", *release_through_loss(trial)
 
 
-def release_through_loss(life: Life) -> tuple[str, ...]:
+def release_through_loss(trial: LockTrial) -> tuple[str, ...]:
     """Look while the client is away; the next one acquires if it can."""
-    life.proxy.refuse()
-    call: Running[object] = Running(life.own.release)
-    life.wait_cut("delete")
-    nodes = life.own_nodes()
+    trial.proxy.refuse()
+    call: Running[object] = Running(trial.own.release)
+    trial.wait_cut("delete")
+    nodes = trial.own_nodes()
     if not nodes:
-        assert life.other.acquire(GRACE)  # it must be left alone
-    life.come_back()
+        assert trial.other.acquire(GRACE)  # it must be left alone
+    trial.come_back()
     got = outcome(call)
-    life.wait_cleaned()
-    end = life.free_again()
-    did = life.done_by_itself()
-    assert life.other.held
-    assert life.all_nodes()
-    return words(nodes, life.kind.nodes), did, got, end
+    trial.wait_cleaned()
+    end = trial.free_again()
+    did = trial.done_by_itself()
+    assert trial.other.held
+    assert trial.all_nodes()
+    return words(nodes, trial.kind.nodes), did, got, end
 
 
-def release_expired(life: Life) -> tuple[str, ...]:
+def release_expired(trial: LockTrial) -> tuple[str, ...]:
     """The lock was lost with the session."""
-    hold(life)
-    life.expire(life.subject)
-    assert life.own.lost.wait(PATIENCE)
-    call: Running[object] = Running(life.own.release)
+    hold(trial)
+    trial.expire(trial.subject)
+    assert trial.own.lost.wait(PATIENCE)
+    call: Running[object] = Running(trial.own.release)
     got = outcome(call)
-    return "the session had expired", words(life.own_nodes()), "nothing", got, life.free_again()
+    return "the session had expired", words(trial.own_nodes()), "nothing", got, trial.free_again()
 
 
-def node_deleted_unheard(life: Life) -> tuple[str, ...]:
+def node_deleted_unheard(trial: LockTrial) -> tuple[str, ...]:
     """The lock was lost when an outsider deleted the node."""
-    hold(life)
-    life.cut()
-    life.observer.delete(life.all_nodes()[-1])  # of several, the one that is released first
-    life.come_back()
-    assert life.own.lost.wait(PATIENCE)
-    call: Running[object] = Running(life.own.release)
+    hold(trial)
+    trial.cut()
+    trial.observer.delete(trial.all_nodes()[-1])  # of several, the one that is released first
+    trial.come_back()
+    assert trial.own.lost.wait(PATIENCE)
+    call: Running[object] = Running(trial.own.release)
     got = outcome(call)
-    life.wait_cleaned()
-    end = life.free_again()
-    return ("its node deleted by an outsider while disconnected", words(life.own_nodes()),
-            life.done_by_itself(), got, end)  # fmt: skip
+    trial.wait_cleaned()
+    end = trial.free_again()
+    return ("its node deleted by an outsider while disconnected", words(trial.own_nodes()),
+            trial.done_by_itself(), got, end)  # fmt: skip
 
 
 ACQUIRE: tuple[Point, ...] = (
@@ -393,7 +395,7 @@ RELEASE: tuple[Point, ...] = (
 Rows = dict[tuple[str, str], list[tuple[str, ...]]]
 
 
-def run_all(scene: Scene) -> Rows:
+def run_all(setting: Setting) -> Rows:
     """Every kind of lock at every point."""
     cells = [
         (kind, name, point)
@@ -406,10 +408,10 @@ def run_all(scene: Scene) -> Rows:
     def run(cell: tuple[Kind, str, Point]) -> tuple[str, ...]:
         kind, _, point = cell
         try:
-            with Life(scene, kind) as life:
-                return point(life)
+            with LockTrial(setting, kind) as trial:
+                return point(trial)
         except Exception as error:
-            error.add_note(f"in {point.__name__} of {kind.title}, with {scene.way.title}")
+            error.add_note(f"in {point.__name__} of {kind.title}, with {setting.client_kind.title}")
             raise
 
     rows: Rows = {}
@@ -419,15 +421,17 @@ def run_all(scene: Scene) -> Rows:
     return rows
 
 
-def run_behind(scene: Scene, lag: Lag) -> Rows:
+def run_behind(setting: Setting, lag: Lag) -> Rows:
     """Every kind of lock, moved to a server that is behind; one after the other."""
     rows: Rows = {}
     for kind in KINDS:
-        with Life(scene, kind) as life:
+        with LockTrial(setting, kind) as trial:
             try:
-                rows["acquire", kind.title] = [acquire_behind(life, lag)]
+                rows["acquire", kind.title] = [acquire_behind(trial, lag)]
             except Exception as error:
-                error.add_note(f"in an experiment on {kind.title}, with {scene.way.title}")
+                error.add_note(
+                    f"in an experiment on {kind.title}, with {setting.client_kind.title}"
+                )
                 raise
             finally:
                 lag.end()

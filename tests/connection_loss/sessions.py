@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.case import Case, Setting, repeat
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import told
@@ -23,8 +23,8 @@ Row: TypeAlias = tuple[str, ...]
 class Tale(Case):
     """A holder behind the proxy, and another client that waits for the lock."""
 
-    def __init__(self, scene: Scene, timeout: float = LONG) -> None:
-        super().__init__(scene, timeout)
+    def __init__(self, setting: Setting, timeout: float = LONG) -> None:
+        super().__init__(setting, timeout)
         self.holder = self.subjects_lock(
             lambda recipes, client, path: recipes.SequentialLock(client, path)
         )
@@ -63,9 +63,9 @@ def outcome(case: Case, call: Callable[[], object]) -> str:
     return told(case.ending(call))
 
 
-def cut_and_back(scene: Scene) -> list[Row]:
+def cut_and_back(setting: Setting) -> list[Row]:
     """The connection breaks visibly, and there is another one in time."""
-    with Tale(scene) as tale:
+    with Tale(setting) as tale:
         rows = [tale.row("connected", outcome(tale, tale.subject.sync))]
         tale.proxy.refuse()
         tale.proxy.cut_all()
@@ -79,16 +79,16 @@ def cut_and_back(scene: Scene) -> list[Row]:
     return rows
 
 
-def silence(scene: Scene) -> list[Row]:
+def silence(setting: Setting) -> list[Row]:
     """The network discards all bytes; at first neither side can know."""
-    with Tale(scene) as tale:
+    with Tale(setting) as tale:
         tale.proxy.black_hole()
         return [tale.row("the network has been silent for a short time", "waits for its answer")]
 
 
-def outlived(scene: Scene) -> list[Row]:
+def outlived(setting: Setting) -> list[Row]:
     """Silence for longer than a session timeout, and then the network is back."""
-    with Tale(scene, SHORT) as tale:
+    with Tale(setting, SHORT) as tale:
         tale.proxy.black_hole()
         # While the lease ends the server may keep the session, or not: it counts from later on.
         granted = Running(lambda: (tale.next.acquire(PATIENCE), tale.holder.held))
@@ -109,9 +109,9 @@ def outlived(scene: Scene) -> list[Row]:
     return rows
 
 
-def closed_unreachable(scene: Scene) -> list[Row]:
+def closed_unreachable(setting: Setting) -> list[Row]:
     """`close` when no server can be told."""
-    with Tale(scene, LONG) as tale:
+    with Tale(setting, LONG) as tale:
         tale.proxy.refuse()
         tale.proxy.cut_all()
         tale.disconnected()
@@ -120,9 +120,9 @@ def closed_unreachable(scene: Scene) -> list[Row]:
         return [tale.row("closed without a server; until the session timeout", call)]
 
 
-def closed(scene: Scene) -> list[Row]:
+def closed(setting: Setting) -> list[Row]:
     """`close` with a connection."""
-    with Tale(scene) as tale:
+    with Tale(setting) as tale:
         tale.close()
         assert tale.next.acquire(GRACE)
         row = tale.row("closed", outcome(tale, tale.subject.sync))
@@ -133,16 +133,16 @@ def closed(scene: Scene) -> list[Row]:
 TALES = (cut_and_back, silence, outlived, closed, closed_unreachable)
 
 
-def run_all(scene: Scene) -> list[Row]:
+def run_all(setting: Setting) -> list[Row]:
     """All tales, side by side."""
     with ThreadPoolExecutor(len(TALES), thread_name_prefix="experiment") as pool:
-        told_all = list(pool.map(lambda tale: tale(scene), TALES))
+        told_all = list(pool.map(lambda tale: tale(setting), TALES))
     return [row for rows in told_all for row in rows]
 
 
-def run_behind(scene: Scene, lag: Lag) -> list[Row]:
+def run_behind(setting: Setting, lag: Lag) -> list[Row]:
     """A server that is behind what the client has seen refuses it."""
-    with Tale(scene) as tale:
+    with Tale(setting) as tale:
         lag.catch_up()
         lag.begin()
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.case import Case, Setting, repeat
 from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
 from tests.support.lock_helpers import PATIENCE
@@ -143,11 +143,11 @@ def stir(case: Case) -> None:
         client.create(f"{path}/stirred")
 
 
-def row(kind: Kind, change: str, make: Make, scene: Scene) -> Row:
+def row(kind: Kind, change: str, make: Make, setting: Setting) -> Row:
     """One change, once with a connection and once without."""
-    with Case(scene) as case:
+    with Case(setting) as case:
         told = live(kind, case, make)
-    with Case(scene) as case:
+    with Case(setting) as case:
         seen = lost(kind, case, make)
         advice = again(kind, case)
     missing = [name for name in told if name not in seen]
@@ -158,9 +158,9 @@ def listed(names: list[str]) -> str:
     return ", ".join(names)
 
 
-def session_ended(kind: Kind, scene: Scene) -> Row:
+def session_ended(kind: Kind, setting: Setting) -> Row:
     """The session expires meanwhile."""
-    with Case(scene) as case:
+    with Case(setting) as case:
         begin(kind, case)
         case.expire(case.subject)
         error = case.ending(lambda: case.watch.wait(PATIENCE))
@@ -173,9 +173,9 @@ def session_ended(kind: Kind, scene: Scene) -> Row:
             "make a new `Client`, read again and set it again")  # fmt: skip
 
 
-def moved(kind: Kind, scene: Scene, lag: Lag) -> Row:
+def moved(kind: Kind, setting: Setting, lag: Lag) -> Row:
     """The next server is behind: it does not know of the change yet."""
-    with Case(scene) as case:
+    with Case(setting) as case:
         begin(kind, case)
         lag.catch_up()
         case.proxy.upstream = lag.hosts
@@ -212,13 +212,13 @@ def taken(case: Case) -> list[str]:
     return seen
 
 
-def run_all(scene: Scene) -> list[Row]:
+def run_all(setting: Setting) -> list[Row]:
     """Every kind of watch through every change, and through the end of its session."""
     jobs: list[tuple[Any, ...]] = []
     for kind in KINDS:
         for title, make in (ON_NODE if kind.there else ON_NOTHING).items():
-            jobs.append((row, kind, title, make, scene))
-        jobs.append((session_ended, kind, scene))
+            jobs.append((row, kind, title, make, setting))
+        jobs.append((session_ended, kind, setting))
 
     def run(job: tuple[Any, ...]) -> Row:
         function, *arguments = job
@@ -232,12 +232,12 @@ def run_all(scene: Scene) -> list[Row]:
         return list(pool.map(run, jobs))
 
 
-def run_behind(scene: Scene, lag: Lag) -> list[Row]:
+def run_behind(setting: Setting, lag: Lag) -> list[Row]:
     """Every kind of watch, moved to a server that is behind."""
     rows = []
     for kind in KINDS:
         try:
-            rows.append(moved(kind, scene, lag))
+            rows.append(moved(kind, setting, lag))
         finally:
             lag.end()
     return rows

@@ -29,11 +29,11 @@ from tests.connection_loss import (
     services,
     watches,
 )
-from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.case import Case, Setting, repeat
 from tests.connection_loss.clients import BLOCKING, TITLES
-from tests.connection_loss.deeds import Play
 from tests.connection_loss.every import Runs
 from tests.connection_loss.operations import OPERATIONS
+from tests.connection_loss.recipe_calls import Trial
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, skip_older
 from zkwire.operations import Operations
@@ -51,8 +51,8 @@ KINDS = [kind.title for kind in recipes.KINDS]
 ALONE = {
     "operations": [op.title for op in OPERATIONS if not op.by_ensemble],
     "recipes": [f"{name} {kind}" for name in ("acquire", "release") for kind in KINDS],
-    "services": [deed.title for deed in services.DEEDS + leading.DEEDS],
-    "classic": [deed.title for deed in classic.DEEDS + barriers.DEEDS],
+    "services": [asked.title for asked in services.CALLS + leading.CALLS],
+    "classic": [asked.title for asked in classic.CALLS + barriers.CALLS],
     "watches": [kind.title for kind in watches.KINDS],
     "sessions": [""],
 }
@@ -214,7 +214,7 @@ def test_advice_that_fails_is_noticed(zookeeper: ZooKeeperServer, fresh_path: st
     with zkwire.Client(zookeeper.hosts) as observer:
         observer.create(fresh_path)
         with (
-            Case(Scene(zookeeper, observer, fresh_path, BLOCKING)) as case,
+            Case(Setting(zookeeper, observer, fresh_path, BLOCKING)) as case,
             pytest.raises(AssertionError, match="leads to 'done twice'"),
         ):
             points.reply_lost(blind, case)
@@ -229,13 +229,13 @@ def test_recipe_that_forgets_a_lost_reply_is_noticed(
         return None
 
     monkeypatch.setattr(TokenPool, "_look", not_made)
-    (deed,) = [deed for deed in classic.DEEDS if deed.title == "`Counter.add`"]
+    (asked,) = [asked for asked in classic.CALLS if asked.title == "`Counter.add`"]
     with zkwire.Client(zookeeper.hosts) as observer:
         observer.create(fresh_path)
-        with Play(Scene(zookeeper, observer, fresh_path, BLOCKING), deed) as play:
-            play.prepare()
+        with Trial(Setting(zookeeper, observer, fresh_path, BLOCKING), asked) as trial:
+            trial.prepare()
             with pytest.raises(AssertionError, match="the number is 3"):
-                losses.reply_lost(play)
+                losses.reply_lost(trial)
 
 
 def test_nothing_comes_late(zookeeper: ZooKeeperServer, fresh_path: str) -> None:

@@ -1,4 +1,4 @@
-"""A deed: a call of any recipe, and the request of it that is hit; and the world it happens in.
+"""A call of any recipe, and the request of it that is hit; and the world it happens in.
 
 `losses.py` has the points at which the connection is lost.
 """
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, Scene, repeat
+from tests.connection_loss.case import Case, Setting, repeat
 from tests.connection_loss.points import told
 from tests.support.lock_helpers import (
     LONG,
@@ -31,42 +31,42 @@ STEPS = 4  # requests in the background that follow one another
 class Wait(NamedTuple):
     """A call that waits for another client."""
 
-    call: Callable[[Play], object]
-    release: Callable[[Play], object]
+    call: Callable[[Trial], object]
+    release: Callable[[Trial], object]
     """What the other client does."""
     words: str
-    goal: Callable[[Play], str]
+    goal: Callable[[Trial], str]
 
 
-class Deed(NamedTuple):
-    """Something that a recipe does; each function is called with the play."""
+class Call(NamedTuple):
+    """Something that a recipe does; each function is called with the trial."""
 
     title: str
     wire: str
     """The request that is hit."""
-    call: Callable[[Play], object]
+    call: Callable[[Trial], object]
     """What the caller waits for; what it is told."""
-    seen: Callable[[Play], str]
+    seen: Callable[[Trial], str]
     """What the server has of it."""
-    goal: Callable[[Play], str]
-    """Raises unless what the deed is for is true."""
-    prepare: Callable[[Play], object] = lambda _: None
+    goal: Callable[[Trial], str]
+    """Raises unless what the call is for is true."""
+    prepare: Callable[[Trial], object] = lambda _: None
     """What comes before, with a connection."""
-    rival: Callable[[Play], object] | None = None
+    rival: Callable[[Trial], object] | None = None
     """What another client does while this one is away."""
     rivals: str = ""
     """The same in words."""
-    wait: Callable[[Play], object] | None = None
+    wait: Callable[[Trial], object] | None = None
     """What is told of the rival when the call has ended before."""
-    again: Callable[[Play], object] | None = None
+    again: Callable[[Trial], object] | None = None
     """In a new session, if not the call."""
     waits: Wait | None = None
     renew: str = "make a new `Client`, and begin anew"
-    hasty: Callable[[Play], object] | None = None
+    hasty: Callable[[Trial], object] | None = None
     """The call with a time limit that passes while the client is away."""
     late: str = NOTHING
     """What is safe next when it has passed; `again` does so unless it is nothing."""
-    mend: Callable[[Play], str] = lambda _: NOTHING
+    mend: Callable[[Trial], str] = lambda _: NOTHING
     """What is safe next when the session lives, or the next one does; it is done."""
     supervised: bool = True
     """Whether it takes a supervisor."""
@@ -74,28 +74,28 @@ class Deed(NamedTuple):
     """Whether it takes a client."""
 
 
-class Play(Case):
+class Trial(Case):
     """One recipe of one client, or of one supervisor, behind the proxy."""
 
-    def __init__(self, scene: Scene, deed: Deed, *, supervised: bool = False) -> None:
-        super().__init__(scene)
-        self.deed = deed
-        self.run = self._exit.enter_context(self.way.owner())
-        self._aside = self._exit.enter_context(self.way.owner())
+    def __init__(self, setting: Setting, asked: Call, *, supervised: bool = False) -> None:
+        super().__init__(setting)
+        self.asked = asked
+        self.run = self._exit.enter_context(self.client_kind.owner())
+        self._aside = self._exit.enter_context(self.client_kind.owner())
         self._supervised = supervised
         self._connection = 0
         self.home: Any = getattr(self.subject, "real", self.subject)
         if supervised:
             self.subject.close()
-            supervisor = self.way.recipes.Supervisor
+            supervisor = self.client_kind.recipes.Supervisor
             self.home = self.run(lambda: supervisor(self.proxy.hosts, session_timeout=LONG))
             self._guard_at_once()
             self._exit.callback(self._aside, self.home.close)
         self.session_id: int = self.present().session_id
 
     def prepare(self) -> None:
-        """Do what comes before the deed; the log begins behind it."""
-        self.deed.prepare(self)
+        """Do what comes before the call; the log begins behind it."""
+        self.asked.prepare(self)
         self.flush()
         self._greeting = greeting(self.proxy, self.session_id)
         self.proxy.reset()
@@ -120,8 +120,10 @@ class Play(Case):
         return self.home
 
     def make(self, kind: str, /, *arguments: Any, **named: Any) -> Any:
-        """Make a recipe, which is what the play is about from now on."""
-        made = self.run(lambda: getattr(self.way.recipes, kind)(self.home, *arguments, **named))
+        """Make a recipe, which is what the trial is about from now on."""
+        made = self.run(
+            lambda: getattr(self.client_kind.recipes, kind)(self.home, *arguments, **named)
+        )
         self.notes["it"] = made
         return made
 
@@ -129,7 +131,7 @@ class Play(Case):
         """Call a method of it."""
         return self.run(lambda: getattr(self.notes["it"], verb)(*arguments, **named))
 
-    def begin(self, call: Callable[[Play], object]) -> Running[object]:
+    def begin(self, call: Callable[[Trial], object]) -> Running[object]:
         return Running(lambda: call(self))
 
     # --- what happens to it -----------------------------------------------------------------------
@@ -146,7 +148,7 @@ class Play(Case):
         """Wait until the request has met its fate, and the connection is gone."""
 
         def met(frames: list[Frame]) -> bool:
-            sent = any(f.direction == "c2s" and f.op == self.deed.wire for f in frames)
+            sent = any(f.direction == "c2s" and f.op == self.asked.wire for f in frames)
             return sent and not self.proxy.connections
 
         frames = self.proxy.wait_for(met, PATIENCE)
@@ -174,7 +176,7 @@ class Play(Case):
         client = self.fresh_client()
         self.home = getattr(client, "real", client)
         self.session_id = self.home.session_id
-        (self.deed.again or self.deed.call)(self)
+        (self.asked.again or self.asked.call)(self)
 
     # --- what is seen -----------------------------------------------------------------------------
 
@@ -207,7 +209,14 @@ class Play(Case):
         caller = outcome(call)
         self.flush()
         did = self.done_by_itself()
-        return point, server, did, caller, self.deed.mend(self), self.deed.goal(self)
+        return (
+            point,
+            server,
+            did,
+            caller,
+            self.asked.mend(self),
+            self.asked.goal(self),
+        )
 
 
 Row: TypeAlias = tuple[str, ...]
