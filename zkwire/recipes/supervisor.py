@@ -419,7 +419,8 @@ class SessionLoop:
             await work()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             driver = self._newest._driver
-            driver.log_failure(f"{driver.name}: {name} has ended the supervisor", error)
+            if error is not self._error:  # else another function has ended it, and this one with it
+                driver.log_failure(f"{driver.name}: {name} has ended the supervisor", error)
             await self.stop(error)
         finally:
             self._end(None)  # whatever has ended it, a cancellation from outside, too
