@@ -72,7 +72,10 @@ class Runtime:
         self._made: list[str] = []
         self.now = lambda: self.time
         self.jitter, self.unique = lambda: 1.0, lambda: "unique"
-        self.spawn, self.defer = self.spawned.append, self.late.append
+        self.defer = self.late.append
+
+    def spawn(self, work: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
+        self.spawned.append(work)
 
     @property
     def operations(self) -> Runtime:
