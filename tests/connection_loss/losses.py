@@ -137,14 +137,7 @@ def succeeded(trial: Trial) -> Row:
     trial.flush()
     did = trial.done_by_itself()
     point = f"`{trial.asked.wire}` applied, then the session expired; with a `Supervisor`"
-    return (
-        point,
-        server,
-        did,
-        caller,
-        trial.asked.mend(trial),
-        trial.asked.goal(trial),
-    )
+    return point, server, did, caller, trial.asked.mend(trial), trial.asked.goal(trial)
 
 
 def lost(

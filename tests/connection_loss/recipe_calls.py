@@ -209,14 +209,7 @@ class Trial(Case):
         caller = outcome(call)
         self.flush()
         did = self.done_by_itself()
-        return (
-            point,
-            server,
-            did,
-            caller,
-            self.asked.mend(self),
-            self.asked.goal(self),
-        )
+        return point, server, did, caller, self.asked.mend(self), self.asked.goal(self)
 
 
 Row: TypeAlias = tuple[str, ...]

@@ -1,4 +1,4 @@
-"""One test for both clients: a coroutine, in which those of a `Client` block, and nobody minds."""
+"""One test for both clients: a coroutine, which the calls of a `Client` block in place."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 REARM, LONGEST_REARM = 0.005, 0.02
 # Seconds within which a reader has to continue that was not waiting when this thread was woken.
 MOMENT = 0.002
-# Woken so many times that long after it, this thread counts as woken again and again.
+# What wakes it before it has listened for so many times its last pause counts as the same again.
 AGAIN = 4
 GRACES = 4  # receives before silence is judged
 # Receives of events that come one by one before it looks at all else, a few milliseconds: that look
@@ -65,7 +65,7 @@ class IOThread:
         self.deferred_since = False
         self._rearm_at: float | None = None
         self._rearm = REARM
-        self._away_until = -1e9
+        self._away_until = -1e9  # long ago on any clock
         self._read_seen_at: float = 0.0
         self._equipped: Connection | None = None  # has got its epolls, if it can have any
         self._cancelled = False
