@@ -297,7 +297,10 @@ class LeaderFollower(Driver):
         """
         if waitable.ready:
             return True
-        self.check_thread()
+        connection = self.current_connection
+        writing = connection is not None and connection.writer is not None
+        if writing or self.owned() or self.threads is not threading.get_ident:
+            self.check_thread()
         deadline = None if timeout is None else self.now() + timeout
         while True:
             if self.interrupted:
@@ -518,11 +521,12 @@ class LeaderFollower(Driver):
         session, left = self.session, None
         while not (waitable.ready or connection.closed_because):
             expected = len(session.in_flight)
-            long = expected - len(self._followers) >= LONG_LINE or expected >= LONG_LINE_OF_THREADS
             if deadline is not None:
                 left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
-            if long and not connection.full:
-                time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
+            if expected >= LONG_LINE and not connection.full:
+                own = expected - len(self._followers)
+                if own >= LONG_LINE or expected >= LONG_LINE_OF_THREADS:
+                    time.sleep(min(expected * PAUSE, LONGEST_PAUSE))
             if not (connection.inbox or connection.wait(left, 1)):
                 break
             self.read(connection)

@@ -242,6 +242,8 @@ class Driver(_Runtime):
         """Tell ``hold`` when the session may be gone."""
         with self.mutex:
             self.session.hold(hold)
+            if not self.session.callbacks:
+                return
             self._collect()
         self._schedule_callbacks()
 
@@ -252,6 +254,8 @@ class Driver(_Runtime):
             return
         with self.mutex:
             self.session.unhold(hold)
+            if not self.session.callbacks:
+                return
             self._collect()
         self._schedule_callbacks()
 

@@ -575,7 +575,8 @@ class AsyncPathLock(HeldLock, Acquirable):
             self._may_be_cancelled(runtime)
             self._clean_up_pending()
             self._forget_grant()
-            await runtime.connected(deadline)
+            if not runtime.usable:
+                await runtime.connected(deadline)
             attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))
             self._pending_cleanup = attempt
             won = await self._contend(attempt, deadline, wait)

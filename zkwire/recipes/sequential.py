@@ -245,18 +245,10 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             self._containers = False  # an object of kazoo's makes its path once
 
     async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        """Create the attempt's child, exactly once; returns a list of children made after it."""
-        names = await self._create(attempt, deadline)
-        if attempt.stat is None:
-            assert attempt.node is not None
-            exists = self._runtime.operations.exists
-            attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
-            if attempt.stat is None:  # an outsider has deleted it since it was listed
-                return [name for name in names if name != self._name(attempt)]
-        return names
+        """Create the attempt's child, exactly once; returns a list of children made after it.
 
-    async def _create(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        """As :meth:`_join`; there is no stat where the server has no create2 (before 3.5)."""
+        There is no stat yet where the server has no create2 (before 3.5).
+        """
         runtime, operations = self._runtime, self._runtime.operations
         path, plain = f"{self._path}/{attempt.id}-{self._label}", False
         while True:
@@ -403,17 +395,21 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         names = await self._join(attempt, deadline)
         while True:
             own = self._name(attempt)
-            if own not in names:
+            stands = attempt.stat is not None or await self._find_stat(attempt, deadline)
+            if own not in names or not stands:
                 # An outsider has deleted the node and with it the place in the queue.
                 self._end_claim()
                 attempt.node = None
                 names = await self._join(attempt, deadline)
                 continue
-            await self._prune(attempt, names, deadline)
-            self._tell_position(names, own)
+            if len(names) > 1:
+                await self._prune(attempt, names, deadline)
+            if self._on_position is not None:
+                self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
             ahead = self._ahead(names, own)
             if not ahead:
-                await self._raise_if_unwatched(deadline)
+                if self._own_watch is not None:
+                    await self._raise_if_refused(self._own_watch, deadline)
                 return True
             self._warn_of_kazoo(names)
             last = max(ahead)[1]
@@ -427,10 +423,16 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
 
-    async def _raise_if_unwatched(self, deadline: float | None) -> None:
+    async def _find_stat(self, attempt: Attempt, deadline: float | None) -> bool:
+        """Look at the attempt's child, whose create has told no stat; whether it is there."""
+        assert attempt.node is not None
+        exists = self._runtime.operations.exists
+        attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
+        return attempt.stat is not None
+
+    async def _raise_if_refused(self, watch: OwnNodeWatch, deadline: float | None) -> None:
         """Raise what the watch of the own node was refused with, if it was, while this waited."""
-        watch = self._own_watch
-        if watch is not None and watch.refused and watch.request is not None:
+        if watch.refused and watch.request is not None:
             await self._runtime.until(watch.request, deadline)
 
     async def _refuse_former(
@@ -486,10 +488,6 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 f"{self._path}: locks of kazoo contend here, and do not see this lock unless they "
                 f"were given extra_lock_patterns: both can hold at once; give it names='kazoo'"
             )
-
-    def _tell_position(self, names: list[str], own: str) -> None:
-        if self._on_position is not None:
-            self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
 
     async def _wait_for(self, ahead: str, deadline: float | None) -> bool:
         """Return when the contender ``ahead`` may be gone; True if it is."""

@@ -241,8 +241,14 @@ class Session(SessionStatus):
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their requests count as sent."""
-        if not self.control_frames and not self.queue:
-            return b""
+        if not self.control_frames:
+            if not self.queue:
+                return b""
+            if len(self.queue) == 1 and self.usable and self.trace is None:
+                self._live.last_send = now
+                frame = self._requests.send(self.queue[0], now)
+                self.queue.popleft()  # interrupt-safe: last, so it is never in neither place
+                return frame
         parts: list[bytes] = []
         if self.control_frames:
             parts, self.control_frames = self.control_frames, parts
