@@ -109,7 +109,7 @@ QUEUE = {
     ),
     # A create that was not answered is repeated (B1, B2, B3).
     "blind repeat": (
-        *_sequential("_create", "names = await self._find(attempt, deadline)", "continue"),
+        *_sequential("_join", "names = await self._find(attempt, deadline)", "continue"),
         *_sequential("_contend", "await self._prune(attempt, names, deadline)", "pass"),
     ),
     # Whoever is woken believes that it is its turn.
@@ -136,7 +136,7 @@ QUEUE = {
     ),
     # Makes the parent once, and does not expect it to go.
     "needs its parent": _sequential(
-        "_create", "await self._provide(self._path, deadline)", "raise KeyError(self._path)"
+        "_join", "await self._provide(self._path, deadline)", "raise KeyError(self._path)"
     ),
     # Does not look whether the numbers are at their end (B16).
     "counts on": _sequential("_check_sequence", nothing),
