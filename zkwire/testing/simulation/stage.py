@@ -17,7 +17,6 @@ import struct
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
 from copy import copy
-from operator import attrgetter
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +26,7 @@ from zkwire.testing.server.operations import READS, WRITES
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection, Sessions
 from zkwire.testing.server.state import Mode, ServerState
-from zkwire.testing.server.tree import DataTree, Node
+from zkwire.testing.server.tree import DataTree, Node, values_of
 from zkwire.testing.simulation.client import (
     Cancelled,
     Client,
@@ -48,7 +47,6 @@ _OF_DATA: Final = frozenset(
 _EVENT: Final = struct.Struct(">iii")  # after a reply's header: type, state, length of the path
 _EVENT_AT: Final = 20
 _NOTIFICATION: Final = struct.pack(">i", NOTIFICATION_XID)
-_values = attrgetter(*Node.__slots__)
 
 
 def event_in(frame: bytes) -> tuple[EventType, str] | None:
@@ -70,7 +68,7 @@ def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
 
 
 def _same(node: Node, known: Node | None) -> Node:
-    if known is not None and _values(known) == _values(node):
+    if known is not None and values_of(known) == values_of(node):
         return known
     same = copy(node)
     same.names = None if node.names is None else dict(node.names)
