@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 64 * 1024
+_NOTHING = memoryview(b"")
 _HIGH_WATER = 1024 * 1024
 _BACKLOG = 512
 _LONGEST_WAIT = 3600.0
@@ -78,18 +80,16 @@ class VirtualClock:
         self._listeners.remove(listener)
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """A socket, its connection, the requests to carry out and the bytes to send."""
 
-    __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
-
-    def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
-        self.sock: socket.socket = sock
-        self.connection: Connection = connection
-        self.tls: ServerTls | None = tls
-        self.interest: int = selectors.EVENT_READ
-        self.requests: Iterator[bytes] | None = None
-        self.unsent: memoryview[int] = memoryview(b"")
+    sock: socket.socket
+    connection: Connection
+    tls: ServerTls | None
+    interest: int = selectors.EVENT_READ
+    requests: Iterator[bytes] | None = None
+    unsent: memoryview[int] = _NOTHING
 
     @property
     def backlog(self) -> int:
@@ -382,7 +382,7 @@ class Loop:
             pass
         except OSError:
             self.processor.lost(peer.connection)
-            peer.unsent = memoryview(b"")
+            peer.unsent = _NOTHING
         if peer.connection.ended and not peer.unsent:
             self._close_peer(peer)
         else:

@@ -167,11 +167,18 @@ class _Service:
         if self._loop is None:
             self._loop = Loop(self._processor, self._now, self._tls)
         try:
-            listener.begin(self._loop)
+            if listener.listener is None:
+                listener.listener = self._loop.listen(listener.host, listener.port, listener.member)
+                listener.port = listener.listener.getsockname()[1]
         except BaseException:
             if is_first:
                 self.close()
             raise
+
+    def _stop(self, listener: _Listener) -> None:
+        loop, ended, listener.listener = self._running(), listener.listener, None
+        if ended is not None:
+            loop.stop_listening(ended)
 
     def _running(self) -> Loop:
         if self._loop is None:
@@ -201,16 +208,6 @@ class _Listener:
     def hosts(self) -> str:
         """The connect string for this address alone."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def begin(self, loop: Loop) -> None:
-        if self.listener is None:
-            self.listener = loop.listen(self.host, self.port, self.member)
-            self.port = self.listener.getsockname()[1]
-
-    def end(self, loop: Loop) -> None:
-        listener, self.listener = self.listener, None
-        if listener is not None:
-            loop.stop_listening(listener)
 
 
 class Server(_Service):
@@ -266,7 +263,7 @@ class Server(_Service):
 
     def stop(self) -> None:
         """Close all connections and accept no more; the tree stays, and sessions expire in time."""
-        self._listener.end(self._running())
+        self._stop(self._listener)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum away, or give it back; either ends all connections.
@@ -292,7 +289,7 @@ class Member(_Listener):
 
     def stop(self) -> None:
         """Close the connections to this member and accept no more."""
-        self.end(self._ensemble._running())
+        self._ensemble._stop(self)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take this member's quorum away, or give it back; see :meth:`Server.set_read_only`.

@@ -156,8 +156,7 @@ def _delete(sim: Stage, client: Client) -> None:
 
 def _touch(sim: Stage, client: Client) -> None:
     for path in sim.tree.ephemerals(client.session.session_id):
-        sim.tree_history.remember(sim.tree)
-        sim.tree.begin(round(sim.now * 1000))
+        _begin(sim)
         data = sim.tree.nodes[path].data
         _, events = sim.tree.set_data(path, data, -1, Credentials())
         sim.processor.state.send_events(events)
@@ -167,17 +166,19 @@ def _touch(sim: Stage, client: Client) -> None:
 def _refuse(sim: Stage, client: Client) -> None:
     link = client.link
     if link is not None:
-        body = link.take()[4:]
-        with sim.tree_history.as_seen_by(
-            sim.processor.state, sim.stale_servers.get(link.connection)
-        ):
-            sim.processor.refuse(link.connection, body, _BUSY, sim.now, close=False)
+        refuse, body = sim.processor.refuse, link.take()[4:]
+        sim._on_server_of(link, lambda: refuse(link.connection, body, _BUSY, sim.now, close=False))
     sim.collect()
 
 
-def _remove(sim: Stage, path: str) -> None:
+def _begin(sim: Stage) -> None:
+    """Begin a transaction of an outsider."""
     sim.tree_history.remember(sim.tree)
     sim.tree.begin(round(sim.now * 1000))
+
+
+def _remove(sim: Stage, path: str) -> None:
+    _begin(sim)
     sim.processor.state.send_events(sim.tree.remove(path))
 
 

@@ -32,6 +32,7 @@ Checks decide whether a run is correct, see :mod:`zkwire.testing.simulation.inva
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from zkwire.testing.proxy.frames import reply_frame, request_frame
@@ -289,9 +290,9 @@ class Simulation(Stage):
 _STEPS: Final[dict[str, Callable[[Simulation, Client], None]]] = {
     "turn": Simulation._turn,
     "up": Simulation._up,
-    "up1": Simulation._up1,
+    "up1": partial(Simulation._up, one=True),
     "down": Simulation._down,
-    "down1": Simulation._down1,
+    "down1": partial(Simulation._down, one=True),
     "eof": Simulation._eof,
     "dial": Simulation._dial,
     "late": Simulation._late,
