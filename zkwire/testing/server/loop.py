@@ -3,12 +3,8 @@
 Decides when something is read and written; must not know what the bytes mean.  A `Peer` is the
 socket of one client, with TLS in between.
 
-Rules of this file:
-
-* Only the loop's thread touches sockets, selector and processor.  :meth:`Loop.call` runs a function
-  of another thread there, between two rounds, and returns its outcome.
-* Nothing blocks but the one ``select``.  If a peer does not read and `_HIGH_WATER` bytes wait for
-  it, its requests wait, too; requests are carried out one by one for that reason.
+Only the loop's thread touches the processor.  If a peer does not read and `_HIGH_WATER` bytes wait
+for it, its requests wait, too; requests are carried out one by one for that reason.
 """
 
 from __future__ import annotations
@@ -20,14 +16,13 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from zkwire.testing.io_thread import IOThread, listening_socket
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
@@ -43,7 +38,6 @@ _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 64 * 1024
 _NOTHING = memoryview(b"")
 _HIGH_WATER = 1024 * 1024
-_BACKLOG = 512
 _LONGEST_WAIT = 3600.0
 _PAUSE = 0.5  # seconds
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -116,30 +110,23 @@ class Peer:
         return data if self.tls is None else self.tls.encrypt(data)
 
 
-class Loop:
+class Loop(IOThread):
     """See the module's docstring.  It runs from its creation until :meth:`close`."""
+
+    _called = "the embedded server"
 
     def __init__(
         self, processor: Processor, now: Callable[[], float], tls: ssl.SSLContext | None = None
     ) -> None:
+        super().__init__("zkwire-server")
         self.processor = processor
         self._tls = tls
         self.faults: FaultPoints = FaultPoints(processor, self._wake_up)
         self._now = now
-        self._failure: Exception | None = None
-        self._selector = selectors.DefaultSelector()
         self._listeners: dict[socket.socket, int] = {}
         self._paused_listeners: list[socket.socket] = []  # until a descriptor is free
         self._paused_until = 0.0  # the rest of the process frees descriptors as well
         self._peers: dict[Connection, Peer] = {}
-        self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._open = True  # the thread runs
-        self._closed = False
-        self._waker, self._woken = socket.socketpair()
-        for sock in (self._waker, self._woken):
-            sock.setblocking(False)
-        self._selector.register(self._woken, _READ, self._drain_waker)
-        self._thread = threading.Thread(target=self._run, name="zkwire-server", daemon=True)
         self._thread.start()
         if isinstance(now, VirtualClock):
             now.subscribe(self._catch_up)
@@ -147,34 +134,12 @@ class Loop:
     # --- for other threads ------------------------------------------------------------------------
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run ``function`` in the loop's thread, between two rounds, and return its outcome."""
-        if threading.current_thread() is self._thread:
-            return function()
-        future: Future[T] = Future()
-        self._commands.append((function, future))
-        if not self._open:
-            raise RuntimeError(self._refusal())
-        self._wake_up()
-        return future.result()
-
-    def close(self) -> None:
-        """End all connections and the thread; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            if isinstance(self._now, VirtualClock):
-                self._now.unsubscribe(self._catch_up)
-            with suppress(RuntimeError):  # the thread has failed; the failure is raised below
-                self.call(self._stop)
-            self._thread.join()
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        """As in any such thread; in the thread itself ``function`` runs at once."""
+        return function() if threading.current_thread() is self._thread else super().call(function)
 
     def listen(self, host: str, port: int, member: int) -> socket.socket:
         """Accept connections for a member; port 0 takes a free one."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        listener.setblocking(False)
+        listener = listening_socket(host, port)
 
         def register() -> None:
             self._listeners[listener] = member
@@ -207,32 +172,11 @@ class Loop:
     def _catch_up(self) -> None:
         self.call(self._advance)
 
-    def _wake_up(self) -> None:
-        with suppress(OSError):  # the thread is awake already, or has ended
-            self._waker.send(b"\0")
-
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while self._open:
-                self._round()
-        except Exception as error:  # a bug in the server: no caller may wait for ever
-            self._failure = self._failure or error
-            with suppress(Exception):
-                self._stop()
-            self._fail_commands()
-        self._run_commands()  # later calls see that the loop is closed
-        for sock in (self._waker, self._woken):
-            sock.close()
-        self._selector.close()
-
-    def _round(self) -> None:
-        for key, mask in self._selector.select(self._select_timeout()):
-            key.data(mask)
+    def _turn(self) -> None:
         if self._paused_listeners and time.monotonic() >= self._paused_until:
             self._resume_listeners()
-        self._run_commands()
         if self._now() >= self.processor.next_deadline:
             self._advance()
         for connection in self.faults.released():
@@ -248,37 +192,17 @@ class Loop:
             return longest
         return min(max(self.processor.next_deadline - self._now(), 0.0), longest)
 
-    def _run_commands(self) -> None:
-        while self._commands:
-            function, future = self._commands.popleft()
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-
-    def _refusal(self) -> str:
-        """What a call that comes too late is told."""
-        failure = self._failure
-        return f"the embedded server {f'has failed: {failure!r}' if failure else 'is closed'}"
-
-    def _fail_commands(self) -> None:
-        while self._commands:
-            _, future = self._commands.popleft()
-            future.set_exception(RuntimeError(self._refusal()))
-
     def _advance(self) -> None:
         self.processor.advance(self._now())
         self._flush_ready()
 
     def _stop(self) -> None:
-        self._open = False
+        super()._stop()
+        if isinstance(self._now, VirtualClock):
+            self._now.unsubscribe(self._catch_up)
         self.cut()
         for listener in self._listeners:
             listener.close()
-
-    def _drain_waker(self, _: int) -> None:
-        with suppress(BlockingIOError):
-            self._woken.recv(4096)
 
     # --- connections ------------------------------------------------------------------------------
 
