@@ -35,12 +35,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.errors import (
-    ClientClosedError,
-    ForkedError,
-    OperationTimeoutError,
-    ServerError,
-)
+from zkwire.errors import ClientClosedError, ForkedError, OperationTimeoutError, ServerError
 from zkwire.jute.record import Record
 from zkwire.recipes._recipe import Enterable, Itself
 from zkwire.recipes.runtime import SESSION_OVER
@@ -195,8 +190,7 @@ class ServiceView(Bound):
 
         A refusal is tried again by itself; see docs/supervisor.md#refusals.
         """
-        problem: Exception | None = self._algorithm._shown_problem
-        return problem
+        return self._algorithm._shown_problem
 
 
 def sessions_of(client: AsyncClientLike) -> Sessions:

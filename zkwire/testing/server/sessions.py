@@ -41,7 +41,7 @@ class Session:
     local: bool
     expires: int = 0
     member: int = 0  # the server that the session is attached to now
-    connections: dict[int, Connection] = field(default_factory=dict)
+    connections: dict[int, Connection] = field(default_factory=dict[int, "Connection"])
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class Connection:
     first_bytes: bytes | None = b""  # up to three; None once four have arrived
     greeted: bool = False
     ended: bool = False
-    output: list[bytes] = field(default_factory=list)
+    output: list[bytes] = field(default_factory=list[bytes])
     waiting: int = 0  # bytes in the output
     mute: bool = False  # a fault swallows all output
     reset: bool = False  # a fault ends the connection with RST

@@ -101,8 +101,8 @@ class Link:
     """A connection: what is under way, up by the writes of the client, and what it has written."""
 
     connection: Connection
-    up: deque[list[bytes]] = field(default_factory=deque)
-    down: deque[bytes] = field(default_factory=deque)
+    up: deque[list[bytes]] = field(default_factory=deque[list[bytes]])
+    down: deque[bytes] = field(default_factory=deque[bytes])
     written: int = 0
 
     def take(self) -> bytes:
@@ -182,8 +182,7 @@ class Client:
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], name: str = "") -> Task:
         """Run a coroutine in this process; it may await the world's things and this client's."""
-        task: Task = self.sim.add_task(self, coroutine, name, background=False)
-        return task
+        return self.sim.add_task(self, coroutine, name, background=False)
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""

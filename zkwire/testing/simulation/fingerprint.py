@@ -46,9 +46,9 @@ from zkwire.wire.ops import Op
 _EARLIEST: Final = 99.0
 """Larger floats are moments, since a simulation starts at 100.0 and no duration is as long."""
 _PLAIN: Final = frozenset({str, bytes, bool, type(None), CodeType})
-_NAMED: Final = (
+_NAMED: Final = frozenset({
     SimulatedDriver, Pipeline, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
-)  # fmt: skip
+})  # fmt: skip
 """Objects that do not change, or whose changing parts are read elsewhere: the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
     Client: frozenset({"print", "sim", "link", "ghosts", "locks"}),
@@ -186,18 +186,20 @@ def _distinct(number: float) -> float | str:
     return str(number) if number < 0 else number
 
 
-def _parts_for(kind: type) -> Callable[[Any], Iterable[Any]] | None:
+def _parts_for(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
     """What gives the parts of an object of this type; None if they are its attributes."""
-    if issubclass(kind, _NAMED):
-        return lambda value: (getattr(value, "__qualname__", kind.__qualname__),)
-    if issubclass(kind, BaseException):
-        return lambda value: (value.args, vars(value))
+    name: str = kind.__qualname__
+    bases = kind.__mro__
+    if not _NAMED.isdisjoint(bases):
+        return lambda value: (getattr(value, "__qualname__", name),)
+    if BaseException in bases:
+        return lambda value: (value.args, value.__dict__)
     if kind in _PARTS or kind.__flags__ & _HEAP_TYPE:
         return _PARTS.get(kind)
-    if not issubclass(kind, Iterator):
-        raise TypeError(f"a state of a simulation cannot contain a {kind.__qualname__}")
+    if not hasattr(kind, "__next__"):
+        raise TypeError(f"a state of a simulation cannot contain a {name}")
     if "__reduce__" in vars(kind):
-        return lambda value: value.__reduce__()[1:]  # its object and its position
+        return lambda value: value.__reduce__()[1:]  # for an iterator: its object and its position
     return gc.get_referents  # of `coroutine.__await__()`: the coroutine
 
 
