@@ -146,7 +146,7 @@ def _names(text: str | None) -> list[str] | None:
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Requests:
+class KazooRequests:
     """Submits kazoo's requests to one client of zkwire.
 
     kazoo puts its ``chroot`` before each path by itself, and so does the client; ``watcher`` makes
@@ -200,18 +200,18 @@ class Requests:
         return (zk.Delete if isinstance(r, ks.Delete) else zk.Check)(path, r.version)
 
 
-def _create(to: Requests, r: Any) -> tuple[Any, Convert]:
+def _create(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
     reply = to.pipeline.create(to._inner(r.path), r.data, _acl(r.acl), **_mode(r.flags))
     return reply, to._outer
 
 
-def _create2(to: Requests, r: Any) -> tuple[Any, Convert]:
+def _create2(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
     path, acl = to._inner(r.path), _acl(r.acl)
     reply = to.pipeline.create_with_stat(path, r.data, acl, **_mode(r.flags))
     return reply, lambda answer: (to._outer(answer[0]), _stat(answer[1]))
 
 
-def _reconfig(to: Requests, r: Any) -> tuple[Any, Convert]:
+def _reconfig(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
     reply = to.pipeline.reconfig(
         joining=_names(r.joining),
         leaving=_names(r.leaving),
@@ -221,16 +221,16 @@ def _reconfig(to: Requests, r: Any) -> tuple[Any, Convert]:
     return reply, _with_stat
 
 
-def _read(name: str, convert: Convert) -> Callable[[Requests, Any], tuple[Any, Convert]]:
+def _read(name: str, convert: Convert) -> Callable[[KazooRequests, Any], tuple[Any, Convert]]:
     """A request for a path, perhaps with a watch."""
 
-    def submit(to: Requests, r: Any) -> tuple[Any, Convert]:
+    def submit(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
         return getattr(to.pipeline, name)(to._inner(r.path), watch=to._watch(r)), convert
 
     return submit
 
 
-_SUBMIT: dict[type, Callable[[Requests, Any], tuple[Any, Convert]]] = {
+_SUBMIT: dict[type, Callable[[KazooRequests, Any], tuple[Any, Convert]]] = {
     ks.Create: _create,
     ks.Create2: _create2,
     ks.Delete: lambda to, r: (to.pipeline.delete(to._inner(r.path), r.version), _true),

@@ -39,7 +39,6 @@ from itertools import islice
 from time import monotonic
 from typing import Any, TypeAlias, assert_never
 
-from zkwire.testing.io_thread import IOThread, listening_socket
 from zkwire.testing.proxy.faults import (
     Action,
     BlackHole,
@@ -59,6 +58,7 @@ from zkwire.testing.proxy.frames import (
     request_frame,
     sent_xid,
 )
+from zkwire.testing.socket_thread import SocketThread, listening_socket
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 ChooseSteps: TypeAlias = Callable[
@@ -410,7 +410,7 @@ class ProxiedConnection:
                     self._conversation.expect(frame, step.data, step.reply)
 
 
-class Relay(IOThread):
+class Relay(SocketThread):
     """The listener, the connections, and the thread that serves them.
 
     ``observe`` is called in that thread with a connection's number and what happens to it:

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from zkwire.testing.io_thread import IOThread, listening_socket
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
+from zkwire.testing.socket_thread import SocketThread, listening_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -110,7 +110,7 @@ class Peer:
         return data if self.tls is None else self.tls.encrypt(data)
 
 
-class Loop(IOThread):
+class Loop(SocketThread):
     """See the module's docstring.  It runs from its creation until :meth:`close`."""
 
     _called = "the embedded server"

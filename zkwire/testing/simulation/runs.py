@@ -254,7 +254,7 @@ class Prefix(NamedTuple):
     left: int  # faults that may still happen
 
 
-class Search:
+class Exploration:
     """The states that were ``seen``, and the beginnings of all later runs; see `exhaust`.
 
     Of these the longest one without a new fault comes first, so that a run that repeats its own
@@ -287,12 +287,12 @@ class Search:
 class Branch:
     """Follows one prefix, then takes each first choice and leaves the others to later runs."""
 
-    def __init__(self, prefix: Prefix, search: Search) -> None:
+    def __init__(self, prefix: Prefix, exploration: Exploration) -> None:
         choice = () if prefix.choice is None else (prefix.choice,)
         self._steps = iter((*prefix.steps, *choice))
         self._states = prefix.states
         self._left = prefix.left
-        self._search = search
+        self._exploration = exploration
         self._postponed: tuple[Postponed, list[Step]] | None = None
 
     def next(self, sim: Simulation) -> Step | None:
@@ -305,10 +305,11 @@ class Branch:
         if not choices:
             return None
         first = choices[0] if choices[0].kind not in _FAULTS else None
-        far = len(sim.done) >= self._search.depth
+        far = len(sim.done) >= self._exploration.depth
         if far or (first is not None and len(choices) == 1 and postponed is None):
             return first
-        if not self._is_new(hash((state_fingerprint(sim, self._search.known), self._left)), sim):
+        state = state_fingerprint(sim, self._exploration.known)
+        if not self._is_new(hash((state, self._left)), sim):
             return None
         done = sim.done.copy()
         self._leave(done, choices if first is None else choices[1:])
@@ -319,14 +320,14 @@ class Branch:
     def _choices(self, sim: Simulation) -> tuple[list[Step], Postponed | None]:
         """The steps, then the faults; a fault is possible even after the last step."""
         faults = self._left > 0
-        if not (self._search.reduced and all_reducible(sim)):
+        if not (self._exploration.reduced and all_reducible(sim)):
             return [*sim.steps(), *(sim.faults() if faults else ())], None
         return sufficient_steps(sim, faults=faults)
 
     def _leave(self, done: list[Step], choices: list[Step]) -> None:
         for step in reversed(choices):
             left = self._left - (step.kind in _FAULTS)
-            self._search.push(Prefix(done, step, self._states, left))
+            self._exploration.push(Prefix(done, step, self._states, left))
 
     def _follow_postponed(self) -> None:
         if self._postponed is not None:
@@ -341,8 +342,8 @@ class Branch:
         Such a run repeats itself, and its tasks wait for ever: time passes only when nothing else
         can happen.
         """
-        if state not in self._search.seen:
-            self._search.seen.add(state)
+        if state not in self._exploration.seen:
+            self._exploration.seen.add(state)
             self._states = (state, self._states)
             return True
         before = self._states
@@ -504,13 +505,13 @@ def exhaust(
     runner = Runner(scenario, options)
     latest = time.monotonic() + seconds
     seen = set() if seen is None else seen
-    search = Search(most, depth, reduced, seen)
+    exploration = Exploration(most, depth, reduced, seen)
     before = len(seen)
-    while (prefix := search.pop()) is not None:
+    while (prefix := exploration.pop()) is not None:
         found = len(seen) - before
         if runner.runs >= runs or found >= states or time.monotonic() > latest:
             return Figures(runner.runs, runner.steps, found, complete=False)
-        runner.run(Branch(prefix, search), f"{len(prefix.steps)} steps chosen in turn")
+        runner.run(Branch(prefix, exploration), f"{len(prefix.steps)} steps chosen in turn")
     return Figures(runner.runs, runner.steps, len(seen) - before)
 
 

@@ -39,7 +39,7 @@ from zkwire.testing.proxy.frames import reply_frame, request_frame
 from zkwire.testing.simulation import fault_choice
 from zkwire.testing.simulation.client import Cancelled, Client, Link, Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.stage import START, Stage, event_in
+from zkwire.testing.simulation.stage import START, System, event_in
 
 
 def describe(step: Step, client: Client | None) -> str:
@@ -104,7 +104,7 @@ class Check(Protocol):
         """Called when every task has ended and nothing is under way."""
 
 
-class Simulation(Stage):
+class Simulation(System):
     """See the module's docstring.
 
     ``timeout`` is the session timeout in seconds and ``tick`` the server's unit of time;

@@ -199,7 +199,7 @@ class Delivered(NamedTuple):
     client: Client
 
 
-class Stage:
+class System:
     """See the module's docstring.  The options are those of ``Simulation``; ``lag`` is a fault."""
 
     def __init__(

@@ -4,9 +4,9 @@ The embedded server's loop and the proxy's relay are such threads.
 
 Rules of such a thread:
 
-* It alone touches the sockets and the selector.  :meth:`IOThread.call` runs a function of another
-  thread there, between two rounds, so that no event of a round is for a socket that the function
-  has closed.
+* It alone touches the sockets and the selector.  :meth:`SocketThread.call` runs a function of
+  another thread there, between two rounds, so that no event of a round is for a socket that the
+  function has closed.
 * Nothing blocks but the one ``select``.
 """
 
@@ -33,7 +33,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-class IOThread:
+class SocketThread:
     """See the module's docstring.  Subclasses start the ``_thread``, and say what a round does.
 
     The data of a key of the selector is the function that is called with its events.
