@@ -89,6 +89,19 @@ class SocketThread:
         """Do what there is to do after the events and commands of a round."""
         raise NotImplementedError
 
+    def watch(
+        self, end: socket.socket, events: int, handler: Callable[[int], object] | None = None
+    ) -> None:
+        """Call ``handler`` with exactly these events of a socket from now on."""
+        key = self._selector.get_map().get(end)
+        if key is None:
+            if events:
+                self._selector.register(end, events, handler)
+        elif not events:
+            self._selector.unregister(end)
+        elif key.events != events or key.data is not handler:
+            self._selector.modify(end, events, handler)
+
     def _stop(self) -> None:
         """Close all sockets."""
         self._open = False

@@ -64,7 +64,6 @@ Address: TypeAlias = tuple[socket.AddressFamily, Any]
 ChooseSteps: TypeAlias = Callable[
     [Iterable[tuple[Frame, Action | None]]], list[tuple[Frame, tuple[Step, ...]]]
 ]
-Handler: TypeAlias = Callable[[int], None]
 Observe: TypeAlias = Callable[[int, str, str], None]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -301,8 +300,8 @@ class ProxiedConnection:
         self._client = client
         self._server = socket.socket(family, socket.SOCK_STREAM)
         self._conversation = Conversation(number)
-        self._requests = Flow("c2s", client, self._server, relay.wake)
-        self._replies = Flow("s2c", self._server, client, relay.wake)
+        self._requests = Flow("c2s", client, self._server, relay._wake_up)
+        self._replies = Flow("s2c", self._server, client, relay._wake_up)
         self._on_client = partial(self._on_event, self._requests, self._replies)
         self._on_server = partial(self._on_event, self._replies, self._requests)
         self._connected = False
@@ -353,8 +352,8 @@ class ProxiedConnection:
 
     def close(self) -> None:
         """Close both sockets at once."""
-        self._relay.close_socket(self._client)
-        self._relay.close_socket(self._server)
+        self._client.close()
+        self._server.close()
 
     def _connect(self) -> bool:
         # A repeated connect returns the status of the first one.
@@ -447,15 +446,12 @@ class Relay(SocketThread):
 
     # --- from any thread ---
 
-    def wake(self) -> None:
-        """Have the thread check every connection, since a gate or a setting has changed."""
-        self._wake_up()
-
     def call(self, function: Callable[[], Any]) -> Any:
         """As in any such thread; in the thread itself (in a rule, say) it runs after the events."""
         if threading.current_thread() is not self._thread:
             return super().call(function)
         self._commands.append((function, Future()))
+        self._wake_up()
         return None
 
     # --- in the relay's thread ---
@@ -471,21 +467,9 @@ class Relay(SocketThread):
         self.observe(connection.number, "closed", "")
         self._changed()
 
-    def watch(self, end: socket.socket, events: int, handler: Handler) -> None:
-        """Call ``handler`` for exactly these events from now on."""
-        key = self._selector.get_map().get(end)
-        if key is None:
-            if events:
-                self._selector.register(end, events, handler)
-        elif not events:
-            self._selector.unregister(end)
-        elif key.events != events or key.data is not handler:
-            self._selector.modify(end, events, handler)
-
     def close_socket(self, end: socket.socket) -> None:
         """Close a socket of a connection."""
-        if end in self._selector.get_map():
-            self._selector.unregister(end)
+        self.watch(end, 0)
         self._draining.pop(end, None)
         end.close()
 
@@ -503,19 +487,10 @@ class Relay(SocketThread):
         left = min(max(0.0, self._deadline - monotonic()), _LONGEST_WAIT)
         return None if self._deadline == math.inf else left
 
-    def _run_commands(self) -> None:
-        if self._commands:
-            super()._run_commands()
-            self._check_all()
-
     def _on_woken(self, _: int) -> None:
         super()._on_woken(_)
-        self._check_all()
-
-    def _check_all(self) -> None:
-        """A gate may be open now, or the black hole may have ended."""
         for connection in self.connections:
-            connection.deadline = 0.0
+            connection.deadline = 0.0  # a gate may be open now, or the black hole have ended
 
     def _turn(self) -> None:
         now = monotonic()

@@ -143,7 +143,7 @@ class Loop(SocketThread):
 
         def register() -> None:
             self._listeners[listener] = member
-            self._selector.register(listener, _READ, partial(self._accept, listener))
+            self.watch(listener, _READ, partial(self._accept, listener))
 
         self.call(register)
         return listener
@@ -155,8 +155,7 @@ class Loop(SocketThread):
             member = self._listeners.pop(listener)
             if listener in self._paused_listeners:
                 self._paused_listeners.remove(listener)
-            else:
-                self._selector.unregister(listener)
+            self.watch(listener, 0)
             listener.close()
             self.cut(member)
 
@@ -216,7 +215,7 @@ class Loop(SocketThread):
             except OSError as error:
                 if error.errno in _NONE_FREE:
                     # The selector would report the listener all the time until one is free.
-                    self._selector.unregister(listener)
+                    self.watch(listener, 0)
                     self._paused_listeners.append(listener)
                     self._paused_until = time.monotonic() + _PAUSE
                 return  # any other error is about one peer that has closed its connection
@@ -225,7 +224,7 @@ class Loop(SocketThread):
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
             peer = self._peers[connection] = Peer(sock, connection, self._new_tls())
             connection.queued = partial(self._queued, peer)
-            self._selector.register(sock, _READ, partial(self._serve, peer))
+            self.watch(sock, _READ, partial(self._serve, peer))
 
     def _new_tls(self) -> ServerTls | None:
         if self._tls is None:
@@ -318,23 +317,15 @@ class Loop(SocketThread):
             return
         # While requests wait, the loop reads no more: the kernel then makes the peer wait.
         interest = _READ * (peer.requests is None) | _WRITE * bool(peer.unsent)
-        if interest == peer.interest:
-            return
-        handler = partial(self._serve, peer)
-        if not interest:
-            self._selector.unregister(peer.sock)
-        elif not peer.interest:
-            self._selector.register(peer.sock, interest, handler)
-        else:
-            self._selector.modify(peer.sock, interest, handler)
-        peer.interest = interest
+        if interest != peer.interest:  # the usual case first, for speed
+            self.watch(peer.sock, interest, partial(self._serve, peer))
+            peer.interest = interest
 
     def _close_peer(self, peer: Peer) -> None:
-        self._peers.pop(peer.connection, None)
+        if self._peers.pop(peer.connection, None) is None:
+            return  # it is closed already
         self.faults.forget(peer.connection)
-        if peer.interest:
-            self._selector.unregister(peer.sock)
-            peer.interest = 0
+        self.watch(peer.sock, 0)
         if peer.connection.reset:
             with suppress(OSError):
                 peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -352,7 +343,7 @@ class Loop(SocketThread):
     def _resume_listeners(self) -> None:
         while self._paused_listeners:
             listener = self._paused_listeners.pop()
-            self._selector.register(listener, _READ, partial(self._accept, listener))
+            self.watch(listener, _READ, partial(self._accept, listener))
 
 
 def monotonic_epoch() -> float:
