@@ -40,9 +40,11 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -537,30 +539,28 @@ def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("this life awaits something else than its stage")
 
 
+@dataclass
 class _Sweep:
     """All runs of one life on one server."""
 
-    def __init__(
-        self, server: Server, life: Life, kind: type[Any], patience: float, limit: float
-    ) -> None:
-        self._server = server
-        self._life = life
-        self._kind = kind
-        self._patience = patience
-        self._limit = limit
-        self._other: Client
-        self._numbers = iter(range(1 << 30))
-        self._proxies: SimpleQueue[FaultProxy] = SimpleQueue()
-        self._clean: _Left | None = None
+    server: Server
+    life: Life
+    kind: type[Any]
+    patience: float
+    limit: float
+    other: Client = field(init=False)
+    clean: _Left | None = None
+    numbers: Iterator[int] = field(default_factory=count)
+    proxies: SimpleQueue[FaultProxy] = field(default_factory=SimpleQueue[FaultProxy])
 
     def run(self, chosen: Callable[[list[Refusal]], list[Refusal]]) -> list[Refused]:
-        with Client(self._server.hosts) as self._other, ExitStack() as exit:
+        with Client(self.server.hosts) as self.other, ExitStack() as exit:
             for _ in range(AT_ONCE):
-                self._proxies.put(exit.enter_context(FaultProxy(self._server.hosts)))
+                self.proxies.put(exit.enter_context(FaultProxy(self.server.hosts)))
             stage, error = self._live(None)
             if error is not None:
                 raise error
-            self._clean = stage._clean
+            self.clean = stage._clean
             todo = chosen(refusals(stage.requests, stage.path))
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="kit") as pool:
                 ended = list(pool.map(self._live, todo))
@@ -574,16 +574,16 @@ class _Sweep:
 
     def _live(self, refusal: Refusal | None) -> tuple[Stage, BaseException | None]:
         """Live once, in a thread of its own, and what is wrong."""
-        path = f"/kit{next(self._numbers)}"
-        stage = Stage(self._server, self._other, path, self._kind, self._patience)
-        stage._clean = self._clean
-        proxy = self._proxies.get()
-        outcome = _in_thread(lambda: stage._live(self._life, proxy, refusal), "kit-life")
+        path = f"/kit{next(self.numbers)}"
+        stage = Stage(self.server, self.other, path, self.kind, self.patience)
+        stage._clean = self.clean
+        proxy = self.proxies.get()
+        outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
         try:
-            error = outcome.exception(self._limit)
+            error = outcome.exception(self.limit)
         except TimeoutError:  # its proxy stays its own
-            return stage, TimeoutError(f"hangs: it has not ended within {self._limit} s")
-        self._proxies.put(proxy)
+            return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
+        self.proxies.put(proxy)
         return stage, error
 
 
