@@ -287,6 +287,7 @@ class Service(Bound, Enterable):
     _called: str  # in messages
     _path: str
     _origin: TracebackType | None = None  # of the error
+    _started = False  # by what begins it when it is first used
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
         check_function("on_problem", on_problem)
@@ -375,6 +376,12 @@ class Service(Bound, Enterable):
         return pause
 
     # --- the owner's side -------------------------------------------------------------------------
+
+    def _begin_once(self) -> None:
+        """Have it run unless it has begun already."""
+        if not self._started:
+            self._begin()
+            self._started = True  # last: it may be refused here and now alone
 
     def _begin(self) -> None:
         """Have it run; not if this is interrupted, as the caller may have nothing to close then."""

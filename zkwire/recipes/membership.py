@@ -137,7 +137,6 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         self._known: dict[str, Member] = {}  # those whose newest state is known
         self._pause: float | None = None  # until a member that is left out is read again
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
-        self._started = False
 
     @property
     def _shown_problem(self) -> Exception | None:
@@ -146,9 +145,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
 
     def _start(self) -> None:
         self._check()
-        if not self._started:
-            self._begin()
-            self._started = True  # last: it may be refused here and now alone
+        self._begin_once()
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
