@@ -112,7 +112,8 @@ class SocketThread:
                 for key, events in self._selector.select(self._select_timeout()):
                     key.data(events)
                 self._run_commands()
-                self._turn()
+                if self._open:
+                    self._turn()
         except Exception as error:  # a bug: no caller may wait for ever
             self._failure = self._failure or error
             with suppress(Exception):

@@ -428,6 +428,7 @@ class Relay(SocketThread):
         listen: tuple[str, int] = ("127.0.0.1", 0),
         observe: Observe = lambda number, what, detail: None,
     ) -> None:
+        self._listener = listening_socket(*listen)  # first: it may fail
         super().__init__("zkwire-proxy")
         self.upstream = upstream
         self.observe = observe
@@ -439,7 +440,6 @@ class Relay(SocketThread):
         self._accepted = 0
         self._draining: dict[socket.socket, float] = {}
         self._deadline = 0.0
-        self._listener = listening_socket(*listen)
         self.port: int = self._listener.getsockname()[1]
         self._selector.register(self._listener, _READ, self._accept)
         self._thread.start()
