@@ -26,7 +26,7 @@ LAYERS = [
 ]
 CORE = LAYERS[: LAYERS.index("net")]
 # Within recipes: what all share, each above those that it may know, then the recipes.
-RECIPES = ["runtime", "_recipe", "_node", "_lock", "_service"]
+RECIPES = ["runtime", "_recipe", "_service", "_node", "_lock"]
 NOT_EACH_OTHER = ({"blocking", "aio"}, {"blocking", "trio"})
 MAY_USE_TESTING = {"testing", "cli", "kazoo"}
 # What a recipe may know of the state machine: it runs in any client, and in simulation.

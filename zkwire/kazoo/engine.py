@@ -27,7 +27,7 @@ from kazoo.protocol import connection as kc
 from kazoo.protocol.states import EVENT_TYPE_MAP, Callback, KeeperState, WatchedEvent
 
 import zkwire as zk
-from zkwire.kazoo.requests import Requests, outcome, refused_arguments, secret, translated
+from zkwire.kazoo.requests import KazooRequests, outcome, refused_arguments, secret, translated
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -74,7 +74,7 @@ class Engine:
         self.logger: Any = logger or client.logger
         self.sasl_options = sasl_options
         self.session: zk.Client | None = None
-        self._requests: Requests | None = None
+        self._requests: KazooRequests | None = None
         self._write_sock: Any = None
         self._connect = None  # programs replace it, and kazoo alone calls it
         self._lock = threading.Lock()  # for session and _requests
@@ -158,7 +158,7 @@ class Engine:
             if client._stopped.is_set():
                 return
             self.session = session
-            self._requests = Requests(session, self._chroot, partial(_Watcher, client))
+            self._requests = KazooRequests(session, self._chroot, partial(_Watcher, client))
             session.start()
 
     def _server_list(self) -> str:

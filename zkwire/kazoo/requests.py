@@ -9,7 +9,7 @@ sessions or states: :mod:`zkwire.kazoo.engine` does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions as ke
 from kazoo import security
@@ -146,7 +146,7 @@ def _names(text: str | None) -> list[str] | None:
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Requests:
+class KazooRequests:
     """Submits kazoo's requests to one client of zkwire.
 
     kazoo puts its ``chroot`` before each path by itself, and so does the client; ``watcher`` makes
@@ -156,7 +156,7 @@ class Requests:
     def __init__(
         self, client: zk.Client, chroot: str, watcher: Callable[[Any], Callable[[zk.Event], object]]
     ) -> None:
-        self._pipeline: Any = client.pipeline
+        self.pipeline: Any = client.pipeline
         self._chroot = chroot
         self._watcher = watcher
 
@@ -166,7 +166,7 @@ class Requests:
         NotImplementedError for a request that kazoo itself does not have; ValueError or TypeError
         for arguments that zkwire does not send.
         """
-        method = self._methods.get(type(request))
+        method = _SUBMIT.get(type(request))
         if method is None:
             raise NotImplementedError(f"zkwire.kazoo does not know {type(request).__name__}")
         return method(self, request)
@@ -190,59 +190,6 @@ class Requests:
     def _watch(self, request: Any) -> Any:
         return self._watcher(request.watcher) if request.watcher else None
 
-    def _create(self, r: Any) -> tuple[Any, Convert]:
-        reply = self._pipeline.create(self._inner(r.path), r.data, _acl(r.acl), **_mode(r.flags))
-        return reply, self._outer if self._chroot else _same
-
-    def _create2(self, r: Any) -> tuple[Any, Convert]:
-        path, acl = self._inner(r.path), _acl(r.acl)
-        reply = self._pipeline.create_with_stat(path, r.data, acl, **_mode(r.flags))
-        return reply, lambda answer: (self._outer(answer[0]), _stat(answer[1]))
-
-    def _delete(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.delete(self._inner(r.path), r.version), _true
-
-    def _exists(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.exists(self._inner(r.path), watch=self._watch(r)), _stat
-
-    def _get_data(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.get_data(self._inner(r.path), watch=self._watch(r)), _data
-
-    def _set_data(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.set_data(self._inner(r.path), r.data, r.version), _stat
-
-    def _get_children(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.get_children(self._inner(r.path), watch=self._watch(r)), _same
-
-    def _get_children2(self, r: Any) -> tuple[Any, Convert]:
-        path, watch = self._inner(r.path), self._watch(r)
-        return self._pipeline.get_children_with_stat(path, watch=watch), _with_stat
-
-    def _get_acl(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.get_acl(self._inner(r.path)), _acls_and_stat
-
-    def _set_acl(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.set_acl(self._inner(r.path), _acl(r.acls), r.version), _stat
-
-    def _sync(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.sync(self._inner(r.path)), lambda _: r.path
-
-    def _auth(self, r: Any) -> tuple[Any, Convert]:
-        return self._pipeline.add_auth(r.scheme, secret(r.auth)), _true
-
-    def _reconfig(self, r: Any) -> tuple[Any, Convert]:
-        reply = self._pipeline.reconfig(
-            joining=_names(r.joining),
-            leaving=_names(r.leaving),
-            members=_names(r.new_members),
-            version=r.config_id,
-        )
-        return reply, _with_stat
-
-    def _transaction(self, r: Any) -> tuple[Any, Convert]:
-        # kazoo's connection takes the chroot off these paths, so they stay as zkwire gives them.
-        return self._pipeline.multi([self._operation(one) for one in r.operations]), _results
-
     def _operation(self, r: Any) -> Any:
         """One operation of a transaction."""
         path = self._inner(r.path)
@@ -252,22 +199,58 @@ class Requests:
             return zk.SetData(path, r.data, r.version)
         return (zk.Delete if isinstance(r, ks.Delete) else zk.Check)(path, r.version)
 
-    _methods: ClassVar[dict[type, Callable[[Requests, Any], tuple[Any, Convert]]]] = {
-        ks.Create: _create,
-        ks.Create2: _create2,
-        ks.Delete: _delete,
-        ks.Exists: _exists,
-        ks.GetData: _get_data,
-        ks.SetData: _set_data,
-        ks.GetChildren: _get_children,
-        ks.GetChildren2: _get_children2,
-        ks.GetACL: _get_acl,
-        ks.SetACL: _set_acl,
-        ks.Sync: _sync,
-        ks.Auth: _auth,
-        ks.Reconfig: _reconfig,
-        ks.Transaction: _transaction,
-    }
+
+def _create(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
+    reply = to.pipeline.create(to._inner(r.path), r.data, _acl(r.acl), **_mode(r.flags))
+    return reply, to._outer
+
+
+def _create2(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
+    path, acl = to._inner(r.path), _acl(r.acl)
+    reply = to.pipeline.create_with_stat(path, r.data, acl, **_mode(r.flags))
+    return reply, lambda answer: (to._outer(answer[0]), _stat(answer[1]))
+
+
+def _reconfig(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
+    reply = to.pipeline.reconfig(
+        joining=_names(r.joining),
+        leaving=_names(r.leaving),
+        members=_names(r.new_members),
+        version=r.config_id,
+    )
+    return reply, _with_stat
+
+
+def _read(name: str, convert: Convert) -> Callable[[KazooRequests, Any], tuple[Any, Convert]]:
+    """A request for a path, perhaps with a watch."""
+
+    def submit(to: KazooRequests, r: Any) -> tuple[Any, Convert]:
+        return getattr(to.pipeline, name)(to._inner(r.path), watch=to._watch(r)), convert
+
+    return submit
+
+
+_SUBMIT: dict[type, Callable[[KazooRequests, Any], tuple[Any, Convert]]] = {
+    ks.Create: _create,
+    ks.Create2: _create2,
+    ks.Delete: lambda to, r: (to.pipeline.delete(to._inner(r.path), r.version), _true),
+    ks.Exists: _read("exists", _stat),
+    ks.GetData: _read("get_data", _data),
+    ks.SetData: lambda to, r: (to.pipeline.set_data(to._inner(r.path), r.data, r.version), _stat),
+    ks.GetChildren: _read("get_children", _same),
+    ks.GetChildren2: _read("get_children_with_stat", _with_stat),
+    ks.GetACL: lambda to, r: (to.pipeline.get_acl(to._inner(r.path)), _acls_and_stat),
+    ks.SetACL: lambda to, r: (
+        to.pipeline.set_acl(to._inner(r.path), _acl(r.acls), r.version), _stat,
+    ),
+    ks.Sync: lambda to, r: (to.pipeline.sync(to._inner(r.path)), lambda _: r.path),
+    ks.Auth: lambda to, r: (to.pipeline.add_auth(r.scheme, secret(r.auth)), _true),
+    ks.Reconfig: _reconfig,
+    # kazoo's connection takes the chroot off these paths, so they stay as zkwire gives them.
+    ks.Transaction: lambda to, r: (
+        to.pipeline.multi([to._operation(one) for one in r.operations]), _results,
+    ),
+}  # fmt: skip
 
 
 def secret(credential: str | bytes) -> bytes:

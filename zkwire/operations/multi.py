@@ -26,14 +26,13 @@ from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
 from zkwire.jute.records import (
     Create2Response,
-    CreateRequest,
     CreateResponse,
     ErrorResponse,
     GetChildrenResponse,
     GetDataResponse,
     Stat,
 )
-from zkwire.operations.nodes import EPHEMERAL, Nodes, Requests, check_version
+from zkwire.operations.nodes import EPHEMERAL, SEQUENTIAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
 
 _LENGTH = Struct(">i")  # of a path or of data, in front of it
 _NOT_ATTEMPTED = RuntimeInconsistencyError.code
+_OF_EPHEMERALS = (EPHEMERAL, EPHEMERAL | SEQUENTIAL)
 
 
 class RecordedCall(Request):
@@ -280,17 +280,10 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
 
 def _refusal(request: Request, code: int) -> ZooKeeperError | None:
     """What became of one operation of a refused multi; None: it is undone or was not attempted."""
-    if code == SESSION_EXPIRED and _makes_ephemeral(request):
+    if code == SESSION_EXPIRED and request.create_flags in _OF_EPHEMERALS:
         path = request.path
         return EphemeralOnLocalSessionError(AS_IF_EXPIRED, op=request.op.name, path=path)
     return request.error() if code else None
-
-
-def _makes_ephemeral(request: Request) -> bool:
-    if request.op is not ops.CREATE:
-        return False
-    fields: Any = CreateRequest.decode(request.body)
-    return bool(fields.flags & EPHEMERAL)
 
 
 def _misunderstood(op: Op, message: str) -> ProtocolError:

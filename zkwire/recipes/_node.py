@@ -32,7 +32,6 @@ token itself: that may be made twice.
 
 from __future__ import annotations
 
-import contextlib
 from contextlib import suppress
 from functools import partial
 
@@ -54,6 +53,7 @@ from zkwire.errors import (
 from zkwire.operations.multi import Create, SetData
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
+from zkwire.recipes._service import Problem
 from zkwire.recipes.runtime import ensure_path, retry, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State
@@ -133,10 +133,6 @@ def encoded(text: str) -> bytes:
         return check_text("text", text).encode()
     except UnicodeEncodeError:
         raise ValueError(f"text contains a surrogate, which is no character: {text!r}") from None
-
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds between a deletion that was refused and the next try: doubled each time."""
 
 
 class OwnNodeWatch(Watch):
@@ -272,7 +268,7 @@ class OwnedNode:
                 self._runtime.pending_cleanups.add(attempt.id)
             self._pending_cleanup = None
             self._set_inactive()
-        with contextlib.suppress(ZooKeeperError):
+        with suppress(ZooKeeperError):
             end_claim()
             if attempt.entered:
                 self._runtime.spawn(partial(self._clean_up, attempt=attempt))
@@ -289,7 +285,7 @@ class OwnedNode:
 
     def _hand_over(self, attempt: Attempt) -> None:
         # What is over ends the session's nodes, too.
-        with contextlib.suppress(ZooKeeperError):
+        with suppress(ZooKeeperError):
             self._end_claim()
             if attempt.entered:
                 self._runtime.pending_cleanups.add(attempt.id)
@@ -303,7 +299,8 @@ class OwnedNode:
             self._runtime.pending_cleanups.discard(attempt.id)
 
     async def _delete_until_gone(self, operations: Operations, attempt: Attempt) -> None:
-        refusals = 0
+        runtime = self._runtime
+        problem = Problem(None, runtime.dispatch)
         while True:
             try:
                 await unwrap_multi_error(self._leave, operations, attempt)
@@ -311,32 +308,22 @@ class OwnedNode:
             except (ConnectionLossError, BadVersionError):
                 pass  # on the next connection, for which each try waits; or after another look
             except NotReadOnlyError:
-                await self._runtime.another_state()
+                await runtime.another_state()
             except BUSY:
                 pass  # a server that takes its time to refuse is asked again at once
             except NoNodeError:
                 return
             except ServerError as refusal:
-                if not refusals:
-                    self._not_left(attempt, refusal)
-                refusals += 1
-                await self._pause(refusals)
+                runtime.pending_cleanups.discard(attempt.id)  # contenders need not wait for it
+                what = (
+                    f"{self._path}: a node stays until this session ends, or until a server no "
+                    "longer refuses to delete it, which is tried again"
+                )
+                pause = problem.stands(what, refusal, runtime.warn)
+                with suppress(ZooKeeperError):  # the next try raises what has ended the session
+                    await runtime.pause(pause * runtime.jitter())
             except ZooKeeperError:
                 return  # the session is over, and the node with it
-
-    def _not_left(self, attempt: Attempt, refusal: ServerError) -> None:
-        """A server refuses to delete the node: contenders need not wait for the next try."""
-        self._runtime.pending_cleanups.discard(attempt.id)
-        self._runtime.warn(
-            f"{self._path}: a node stays until this session ends, or until a server no longer "
-            f"refuses to delete it, which is tried again: {refusal}"
-        )
-
-    async def _pause(self, refusals: int) -> None:
-        """Let some time pass, longer after each refusal."""
-        runtime, seconds = self._runtime, min(FIRST_PAUSE * 2 ** (refusals - 1), LONGEST_PAUSE)
-        with contextlib.suppress(ZooKeeperError):  # the next try raises what has ended the session
-            await runtime.pause(seconds * runtime.jitter())
 
 
 KEPT = 64

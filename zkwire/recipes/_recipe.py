@@ -244,8 +244,7 @@ class SupervisedRuntime:
     @property
     def unfinished(self) -> bool:
         """Whether a clean-up is left to the client; see :class:`Runtime`."""
-        unfinished: bool = self._driver().unfinished
-        return unfinished
+        return self._driver().unfinished
 
     @unfinished.setter
     def unfinished(self, value: bool) -> None:

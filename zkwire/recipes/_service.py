@@ -35,12 +35,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.errors import (
-    ClientClosedError,
-    ForkedError,
-    OperationTimeoutError,
-    ServerError,
-)
+from zkwire.errors import ClientClosedError, ForkedError, OperationTimeoutError, ServerError
 from zkwire.jute.record import Record
 from zkwire.recipes._recipe import Enterable, Itself
 from zkwire.recipes.runtime import SESSION_OVER
@@ -65,15 +60,11 @@ if TYPE_CHECKING:
     class Sessions(AsyncClientLike, Protocol):
         """One session, or with a supervisor one after another."""
 
-        @property
-        def forked(self) -> bool:
-            """Whether this is the copy in a forked child."""
-            ...
+        forked: bool
+        """Whether this is the copy in a forked child."""
 
-        @property
-        def operations(self) -> Operations:
-            """The operations of a client, for :func:`zkwire.operations.nodes.rehearse`."""
-            ...
+        operations: Operations
+        """The operations of a client, for :func:`zkwire.operations.nodes.rehearse`."""
 
         def check(self) -> None:
             """Raise if nothing can be asked here: in a forked child, in another event loop."""
@@ -100,10 +91,8 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None:
             """Call a user's function, in order, where a user's code may run."""
 
-        @property
-        def awaits(self) -> bool:
-            """Whether what a user's function returns is awaited there."""
-            ...
+        awaits: bool
+        """Whether what a user's function returns is awaited there."""
 
         def check_callback(self, function: Any) -> None:
             """TypeError for a function of a user's that cannot be called there."""
@@ -201,8 +190,7 @@ class ServiceView(Bound):
 
         A refusal is tried again by itself; see docs/supervisor.md#refusals.
         """
-        problem: Exception | None = self._algorithm._shown_problem
-        return problem
+        return self._algorithm._shown_problem
 
 
 def sessions_of(client: AsyncClientLike) -> Sessions:
@@ -299,6 +287,7 @@ class Service(Bound, Enterable):
     _called: str  # in messages
     _path: str
     _origin: TracebackType | None = None  # of the error
+    _started = False  # by what begins it when it is first used
 
     def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
         check_function("on_problem", on_problem)
@@ -387,6 +376,12 @@ class Service(Bound, Enterable):
         return pause
 
     # --- the owner's side -------------------------------------------------------------------------
+
+    def _begin_once(self) -> None:
+        """Have it run unless it has begun already."""
+        if not self._started:
+            self._begin()
+            self._started = True  # last: it may be refused here and now alone
 
     def _begin(self) -> None:
         """Have it run; not if this is interrupted, as the caller may have nothing to close then."""

@@ -95,7 +95,7 @@ SLICE = 0.03
 AT_ONCE = 0.002  # seconds between two calls
 
 
-class Turn(OrderQueue):
+class QueuePlace(OrderQueue):
     """One place in the queue; ``alone``: no other stood there when this one came."""
 
     alone: bool = False
@@ -120,27 +120,27 @@ class ContentionQueue:
         self._path = path
         self._acl = acl
         self.crowded: bool = False
-        self._kept: list[Turn] = []
-        self._unused: list[Turn] = []  # made for calls that did without
+        self._kept: list[QueuePlace] = []
+        self._unused: list[QueuePlace] = []  # made for calls that did without
         self._ended = -AT_ONCE
 
-    def begin(self) -> Turn:
+    def begin(self) -> QueuePlace:
         """The turn of a call: one that was kept, or one that is still to come."""
         for queue in (self._kept, self._unused):
             with suppress(IndexError):  # of threads each gets another
                 return queue.pop()
-        turn = Turn(self._runtime, self._path, acl=self._acl)
+        turn = QueuePlace(self._runtime, self._path, acl=self._acl)
         turn._kept = self._path  # the node itself is to stay when the queue is gone
         return turn
 
-    async def come(self, turn: Turn, deadline: float) -> None:
+    async def come(self, turn: QueuePlace, deadline: float) -> None:
         """Wait for the turn; without it go on after ``PATIENCE`` seconds."""
         with suppress(OperationTimeoutError):
             await turn._acquire_by(min(deadline, self._runtime.now() + PATIENCE), True)
         self.crowded = not turn.alone
         turn.until = self._runtime.now() + SLICE
 
-    def end(self, turn: Turn, begun: float) -> None:
+    def end(self, turn: QueuePlace, begun: float) -> None:
         """The call is over."""
         now, steady = self._runtime.now(), begun - self._ended < AT_ONCE
         self._ended = now
@@ -152,7 +152,7 @@ class ContentionQueue:
         elif not turn.until:
             self._unused.append(turn)
 
-    def _release(self, turn: Turn) -> None:
+    def _release(self, turn: QueuePlace) -> None:
         with suppress(ValueError):  # another call has it
             self._kept.remove(turn)
             turn._release_in_background()

@@ -103,15 +103,6 @@ def check_name(what: str, name: str) -> str:
     return str.__str__(name)  # a member of an enumeration is formatted as its name
 
 
-class ListRequest:
-    """A call that waits for a list, and the answer."""
-
-    __slots__ = ("members",)
-
-    def __init__(self) -> None:
-        self.members: tuple[Member, ...] | None = None
-
-
 class AsyncGroup(HasPath, ServiceView, ObservableService):
     """The members of a group, each with its data: to join them, and to know them.
 
@@ -140,13 +131,12 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
         self._joined: list[AsyncPersistentNode] = []
-        self._requests: list[ListRequest] = []
+        self._requests: list[list[tuple[Member, ...]]] = []  # each gets the list that answers it
         self._members: tuple[Member, ...] | None = None  # the newest list
         self._names: list[str] | None = None  # of the members; None: stale
         self._known: dict[str, Member] = {}  # those whose newest state is known
         self._pause: float | None = None  # until a member that is left out is read again
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
-        self._started = False
 
     @property
     def _shown_problem(self) -> Exception | None:
@@ -155,9 +145,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
 
     def _start(self) -> None:
         self._check()
-        if not self._started:
-            self._begin()
-            self._started = True  # last: it may be refused here and now alone
+        self._begin_once()
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
@@ -212,14 +200,14 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         group may not be read; a later call may succeed.  A member that may not is left out, with a
         warning in the log.
         """
-        request = ListRequest()
-        self._requests.append(request)
+        answer: list[tuple[Member, ...]] = []
+        self._requests.append(answer)
         self._start()
         self._asked.notify()
-        if not await self._until(lambda: request.members is not None, timeout):
+        if not await self._until(lambda: bool(answer), timeout):
             message = "the members were not read in time"
             raise OperationTimeoutError(message, op="members", path=self._path)
-        return list(request.members or ())
+        return list(answer[0])
 
     def changes(self) -> AsyncGenerator[list[Member], None]:
         """The list of members, forever: as it is now, then whenever it is another.
@@ -326,12 +314,12 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
                     self._names = None
                 self._known.pop(event.path.rpartition("/")[2], None)
 
-    def _publish(self, names: list[str], requests: tuple[ListRequest, ...]) -> None:
+    def _publish(self, names: list[str], requests: tuple[list[tuple[Member, ...]], ...]) -> None:
         known = [self._known[name] for name in names if name in self._known]
         members = tuple(sorted(known, key=lambda m: (m.fence, m.name)))
         if self._members != members:
             self._members = members
         del self._requests[: len(requests)]
-        for request in requests:
-            request.members = members
+        for answer in requests:
+            answer.append(members)
         self._changed()

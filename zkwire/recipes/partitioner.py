@@ -286,8 +286,7 @@ class ShareView(Bound, Mapping[str, int]):
     _algorithm: Any = Itself()
 
     def __getitem__(self, item: str) -> int:
-        fence: int = self._algorithm._fences[item]
-        return fence
+        return self._algorithm._fences[item]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._algorithm._fences)

@@ -107,15 +107,11 @@ if TYPE_CHECKING:
         Under asyncio it is no lock: a step without an await is one step there.
         """
 
-        @property
-        def operations(self) -> Operations:
-            """The operations."""
-            ...
+        operations: Operations
+        """The operations."""
 
-        @property
-        def background(self) -> Operations:
-            """The operations, for coroutines given to ``spawn``."""
-            ...
+        background: Operations
+        """The operations, for coroutines given to ``spawn``."""
 
         @property
         def session_id(self) -> int:

@@ -82,10 +82,10 @@ class NodeWatcher(ServiceView, Service):
         self._next: Any = None  # the state that was delivered last, until the reader has taken it
         self._event: Event | None = None  # the one that has led to the last read
         self._was_called = False  # the callback was, and has returned
-        self._wanted = self._started = callback is not None
+        self._wanted = callback is not None
         self._asked = Condition(lambda: self._wanted and self._next is None)
-        if self._started:
-            self._begin()
+        if callback is not None:
+            self._begin_once()
 
     def _call(self) -> object:
         """Call the callback; the next read follows its end."""
@@ -144,9 +144,7 @@ class NodeWatcher(ServiceView, Service):
             if self._readers[0] is not reader:
                 raise RuntimeError("a state goes to one reader: make another watch for this one")
             self._check()
-            if not self._started:
-                self._begin()
-                self._started = True  # last: it may be refused here and now alone
+            self._begin_once()
             self._wanted = True
             self._asked.notify()
             there = await self._until(lambda: self._next is not None, limit)

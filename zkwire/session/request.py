@@ -171,7 +171,7 @@ class Request(Waitable):
                     "switched off there"
                 )
                 return UnimplementedError(message, op=self.op.name, path=self.path)
-            taken = outcome.code == NodeExistsError.code and self._appends_number
+            taken = outcome.code == NodeExistsError.code and bool(self.create_flags & _SEQUENTIAL)
             error = error_for(outcome.code, self.op.name, self.path, sequential=taken)
             error.maybe_applied = outcome.code in UNCERTAIN and self.op.changes
             return error
@@ -185,12 +185,12 @@ class Request(Waitable):
         return None
 
     @property
-    def _appends_number(self) -> bool:
-        """Whether it is a sequential create."""
+    def create_flags(self) -> int:
+        """The flags of the node that it creates (Java's CreateMode); 0 if it creates none."""
         if self.op.request not in (CreateRequest, CreateTTLRequest):
-            return False
+            return 0
         fields: Any = self.op.request.decode(self.body)
-        return bool(fields.flags & _SEQUENTIAL)
+        return fields.flags
 
     def value(self) -> Any:
         """The result; raises the error that the request ended with, RuntimeError before its end."""

@@ -40,9 +40,11 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -59,7 +61,6 @@ from zkwire.errors import (
     error_for,
 )
 from zkwire.jute import records as r
-from zkwire.jute.record import Record
 from zkwire.jute.records import ConnectResponse
 from zkwire.testing.proxy.faults import Action, Send, Step
 from zkwire.testing.proxy.frames import OPCODES, Frame
@@ -67,6 +68,7 @@ from zkwire.testing.proxy.proxy import FaultProxy
 from zkwire.testing.server.operations import refused_parts
 from zkwire.testing.server.server import Server
 from zkwire.testing.server.tree import CONTAINER
+from zkwire.wire.ops import OPS
 
 UNKNOWN: Final = -9999
 """A code that no client knows."""
@@ -80,33 +82,17 @@ _CREATE = (
     NoChildrenForEphemeralsError.code,
 )
 PLAUSIBLE: Final[dict[str, tuple[int, ...]]] = {
-    "create": _CREATE,
-    "create2": _CREATE,
-    "create_container": _CREATE,
-    "create_ttl": _CREATE,
+    **dict.fromkeys(("create", "create2", "create_container", "create_ttl"), _CREATE),
     "delete": (*_ANY, NotEmptyError.code),
     "set_data": (*_ANY, QuotaExceededError.code),
     "sync": (UNKNOWN,),
-    "remove_watches": (),
-    "close_session": (),
-    "set_watches": (),
-    "set_watches2": (),
+    **dict.fromkeys(("remove_watches", "close_session", "set_watches", "set_watches2"), ()),
 }
 """The codes for each operation; for all others NoAuth and the one that no client knows.
 
 ``set_watches``, ``remove_watches`` and ``close_session`` are the client's own, and no recipe's.
 """
 
-_RECORDS: Final[dict[int, type[Record]]] = {
-    OPCODES["create"]: r.CreateRequest,
-    OPCODES["create2"]: r.CreateRequest,
-    OPCODES["create_container"]: r.CreateRequest,
-    OPCODES["create_ttl"]: r.CreateTTLRequest,
-    OPCODES["delete"]: r.DeleteRequest,
-    OPCODES["set_data"]: r.SetDataRequest,
-    OPCODES["check"]: r.CheckVersionRequest,
-}
-_NAMES: Final = {opcode: name for name, opcode in OPCODES.items()}
 _HEADER, _REPLY_HEADER = 12, 20  # bytes: the length, and what stands before the body
 _ROOT: Final = r.ExistsRequest("/", False)
 _SEQUENTIAL = {2, 3, 6}  # CreateMode.java
@@ -154,22 +140,26 @@ def names(frame: Frame, base: str) -> list[str]:
 
 def parts(frame: Frame) -> list[Part]:
     """The operation of a request; of a multi all."""
+    opcode = frame.opcode or 0
+    if PLAUSIBLE.get(frame.op) is _CREATE:
+        return [_part(opcode, frame.raw, _HEADER)[0]]
     if frame.op != "multi":
-        kind = _RECORDS.get(frame.opcode or 0)
-        if kind is None:
-            return [Part(frame.op, frame.path or "")]
-        return [_part(frame.op, kind.unpack(frame.raw, _HEADER)[0])]
+        return [Part(frame.op, frame.path or "")]
     found: list[Part] = []
     header, at = r.MultiHeader.unpack(frame.raw, _HEADER)
     while not header.done:
-        request, at = _RECORDS[header.type].unpack(frame.raw, at)
-        found.append(_part(_NAMES[header.type], request))
+        part, at = _part(header.type, frame.raw, at)
+        found.append(part)
         header, at = r.MultiHeader.unpack(frame.raw, at)
     return found
 
 
-def _part(op: str, request: Any) -> Part:
-    return Part(op, request.path, getattr(request, "flags", 0) in _SEQUENTIAL)
+def _part(opcode: int, data: bytes, at: int) -> tuple[Part, int]:
+    """The operation whose request is at ``data[at]``, and the offset after it."""
+    op = OPS[opcode]
+    kind: Any = op.request
+    request, at = kind.unpack(data, at)
+    return Part(op.name, request.path, getattr(request, "flags", 0) in _SEQUENTIAL), at
 
 
 def refusals(requests: Iterable[Frame], base: str) -> list[Refusal]:
@@ -330,7 +320,9 @@ class Stage:
 
     def start(self, steps: Coroutine[Any, Any, Any]) -> _Started:
         """Begin a :meth:`call`, or several, in a thread or a task of its own."""
-        return _Started(steps, self.asynchronous)
+        if self.asynchronous:
+            return _Started(asyncio.ensure_future(steps))
+        return _Started(_in_thread(lambda: _driven(steps), "kit-call"))
 
     def note(self, outcome: str) -> None:
         """Say what the recipe has done at the refusal, where a caller is told of it otherwise."""
@@ -394,6 +386,7 @@ class Stage:
             with self._kind(proxy.hosts) as self.client:
                 _driven(life(self))
                 _driven(self._settle())
+        self._note_outcome()
 
     async def _live_in_loop(self, life: Life) -> None:
         complaints: list[str] = []
@@ -458,10 +451,8 @@ class Stage:
 
     def _note_refusal(self, error: ServerError) -> None:
         """Raise the error unless it is the refusal, as a server has sent it."""
-        is_other = self.refused is None or isinstance(error, MultiError)
-        if is_other or type(error) is not type(error_for(self.code, "", None)):
-            raise error
-        if error.code != self.code:
+        is_sent = type(error) is type(error_for(self.code, "", None)) and error.code == self.code
+        if self.refused is None or isinstance(error, MultiError) or not is_sent:
             raise error
         self.raised = error
 
@@ -509,28 +500,28 @@ class Stage:
 class _Started:
     """A call in a thread or a task of its own."""
 
-    def __init__(self, call: Coroutine[Any, Any, Any], asynchronous: bool) -> None:
-        self._ended: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self._task: asyncio.Task[Any] | None = None
-        if asynchronous:
-            self._task = asyncio.ensure_future(call)
-        else:
-            threading.Thread(target=self._run, args=(call,), name="kit-call", daemon=True).start()
-
-    def _run(self, call: Coroutine[Any, Any, Any]) -> None:
-        try:
-            self._ended.put((_driven(call), None))
-        except BaseException as error:
-            self._ended.put((None, error))
+    def __init__(self, outcome: asyncio.Task[Any] | Future[Any]) -> None:
+        self._outcome = outcome
 
     async def result(self) -> Any:
         """What the call returns, or raises."""
-        if self._task is not None:
-            return await self._task
-        value, error = self._ended.get(timeout=LIMIT)
-        if error is not None:
-            raise error
-        return value
+        if isinstance(self._outcome, Future):
+            return self._outcome.result(LIMIT)
+        return await self._outcome
+
+
+def _in_thread(function: Callable[[], Any], name: str) -> Future[Any]:
+    """Call a function in a thread that the process does not wait for; its outcome."""
+    outcome: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
 
 
 async def _called(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -548,64 +539,52 @@ def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("this life awaits something else than its stage")
 
 
+@dataclass
 class _Sweep:
     """All runs of one life on one server."""
 
-    def __init__(
-        self, server: Server, life: Life, kind: type[Any], patience: float, limit: float
-    ) -> None:
-        self._server = server
-        self._life = life
-        self._kind = kind
-        self._patience = patience
-        self._limit = limit
-        self._other: Client
-        self._numbers = iter(range(1 << 30))
-        self._proxies: SimpleQueue[FaultProxy] = SimpleQueue()
-        self._clean: _Left | None = None
+    server: Server
+    life: Life
+    kind: type[Any]
+    patience: float
+    limit: float
+    other: Client = field(init=False)
+    clean: _Left | None = None
+    numbers: Iterator[int] = field(default_factory=count)
+    proxies: SimpleQueue[FaultProxy] = field(default_factory=SimpleQueue[FaultProxy])
 
     def run(self, chosen: Callable[[list[Refusal]], list[Refusal]]) -> list[Refused]:
-        with Client(self._server.hosts) as self._other, ExitStack() as exit:
+        with Client(self.server.hosts) as self.other, ExitStack() as exit:
             for _ in range(AT_ONCE):
-                self._proxies.put(exit.enter_context(FaultProxy(self._server.hosts)))
+                self.proxies.put(exit.enter_context(FaultProxy(self.server.hosts)))
             stage, error = self._live(None)
             if error is not None:
                 raise error
-            self._clean = stage._clean
+            self.clean = stage._clean
             todo = chosen(refusals(stage.requests, stage.path))
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="kit") as pool:
                 ended = list(pool.map(self._live, todo))
-        wrong = [f"{r.describe()}: {_said(e)}" for r, (_, e) in zip(todo, ended, strict=True) if e]
+        wrong = [
+            f"{refusal.describe()}: {type(error).__name__}: {error}"
+            for refusal, (_, error) in zip(todo, ended, strict=True)
+            if error is not None
+        ]
         assert not wrong, f"{len(wrong)} of {len(todo)} refusals:\n" + "\n".join(wrong)
         return [stage.outcome for stage, _ in ended if stage.outcome is not None]
 
     def _live(self, refusal: Refusal | None) -> tuple[Stage, BaseException | None]:
         """Live once, in a thread of its own, and what is wrong."""
-        path = f"/kit{next(self._numbers)}"
-        stage = Stage(self._server, self._other, path, self._kind, self._patience)
-        stage._clean = self._clean
-        ended: SimpleQueue[BaseException | None] = SimpleQueue()
-        proxy = self._proxies.get()
-
-        def live() -> None:
-            try:
-                stage._live(self._life, proxy, refusal)
-                stage._note_outcome()
-                ended.put(None)
-            except BaseException as error:
-                ended.put(error)
-
-        thread = threading.Thread(target=live, name="kit-life", daemon=True)
-        thread.start()
-        thread.join(self._limit)
-        if thread.is_alive():  # its proxy stays its own
-            return stage, TimeoutError(f"hangs: it has not ended within {self._limit} s")
-        self._proxies.put(proxy)
-        return stage, ended.get()
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        path = f"/kit{next(self.numbers)}"
+        stage = Stage(self.server, self.other, path, self.kind, self.patience)
+        stage._clean = self.clean
+        proxy = self.proxies.get()
+        outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
+        try:
+            error = outcome.exception(self.limit)
+        except TimeoutError:  # its proxy stays its own
+            return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
+        self.proxies.put(proxy)
+        return stage, error
 
 
 def sweep_refusals(

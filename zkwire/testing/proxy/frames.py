@@ -10,6 +10,7 @@ Invariant: any bytes make a frame.  A field that cannot be parsed is None; parsi
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 from zkwire.wire.ops import OPS
@@ -82,6 +83,14 @@ class Frame(NamedTuple):
         if self.path is not None:
             notes.append(repr(self.path))
         return f"<Frame {' '.join(notes)}, {len(self.raw)} bytes>"
+
+
+def check_rule(op: str, nth: int, known: Collection[str]) -> None:
+    """ValueError unless the ``nth`` request of an operation can be meant."""
+    if op not in known:
+        raise ValueError(f"unknown operation {op!r}")
+    if nth < 1:
+        raise ValueError(f"nth counts from 1: {nth!r}")
 
 
 def request_description(op: str, nth: int, reply: bool) -> str:

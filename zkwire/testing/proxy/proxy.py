@@ -24,7 +24,7 @@ from functools import partial
 from typing import Self, TypeAlias
 
 from zkwire.testing.proxy.faults import Action, Cut, Step, forward
-from zkwire.testing.proxy.frames import OPCODES, Frame, request_description
+from zkwire.testing.proxy.frames import OPCODES, Frame, check_rule, request_description
 from zkwire.testing.proxy.relay import Address, Relay
 
 Rule: TypeAlias = Callable[[Frame], Action | None]
@@ -113,10 +113,7 @@ class FaultProxy:
         ``op`` is a name of `OPCODES`, "connect", or "notification" for the server's watch events.
         With ``reply``, do it to the reply to that request instead.
         """
-        if op not in OPCODES and op not in ("connect", "notification"):
-            raise ValueError(f"unknown operation {op!r}")
-        if nth < 1:
-            raise ValueError(f"nth counts from 1: {nth!r}")
+        check_rule(op, nth, {*OPCODES, "connect", "notification"})
         if op == "notification" and reply:
             raise ValueError("a notification has no reply")
         direction = "s2c" if op == "notification" else "c2s"
@@ -242,7 +239,7 @@ class _Once:
 
     def __init__(
         self, chosen: Callable[[Frame], bool], description: str, nth: int, action: Action,
-        reply: bool,
+        reply: bool = False,
     ) -> None:  # fmt: skip
         self.description = description
         self.waits = True

@@ -15,10 +15,7 @@ for a receiver, nothing more is read from the sender; the other connections go o
 
 Rules of this file:
 
-* Only the relay's thread touches sockets, selector and connections.  :meth:`Relay.call` runs
-  commands of other threads between two rounds, so that no event of a round is for a socket that a
-  command has closed.
-* Nothing blocks but the one ``select``.
+* Only the relay's thread touches connections.
 * The end of a stream is a step like any other: bytes that were received before it leave before it.
 * A cut is a FIN and no reset.  Closing a socket with unread input sends a reset, so the relay
   closes a cut socket for writing and reads it until its peer closes, `_LINGER` seconds at most.
@@ -34,6 +31,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
 from functools import partial
@@ -60,12 +58,12 @@ from zkwire.testing.proxy.frames import (
     request_frame,
     sent_xid,
 )
+from zkwire.testing.socket_thread import SocketThread, listening_socket
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 ChooseSteps: TypeAlias = Callable[
     [Iterable[tuple[Frame, Action | None]]], list[tuple[Frame, tuple[Step, ...]]]
 ]
-Handler: TypeAlias = Callable[[int], None]
 Observe: TypeAlias = Callable[[int, str, str], None]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -302,8 +300,8 @@ class ProxiedConnection:
         self._client = client
         self._server = socket.socket(family, socket.SOCK_STREAM)
         self._conversation = Conversation(number)
-        self._requests = Flow("c2s", client, self._server, relay.wake)
-        self._replies = Flow("s2c", self._server, client, relay.wake)
+        self._requests = Flow("c2s", client, self._server, relay._wake_up)
+        self._replies = Flow("s2c", self._server, client, relay._wake_up)
         self._on_client = partial(self._on_event, self._requests, self._replies)
         self._on_server = partial(self._on_event, self._replies, self._requests)
         self._connected = False
@@ -354,8 +352,8 @@ class ProxiedConnection:
 
     def close(self) -> None:
         """Close both sockets at once."""
-        self._relay.close_socket(self._client)
-        self._relay.close_socket(self._server)
+        self._client.close()
+        self._server.close()
 
     def _connect(self) -> bool:
         # A repeated connect returns the status of the first one.
@@ -411,13 +409,15 @@ class ProxiedConnection:
                     self._conversation.expect(frame, step.data, step.reply)
 
 
-class Relay:
+class Relay(SocketThread):
     """The listener, the connections, and the thread that serves them.
 
     ``observe`` is called in that thread with a connection's number and what happens to it:
     "open" and the client's address; "ended" and the direction whose sender has closed it;
     "unreachable" and why; "closed", when the proxy has closed both sides.
     """
+
+    _called = "the proxy"
 
     def __init__(
         self,
@@ -428,6 +428,8 @@ class Relay:
         listen: tuple[str, int] = ("127.0.0.1", 0),
         observe: Observe = lambda number, what, detail: None,
     ) -> None:
+        self._listener = listening_socket(*listen)  # first: it may fail
+        super().__init__("zkwire-proxy")
         self.upstream = upstream
         self.observe = observe
         self.frozen = False
@@ -437,54 +439,20 @@ class Relay:
         self._changed = changed
         self._accepted = 0
         self._draining: dict[socket.socket, float] = {}
-        self._commands: deque[tuple[Callable[[], None], threading.Event]] = deque()
-        self._woken = False
-        self._closing = False
-        self._closed = False
-        self._closed_lock = threading.Lock()
-        family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
-        self._listener = socket.create_server(listen, family=family, backlog=128)
-        self._listener.setblocking(False)
+        self._deadline = 0.0
         self.port: int = self._listener.getsockname()[1]
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
-        self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, _READ, self._accept)
-        self._selector.register(self._wake_in, _READ, self._on_wake)
-        self._thread = threading.Thread(target=self._run, name="zkwire-proxy", daemon=True)
         self._thread.start()
 
     # --- from any thread ---
 
-    def wake(self) -> None:
-        """Have the thread check every connection, since a gate or a setting has changed."""
-        # A full pipe wakes the thread as well; if it is closed, the thread has ended.
-        with suppress(OSError):
-            self._wake_out.send(b"\0")
-
-    def call(self, command: Callable[[], None]) -> None:
-        """Have the relay's thread run ``command``, and wait for it.
-
-        If the relay's own thread calls this (in a rule or an action), the command runs at the end
-        of the round.
-        """
-        done = threading.Event()
-        with self._closed_lock:
-            if self._closed:
-                raise RuntimeError("the proxy is closed")
-            self._commands.append((command, done))
-        if threading.current_thread() is self._thread:
-            self._woken = True
-            return
-        self.wake()
-        done.wait()
-
-    def close(self) -> None:
-        """Close everything and end the thread; a second call does nothing."""
-        self._closing = True
-        self.wake()
-        self._thread.join()
+    def call(self, function: Callable[[], Any]) -> Any:
+        """As in any such thread; in the thread itself (in a rule, say) it runs after the events."""
+        if threading.current_thread() is not self._thread:
+            return super().call(function)
+        self._commands.append((function, Future()))
+        self._wake_up()
+        return None
 
     # --- in the relay's thread ---
 
@@ -499,21 +467,9 @@ class Relay:
         self.observe(connection.number, "closed", "")
         self._changed()
 
-    def watch(self, end: socket.socket, events: int, handler: Handler) -> None:
-        """Call ``handler`` for exactly these events from now on."""
-        key = self._selector.get_map().get(end)
-        if key is None:
-            if events:
-                self._selector.register(end, events, handler)
-        elif not events:
-            self._selector.unregister(end)
-        elif key.events != events or key.data is not handler:
-            self._selector.modify(end, events, handler)
-
     def close_socket(self, end: socket.socket) -> None:
         """Close a socket of a connection."""
-        if end in self._selector.get_map():
-            self._selector.unregister(end)
+        self.watch(end, 0)
         self._draining.pop(end, None)
         end.close()
 
@@ -527,37 +483,24 @@ class Relay:
         self._draining[end] = monotonic() + _LINGER
         self.watch(end, _READ, partial(self._on_drain, end))
 
-    def _run(self) -> None:
-        deadline = 0.0
-        try:
-            while not self._closing:
-                left = min(max(0.0, deadline - monotonic()), _LONGEST_WAIT)
-                for key, events in self._selector.select(None if deadline == math.inf else left):
-                    key.data(events)
-                if self._woken:
-                    self._run_commands()
-                deadline = self._advance(monotonic())
-        finally:
-            self._close_all()
+    def _select_timeout(self) -> float | None:
+        left = min(max(0.0, self._deadline - monotonic()), _LONGEST_WAIT)
+        return None if self._deadline == math.inf else left
 
-    def _run_commands(self) -> None:
-        self._woken = False
-        while self._commands:
-            command, done = self._commands.popleft()
-            command()
-            done.set()
-        # A gate may be open now, or the black hole may have ended.
+    def _on_woken(self, _: int) -> None:
+        super()._on_woken(_)
         for connection in self.connections:
-            connection.deadline = 0.0
+            connection.deadline = 0.0  # a gate may be open now, or the black hole have ended
 
-    def _advance(self, now: float) -> float:
+    def _turn(self) -> None:
+        now = monotonic()
         for end in [end for end, until in self._draining.items() if until <= now]:
             self.close_socket(end)
         for connection in self.connections.copy():
             if connection.deadline <= now:
                 connection.advance(now)
         deadlines = [connection.deadline for connection in self.connections]
-        return min([*deadlines, *self._draining.values()], default=math.inf)
+        self._deadline = min([*deadlines, *self._draining.values()], default=math.inf)
 
     def _accept(self, events: int) -> None:
         try:
@@ -573,10 +516,6 @@ class Relay:
         self._accepted += 1
         self._changed()
 
-    def _on_wake(self, events: int) -> None:
-        self._wake_in.recv(_CHUNK)
-        self._woken = True
-
     def _on_drain(self, end: socket.socket, events: int) -> None:
         try:
             if end.recv(_CHUNK):
@@ -587,15 +526,11 @@ class Relay:
             pass
         self.close_socket(end)
 
-    def _close_all(self) -> None:
+    def _stop(self) -> None:
+        super()._stop()
         for connection in self.connections:
             connection.close()
         self.connections.clear()
-        for end in [*self._draining, self._listener, self._wake_in, self._wake_out]:
+        for end in [*self._draining, self._listener]:
             end.close()
-        self._selector.close()
-        with self._closed_lock:
-            self._closed = True
-        for _, done in self._commands:
-            done.set()
         self._changed()

@@ -11,41 +11,30 @@ rules; everything else runs in the thread that drives the processor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step, drop
+from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step
 from zkwire.testing.proxy.frames import (
     OPCODES,
     Frame,
+    check_rule,
     reply_frame,
     request_description,
     request_frame,
 )
+from zkwire.testing.proxy.proxy import _Once
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
 
 _NOTIFICATION = b"\xff\xff\xff\xff"  # the xid of an event
 
 
-class _Rule:
-    """A rule for the n-th request of an operation, counted from the creation of the rule.
+class _Refuse(NamedTuple):
+    """Answer the request with this code, without carrying it out; ``close`` the connection then."""
 
-    With a ``code`` the request is refused, and the connection then ended if it says ``close``;
-    else it gets the ``action``.
-    """
-
-    def __init__(
-        self, op: str, nth: int, action: Action, *, reply: bool = False, code: int = 0,
-        close: bool = False,
-    ) -> None:  # fmt: skip
-        self.op, self.left, self.action, self.code, self.close = op, nth, action, code, close
-        self.description = request_description(op, nth, reply)
-
-    def counts(self, frame: Frame) -> bool:
-        """Count this frame; whether the rule is for it."""
-        self.left -= frame.op == self.op
-        return self.left == 0 and frame.op == self.op
+    code: int
+    close: bool
 
 
 class _Stopped(NamedTuple):
@@ -62,7 +51,7 @@ class FaultPoints:
     def __init__(self, processor: Processor, wake: Callable[[], None]) -> None:
         self._processor = processor
         self._wake = wake
-        self._rules: list[_Rule] = []
+        self._rules: list[_Once] = []
         self._stopped: dict[Connection, _Stopped] = {}
 
     def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
@@ -70,17 +59,19 @@ class FaultPoints:
 
         ``op`` is a name of `OPCODES` or "connect".
         """
-        _check(op, nth, {*OPCODES, "connect"})
+        check_rule(op, nth, {*OPCODES, "connect"})
+        description = request_description(op, nth, reply)
         act = _to_reply(action) if reply else action
-        self._rules.append(_Rule(op, nth, act, reply=reply))
+        self._rules.append(_Once(lambda frame: frame.op == op, description, nth, act))
 
     def refuse(self, op: str, code: int, *, nth: int, close: bool) -> None:
         """Answer the ``nth`` request of an operation from now on with this error code.
 
         The request is not carried out; ``close`` ends the connection after the answer.
         """
-        _check(op, nth, OPCODES)
-        self._rules.append(_Rule(op, nth, drop, code=code, close=close))
+        check_rule(op, nth, OPCODES)
+        refusal: Any = (_Refuse(code, close),)  # a step that the proxy does not have
+        self.on(op, action=lambda _: refusal, nth=nth)
 
     @property
     def unfired(self) -> list[str]:
@@ -102,20 +93,17 @@ class FaultPoints:
             if connection.greeted
             else Frame("c2s", connection.number, "connect", "connect", raw, now)
         )
-        matched = [rule for rule in self._rules if rule.counts(frame)]
-        if not matched:
+        actions = [rule(frame) for rule in self._rules]  # each of them counts the frame
+        self._rules = [rule for rule in self._rules if rule.waits]
+        action = next(filter(None, actions), None)
+        if action is None:
             self._processor.process(connection, body, now)
-            return
-        rule = matched[0]
-        self._rules = [other for other in self._rules if other not in matched]
-        if rule.code:
-            self._processor.refuse(connection, body, rule.code, now, close=rule.close)
             return
 
         def perform(step: Step) -> None:
             self._to_request(connection, frame, step, now)
 
-        self._run(connection, iter(tuple(rule.action(frame))), perform)
+        self._run(connection, iter(tuple(action(frame))), perform)
 
     def holds(self, connection: Connection) -> bool:
         """Whether no request of a connection may be processed now."""
@@ -152,8 +140,10 @@ class FaultPoints:
                 return
             perform(step)
 
-    def _to_request(self, connection: Connection, frame: Frame, step: Step, now: float) -> None:
+    def _to_request(self, connection: Connection, frame: Frame, step: Any, now: float) -> None:
         match step:
+            case _Refuse(code, close):
+                self._processor.refuse(connection, frame.raw[4:], code, now, close=close)
             case Send(data, 0, _, reply):
                 if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
                     return  # a truncated frame: the rest does not come
@@ -188,13 +178,6 @@ class FaultPoints:
                 connection.mute = True
             case _:
                 raise ValueError(f"{step!r} is about the network and needs the fault proxy")
-
-
-def _check(op: str, nth: int, known: Collection[str]) -> None:
-    if op not in known:
-        raise ValueError(f"unknown operation {op!r}")
-    if nth < 1:
-        raise ValueError(f"nth counts from 1: {nth!r}")
 
 
 def _to_reply(action: Action) -> Action:

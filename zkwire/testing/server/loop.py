@@ -3,12 +3,8 @@
 Decides when something is read and written; must not know what the bytes mean.  A `Peer` is the
 socket of one client, with TLS in between.
 
-Rules of this file:
-
-* Only the loop's thread touches sockets, selector and processor.  :meth:`Loop.call` runs a function
-  of another thread there, between two rounds, and returns its outcome.
-* Nothing blocks but the one ``select``.  If a peer does not read and `_HIGH_WATER` bytes wait for
-  it, its requests wait, too; requests are carried out one by one for that reason.
+Only the loop's thread touches the processor.  If a peer does not read and `_HIGH_WATER` bytes wait
+for it, its requests wait, too; requests are carried out one by one for that reason.
 """
 
 from __future__ import annotations
@@ -20,16 +16,16 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
+from zkwire.testing.socket_thread import SocketThread, listening_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -40,8 +36,8 @@ T = TypeVar("T")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 64 * 1024
+_NOTHING = memoryview(b"")
 _HIGH_WATER = 1024 * 1024
-_BACKLOG = 512
 _LONGEST_WAIT = 3600.0
 _PAUSE = 0.5  # seconds
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -78,18 +74,16 @@ class VirtualClock:
         self._listeners.remove(listener)
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """A socket, its connection, the requests to carry out and the bytes to send."""
 
-    __slots__ = ("connection", "interest", "requests", "sock", "tls", "unsent")
-
-    def __init__(self, sock: socket.socket, connection: Connection, tls: ServerTls | None) -> None:
-        self.sock: socket.socket = sock
-        self.connection: Connection = connection
-        self.tls: ServerTls | None = tls
-        self.interest: int = selectors.EVENT_READ
-        self.requests: Iterator[bytes] | None = None
-        self.unsent: memoryview[int] = memoryview(b"")
+    sock: socket.socket
+    connection: Connection
+    tls: ServerTls | None
+    interest: int = selectors.EVENT_READ
+    requests: Iterator[bytes] | None = None
+    unsent: memoryview[int] = _NOTHING
 
     @property
     def backlog(self) -> int:
@@ -116,30 +110,23 @@ class Peer:
         return data if self.tls is None else self.tls.encrypt(data)
 
 
-class Loop:
+class Loop(SocketThread):
     """See the module's docstring.  It runs from its creation until :meth:`close`."""
+
+    _called = "the embedded server"
 
     def __init__(
         self, processor: Processor, now: Callable[[], float], tls: ssl.SSLContext | None = None
     ) -> None:
+        super().__init__("zkwire-server")
         self.processor = processor
         self._tls = tls
         self.faults: FaultPoints = FaultPoints(processor, self._wake_up)
         self._now = now
-        self._failure: Exception | None = None
-        self._selector = selectors.DefaultSelector()
         self._listeners: dict[socket.socket, int] = {}
         self._paused_listeners: list[socket.socket] = []  # until a descriptor is free
         self._paused_until = 0.0  # the rest of the process frees descriptors as well
         self._peers: dict[Connection, Peer] = {}
-        self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._open = True  # the thread runs
-        self._closed = False
-        self._waker, self._woken = socket.socketpair()
-        for sock in (self._waker, self._woken):
-            sock.setblocking(False)
-        self._selector.register(self._woken, _READ, self._drain_waker)
-        self._thread = threading.Thread(target=self._run, name="zkwire-server", daemon=True)
         self._thread.start()
         if isinstance(now, VirtualClock):
             now.subscribe(self._catch_up)
@@ -147,38 +134,16 @@ class Loop:
     # --- for other threads ------------------------------------------------------------------------
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run ``function`` in the loop's thread, between two rounds, and return its outcome."""
-        if threading.current_thread() is self._thread:
-            return function()
-        future: Future[T] = Future()
-        self._commands.append((function, future))
-        if not self._open:
-            raise RuntimeError(self._refusal())
-        self._wake_up()
-        return future.result()
-
-    def close(self) -> None:
-        """End all connections and the thread; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            if isinstance(self._now, VirtualClock):
-                self._now.unsubscribe(self._catch_up)
-            with suppress(RuntimeError):  # the thread has failed; the failure is raised below
-                self.call(self._stop)
-            self._thread.join()
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        """As in any such thread; in the thread itself ``function`` runs at once."""
+        return function() if threading.current_thread() is self._thread else super().call(function)
 
     def listen(self, host: str, port: int, member: int) -> socket.socket:
         """Accept connections for a member; port 0 takes a free one."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        listener.setblocking(False)
+        listener = listening_socket(host, port)
 
         def register() -> None:
             self._listeners[listener] = member
-            self._selector.register(listener, _READ, partial(self._accept, listener))
+            self.watch(listener, _READ, partial(self._accept, listener))
 
         self.call(register)
         return listener
@@ -190,8 +155,7 @@ class Loop:
             member = self._listeners.pop(listener)
             if listener in self._paused_listeners:
                 self._paused_listeners.remove(listener)
-            else:
-                self._selector.unregister(listener)
+            self.watch(listener, 0)
             listener.close()
             self.cut(member)
 
@@ -207,32 +171,11 @@ class Loop:
     def _catch_up(self) -> None:
         self.call(self._advance)
 
-    def _wake_up(self) -> None:
-        with suppress(OSError):  # the thread is awake already, or has ended
-            self._waker.send(b"\0")
-
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while self._open:
-                self._round()
-        except Exception as error:  # a bug in the server: no caller may wait for ever
-            self._failure = self._failure or error
-            with suppress(Exception):
-                self._stop()
-            self._fail_commands()
-        self._run_commands()  # later calls see that the loop is closed
-        for sock in (self._waker, self._woken):
-            sock.close()
-        self._selector.close()
-
-    def _round(self) -> None:
-        for key, mask in self._selector.select(self._select_timeout()):
-            key.data(mask)
+    def _turn(self) -> None:
         if self._paused_listeners and time.monotonic() >= self._paused_until:
             self._resume_listeners()
-        self._run_commands()
         if self._now() >= self.processor.next_deadline:
             self._advance()
         for connection in self.faults.released():
@@ -248,37 +191,17 @@ class Loop:
             return longest
         return min(max(self.processor.next_deadline - self._now(), 0.0), longest)
 
-    def _run_commands(self) -> None:
-        while self._commands:
-            function, future = self._commands.popleft()
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-
-    def _refusal(self) -> str:
-        """What a call that comes too late is told."""
-        failure = self._failure
-        return f"the embedded server {f'has failed: {failure!r}' if failure else 'is closed'}"
-
-    def _fail_commands(self) -> None:
-        while self._commands:
-            _, future = self._commands.popleft()
-            future.set_exception(RuntimeError(self._refusal()))
-
     def _advance(self) -> None:
         self.processor.advance(self._now())
         self._flush_ready()
 
     def _stop(self) -> None:
-        self._open = False
+        super()._stop()
+        if isinstance(self._now, VirtualClock):
+            self._now.unsubscribe(self._catch_up)
         self.cut()
         for listener in self._listeners:
             listener.close()
-
-    def _drain_waker(self, _: int) -> None:
-        with suppress(BlockingIOError):
-            self._woken.recv(4096)
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -292,7 +215,7 @@ class Loop:
             except OSError as error:
                 if error.errno in _NONE_FREE:
                     # The selector would report the listener all the time until one is free.
-                    self._selector.unregister(listener)
+                    self.watch(listener, 0)
                     self._paused_listeners.append(listener)
                     self._paused_until = time.monotonic() + _PAUSE
                 return  # any other error is about one peer that has closed its connection
@@ -301,7 +224,7 @@ class Loop:
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
             peer = self._peers[connection] = Peer(sock, connection, self._new_tls())
             connection.queued = partial(self._queued, peer)
-            self._selector.register(sock, _READ, partial(self._serve, peer))
+            self.watch(sock, _READ, partial(self._serve, peer))
 
     def _new_tls(self) -> ServerTls | None:
         if self._tls is None:
@@ -382,7 +305,7 @@ class Loop:
             pass
         except OSError:
             self.processor.lost(peer.connection)
-            peer.unsent = memoryview(b"")
+            peer.unsent = _NOTHING
         if peer.connection.ended and not peer.unsent:
             self._close_peer(peer)
         else:
@@ -394,23 +317,15 @@ class Loop:
             return
         # While requests wait, the loop reads no more: the kernel then makes the peer wait.
         interest = _READ * (peer.requests is None) | _WRITE * bool(peer.unsent)
-        if interest == peer.interest:
-            return
-        handler = partial(self._serve, peer)
-        if not interest:
-            self._selector.unregister(peer.sock)
-        elif not peer.interest:
-            self._selector.register(peer.sock, interest, handler)
-        else:
-            self._selector.modify(peer.sock, interest, handler)
-        peer.interest = interest
+        if interest != peer.interest:  # the usual case first, for speed
+            self.watch(peer.sock, interest, partial(self._serve, peer))
+            peer.interest = interest
 
     def _close_peer(self, peer: Peer) -> None:
-        self._peers.pop(peer.connection, None)
+        if self._peers.pop(peer.connection, None) is None:
+            return  # it is closed already
         self.faults.forget(peer.connection)
-        if peer.interest:
-            self._selector.unregister(peer.sock)
-            peer.interest = 0
+        self.watch(peer.sock, 0)
         if peer.connection.reset:
             with suppress(OSError):
                 peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -428,7 +343,7 @@ class Loop:
     def _resume_listeners(self) -> None:
         while self._paused_listeners:
             listener = self._paused_listeners.pop()
-            self._selector.register(listener, _READ, partial(self._accept, listener))
+            self.watch(listener, _READ, partial(self._accept, listener))
 
 
 def monotonic_epoch() -> float:

@@ -382,25 +382,20 @@ def delete_container(state: ServerState, connection: Connection, request: r.Sync
     return b"", state.tree.delete_container(request.path)
 
 
-WRITES: Final[dict[int, tuple[type[Record], Write]]] = {
-    ops.CREATE.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE.opcode)),
+_CREATES = (ops.CREATE, ops.CREATE2, ops.CREATE_CONTAINER, ops.CREATE_TTL)
+WRITES: Final[dict[int, tuple[Any, Write]]] = {
+    **{op.opcode: (op.request, partial(create, opcode=op.opcode)) for op in _CREATES},
     ops.DELETE.opcode: (r.DeleteRequest, delete),
     ops.SET_DATA.opcode: (r.SetDataRequest, set_data),
     ops.SET_ACL.opcode: (r.SetACLRequest, set_acl),
-    ops.CREATE2.opcode: (r.CreateRequest, partial(create, opcode=ops.CREATE2.opcode)),
     ops.RECONFIG.opcode: (r.ReconfigRequest, reconfig),
-    ops.CREATE_CONTAINER.opcode: (
-        r.CreateRequest,
-        partial(create, opcode=ops.CREATE_CONTAINER.opcode),
-    ),
-    ops.CREATE_TTL.opcode: (r.CreateTTLRequest, partial(create, opcode=ops.CREATE_TTL.opcode)),
     DELETE_CONTAINER.opcode: (r.SyncRequest, delete_container),
 }
 
 WRITES_BEFORE_39: Final = (ops.CHECK.opcode,)
 """From 3.9 on a check alone is unknown.  Before, a check that succeeds is never answered."""
 
-_WRITES_IN_MULTI: Final[dict[int, tuple[type[Record], Write]]] = {
+_WRITES_IN_MULTI: Final[dict[int, tuple[Any, Write]]] = {
     **{
         opcode: write
         for opcode, write in WRITES.items()

@@ -182,14 +182,16 @@ class Processor:
         )
         connection = Connection(
             self._accepted,
-            self._mark,
+            self._ready.setdefault,
             member=member,
             credentials=credentials,
             longest=self.rules.jute_maxbuffer,
         )
         self._accepted += 1
         self.connections.add(connection)
-        self._limit_handshake(connection, now)
+        # NIOServerCnxnFactory.cnxnExpiryQueue, whose interval is its timeout
+        limit = self.rules.handshake_timeout
+        self._without_session[connection] = ((now + limit) // limit + 1) * limit
         return connection
 
     def receive(self, connection: Connection, data: bytes, now: float) -> None:
@@ -218,8 +220,9 @@ class Processor:
 
     def take_ready(self) -> list[Connection]:
         """The connections with output or an end, since the last call."""
-        ready, self._ready = self._ready, {}
-        return list(ready)
+        ready = list(self._ready)
+        self._ready.clear()
+        return ready
 
     def advance(self, now: float) -> None:
         """Do what is due: end silent connections and sessions, delete nodes past their time."""
@@ -312,14 +315,6 @@ class Processor:
             node.data, node.version = text_of(members, 0), -1
 
     # --- time -------------------------------------------------------------------------------------
-
-    def _limit_handshake(self, connection: Connection, now: float) -> None:
-        """NIOServerCnxnFactory.cnxnExpiryQueue, whose interval is its timeout."""
-        limit = self.rules.handshake_timeout
-        self._without_session[connection] = ((now + limit) // limit + 1) * limit
-
-    def _mark(self, connection: Connection) -> None:
-        self._ready[connection] = None
 
     def _set_time(self, now: float) -> None:
         self._now = _ms(now)
@@ -417,7 +412,7 @@ class Processor:
         elif opcode == ops.SYNC.opcode and moved:
             self.end(connection)
         elif opcode in READS:
-            self._read(connection, xid, opcode, body)
+            self._answer(connection, xid, lambda: READS[opcode](self.state, connection, body))
         elif opcode == CREATE_SESSION.opcode:
             self._create_session(connection, session, xid, body)
         else:
@@ -426,9 +421,6 @@ class Processor:
     def _unknown(self, connection: Connection, xid: int) -> None:
         connection.send_ahead(reply_frame(xid, -1, UnimplementedError.code))
         self.end(connection)
-
-    def _read(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
-        self._answer(connection, xid, lambda: READS[opcode](self.state, connection, body))
 
     def _answer(self, connection: Connection, xid: int, answer: Callable[[], bytes]) -> None:
         try:

@@ -167,11 +167,18 @@ class _Service:
         if self._loop is None:
             self._loop = Loop(self._processor, self._now, self._tls)
         try:
-            listener.begin(self._loop)
+            if listener.listener is None:
+                listener.listener = self._loop.listen(listener.host, listener.port, listener.member)
+                listener.port = listener.listener.getsockname()[1]
         except BaseException:
             if is_first:
                 self.close()
             raise
+
+    def _stop(self, listener: _Listener) -> None:
+        loop, ended, listener.listener = self._running(), listener.listener, None
+        if ended is not None:
+            loop.stop_listening(ended)
 
     def _running(self) -> Loop:
         if self._loop is None:
@@ -180,6 +187,15 @@ class _Service:
             )
         return self._loop
 
+    def __enter__(self) -> Self:
+        try:
+            for listener in self._listeners:
+                listener.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -187,11 +203,12 @@ class _Service:
 class _Listener:
     """One address at which a service can be reached."""
 
-    def __init__(self, host: str, port: int, member: int) -> None:
+    def __init__(self, service: _Service, host: str, port: int, member: int) -> None:
         try:
             host.encode("idna")
         except UnicodeError as error:
             raise ValueError(f"{host!r} is not a valid host name: {error}") from None
+        self._service = service
         self.host = host
         self.port = port
         self.member = member
@@ -202,15 +219,20 @@ class _Listener:
         """The connect string for this address alone."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def begin(self, loop: Loop) -> None:
-        if self.listener is None:
-            self.listener = loop.listen(self.host, self.port, self.member)
-            self.port = self.listener.getsockname()[1]
+    def start(self) -> None:
+        """Accept connections; again after a :meth:`stop`, at the same port."""
+        self._service._start(self)
 
-    def end(self, loop: Loop) -> None:
-        listener, self.listener = self.listener, None
-        if listener is not None:
-            loop.stop_listening(listener)
+    def stop(self) -> None:
+        """Close the connections to this address and accept no more."""
+        self._service._stop(self)
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Take this member's quorum away, or give it back; see :meth:`Server.set_read_only`.
+
+        The others keep theirs.  Unlike a real server, this member still sees their writes.
+        """
+        self._service._set_read_only(read_only, (self.member,))
 
 
 class Server(_Service):
@@ -239,16 +261,8 @@ class Server(_Service):
         **behaviour: Unpack[Behaviour],
     ) -> None:
         super().__init__(1, tick, timeouts, now, seed, tls, behaviour)
-        self._listener = _Listener(host, port, 0)
+        self._listener = _Listener(self, host, port, 0)
         self._listeners = (self._listener,)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
 
     @property
     def port(self) -> int:
@@ -262,11 +276,11 @@ class Server(_Service):
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._start(self._listener)
+        self._listener.start()
 
     def stop(self) -> None:
         """Close all connections and accept no more; the tree stays, and sessions expire in time."""
-        self._listener.end(self._running())
+        self._listener.stop()
 
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum away, or give it back; either ends all connections.
@@ -275,31 +289,18 @@ class Server(_Service):
         sessions that end with this mode, and answers writes with -119.  Other sessions do not
         expire meanwhile.
         """
-        self._set_read_only(read_only, (0,))
+        self._listener.set_read_only(read_only)
 
 
 class Member(_Listener):
     """One server of an ensemble; ``port`` is chosen by the first start, and later ones keep it."""
 
-    def __init__(self, ensemble: Ensemble, number: int) -> None:
-        super().__init__(LOOPBACK, 0, number)
-        self._ensemble = ensemble
+    _service: Ensemble
 
     def start(self) -> None:
         """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._ensemble._start(self)
-        self._ensemble._write_configuration()
-
-    def stop(self) -> None:
-        """Close the connections to this member and accept no more."""
-        self.end(self._ensemble._running())
-
-    def set_read_only(self, read_only: bool) -> None:
-        """Take this member's quorum away, or give it back; see :meth:`Server.set_read_only`.
-
-        The others keep theirs.  Unlike a real server, this member still sees their writes.
-        """
-        self._ensemble._set_read_only(read_only, (self.member,))
+        super().start()
+        self._service._write_configuration()
 
 
 class Ensemble(_Service):
@@ -321,17 +322,10 @@ class Ensemble(_Service):
         **behaviour: Unpack[Behaviour],
     ) -> None:
         super().__init__(members, tick, timeouts, now, seed, tls, behaviour)
-        self.servers: tuple[Member, ...] = tuple(Member(self, number) for number in range(members))
+        self.servers: tuple[Member, ...] = tuple(
+            Member(self, LOOPBACK, 0, number) for number in range(members)
+        )
         self._listeners = self.servers
-
-    def __enter__(self) -> Self:
-        try:
-            for server in self.servers:
-                server.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
 
     @property
     def hosts(self) -> str:

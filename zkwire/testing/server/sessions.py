@@ -20,6 +20,7 @@ Rules taken from the real server:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import InitVar, dataclass, field
 from random import Random
 
 from zkwire.errors import ProtocolError
@@ -27,60 +28,50 @@ from zkwire.jute.frames import SEND_LIMIT, FrameSplitter
 from zkwire.testing.server.credentials import Credentials, DigestServer
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """One session.  ``connections`` has its connections, by the number of the member.
 
     A ``local`` session is known only to the read-only server that opened it.
     """
 
-    __slots__ = ("connections", "expires", "local", "member", "passwd", "session_id", "timeout")
-
-    def __init__(self, session_id: int, passwd: bytes, timeout: int, *, local: bool) -> None:
-        self.local: bool = local
-        self.session_id: int = session_id
-        self.passwd: bytes = passwd
-        self.timeout: int = timeout
-        self.expires: int = 0
-        self.member: int = 0  # the server that the session is attached to now
-        self.connections: dict[int, Connection] = {}
+    session_id: int
+    passwd: bytes
+    timeout: int
+    local: bool
+    expires: int = 0
+    member: int = 0  # the server that the session is attached to now
+    connections: dict[int, Connection] = field(default_factory=dict[int, "Connection"])
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """See the module's docstring.
 
     ``member`` is the server of the ensemble that accepted it, ``number`` counts connections from 0.
     ``on_output`` is called when the loop has work: bytes to send, or a connection to close.
+    ``longest`` is the limit of a request's length.
     ``queued`` returns, once, the requests that have arrived and were not carried out.
     """
 
-    __slots__ = (
-        "_on_output", "_splitter", "credentials", "ended", "first_bytes", "greeted",
-        "member", "mute", "number", "output", "queued", "reset", "sasl", "session", "waiting",
-    )  # fmt: skip
+    number: int
+    on_output: Callable[[Connection], object]
+    member: int = 0
+    credentials: Credentials = field(default_factory=Credentials)
+    longest: InitVar[int] = SEND_LIMIT
+    sasl: DigestServer | None = None  # the exchange, from its first token on
+    session: Session | None = None
+    first_bytes: bytes | None = b""  # up to three; None once four have arrived
+    greeted: bool = False
+    ended: bool = False
+    output: list[bytes] = field(default_factory=list[bytes])
+    waiting: int = 0  # bytes in the output
+    mute: bool = False  # a fault swallows all output
+    reset: bool = False  # a fault ends the connection with RST
+    queued: Callable[[], Iterable[bytes]] = tuple
+    _splitter: FrameSplitter = field(init=False)
 
-    def __init__(
-        self,
-        number: int,
-        on_output: Callable[[Connection], object],
-        *,
-        member: int = 0,
-        credentials: Credentials | None = None,
-        longest: int = SEND_LIMIT,
-    ) -> None:
-        self.number: int = number
-        self.member: int = member
-        self.credentials: Credentials = credentials or Credentials()
-        self.sasl: DigestServer | None = None  # the exchange, from its first token on
-        self.session: Session | None = None
-        self.first_bytes: bytes | None = b""  # up to three; None once four have arrived
-        self.greeted: bool = False
-        self.ended: bool = False
-        self.output: list[bytes] = []
-        self.waiting: int = 0  # bytes in the output
-        self.mute: bool = False  # a fault swallows all output
-        self.reset: bool = False  # a fault ends the connection with RST
-        self.queued: Callable[[], Iterable[bytes]] = tuple
-        self._on_output = on_output
+    def __post_init__(self, longest: int) -> None:
         self._splitter = FrameSplitter(longest)
 
     def split(self, data: bytes) -> Iterator[bytes]:
@@ -101,7 +92,7 @@ class Connection:
         if not self.ended and not self.mute:
             self.output.append(frame)
             self.waiting += len(frame)
-            self._on_output(self)
+            self.on_output(self)
 
     def send_ahead(self, frame: bytes) -> None:
         """Put bytes before everything in the output."""
@@ -118,7 +109,7 @@ class Connection:
     def end(self) -> None:
         """Close the connection after the output so far."""
         self.ended = True
-        self._on_output(self)
+        self.on_output(self)
 
     def take_output(self) -> bytes:
         """The bytes for the peer; they count as sent."""

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from zkwire.errors import (
     BadArgumentsError,
@@ -120,31 +122,27 @@ def time_to_live(owner: int) -> int:
     return owner - _TTL_MARK if _TTL_MARK < owner <= _TTL_MARK + LONGEST_TTL else 0
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """One node.  ``created`` counts the children ever created, which numbers sequential ones."""
 
-    __slots__ = (
-        "acl", "aversion", "created", "ctime", "czxid", "data", "mtime", "mzxid", "names",
-        "owner", "pzxid", "version",
-    )  # fmt: skip
-    aversion: int
-    created: int
-    ctime: int
+    data: bytes | None
+    acl: Acls
+    owner: int
     czxid: int
-    mtime: int
-    mzxid: int
-    pzxid: int
-    version: int
+    ctime: int
+    mzxid: int = field(init=False)
+    pzxid: int = field(init=False)
+    mtime: int = field(init=False)
+    version: int = 0
+    aversion: int = 0
+    created: int = 0
+    # A dict and no set: with an order, a run can be repeated.  None: most nodes have none.
+    names: dict[str, None] | None = None
 
-    def __init__(self, data: bytes | None, acl: Acls, owner: int, zxid: int, now: int) -> None:
-        self.data: bytes | None = data
-        self.acl: Acls = acl
-        self.owner: int = owner
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = now
-        self.version = self.aversion = self.created = 0
-        # A dict and no set: with an order, a run can be repeated.  None: most nodes have none.
-        self.names: dict[str, None] | None = None
+    def __post_init__(self) -> None:
+        self.mzxid = self.pzxid = self.czxid
+        self.mtime = self.ctime
 
     @property
     def children(self) -> Set[str]:
@@ -176,6 +174,10 @@ class Node:
             count,
             self.pzxid,
         )
+
+
+values_of = attrgetter(*Node.__slots__)
+"""The values of all attributes of a node."""
 
 
 def signed(number: int) -> int:
@@ -285,7 +287,7 @@ class DataTree:
         if above.ephemeral_owner:
             raise NoChildrenForEphemeralsError
         node = Node(new.data, self._acls.setdefault(acl, acl), new.owner, self.zxid, self.now)
-        self._undo.append(partial(_restore, above, above.created, above.pzxid))
+        self._keep(above)
         # The counter stops at the largest number, and from then on the parent keeps its pzxid:
         # DataTree.createNode sets both only if the new counter is greater.
         if above.created < LAST_SEQUENCE:
@@ -293,14 +295,7 @@ class DataTree:
             above.pzxid = self.zxid
         self._put(path, node)
         self._undo.append(partial(self._take, path))
-        return (
-            path,
-            node,
-            [
-                Event(EventType.NODE_CREATED, path, node.acl),
-                Event(EventType.NODE_CHILDREN_CHANGED, above_path or "/", above.acl),
-            ],
-        )
+        return path, node, _events(EventType.NODE_CREATED, path, node, above)
 
     def delete(self, path: str, version: int, caller: Credentials) -> list[Event]:
         """Delete a node that has this version (-1: any) and no children."""
@@ -328,17 +323,13 @@ class DataTree:
 
     def remove(self, path: str) -> list[Event]:
         """Delete a node without any check (DataTree.deleteNode)."""
-        above_path = _above(path)
-        above = self.node(above_path)
-        self._undo.append(partial(_restore, above, above.created, above.pzxid))
+        above = self.node(_above(path))
+        self._keep(above)
         node = self._take(path)
         self._undo.append(partial(self._put, path, node))
         self._count(path, -1, -len(node.data or b""))
         above.pzxid = self.zxid
-        return [
-            Event(EventType.NODE_DELETED, path, node.acl),
-            Event(EventType.NODE_CHILDREN_CHANGED, above_path or "/", above.acl),
-        ]
+        return _events(EventType.NODE_DELETED, path, node, above)
 
     def set_data(
         self, path: str, data: bytes | None, version: int, caller: Credentials
@@ -348,9 +339,7 @@ class DataTree:
         node = self.node(path)
         caller.require(node.acl, Perms.WRITE)
         _check_version(node.version, version)
-        self._undo.append(
-            partial(_restore_data, node, node.data, node.version, node.mzxid, node.mtime)
-        )
+        self._keep(node)
         self._count(path, 0, len(data or b"") - len(node.data or b""))
         node.data, node.version = data, signed(node.version + 1)
         node.mzxid, node.mtime = self.zxid, self.now
@@ -402,8 +391,12 @@ class DataTree:
             return
         kept = _statistics_for(self.nodes, path)
         if kept is not None:
-            self._undo.append(partial(setattr, kept, "data", kept.data))
+            self._keep(kept)
             kept.data = adjusted(kept.data, count, size)
+
+    def _keep(self, node: Node) -> None:
+        """Have a :meth:`roll_back` give the node the values that it has now."""
+        self._undo.append(partial(_restore, node, values_of(node)))
 
     # --- the indexes ------------------------------------------------------------------------------
 
@@ -437,12 +430,15 @@ def _add_child(above: Node, name: str) -> None:
     above.names[name] = None
 
 
-def _restore(node: Node, created: int, pzxid: int) -> None:
-    node.created, node.pzxid = created, pzxid
+def _restore(node: Node, values: tuple[Any, ...]) -> None:
+    for name, value in zip(Node.__slots__, values, strict=True):
+        setattr(node, name, value)
 
 
-def _restore_data(node: Node, data: bytes | None, version: int, mzxid: int, mtime: int) -> None:
-    node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
+def _events(kind: EventType, path: str, node: Node, above: Node) -> list[Event]:
+    """The events of a node that comes or goes: its own, and its parent's."""
+    changed = Event(EventType.NODE_CHILDREN_CHANGED, _above(path) or "/", above.acl)
+    return [Event(kind, path, node.acl), changed]
 
 
 def _above(path: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -59,28 +60,23 @@ class Step(NamedTuple):
         return f"{self.kind} {self.subject}".rstrip()
 
 
+@dataclass(slots=True, eq=False)
 class Task:
     """A coroutine of a client's, and how it has ended.
 
     ``awaits`` counts the awaits that have suspended it.
     """
 
-    __slots__ = ("awaits", "background", "client", "coroutine", "deadline", "done", "error",
-                 "name", "ready", "result")  # fmt: skip
-
-    def __init__(
-        self, name: str, client: Client, coroutine: Coroutine[Any, Any, Any], background: bool
-    ) -> None:
-        self.name: str = name
-        self.client: Client = client
-        self.coroutine: Coroutine[Any, Any, Any] = coroutine
-        self.background: bool = background
-        self.ready: bool = True
-        self.deadline: float | None = None
-        self.awaits: int = 0
-        self.done: bool = False
-        self.result: Any = None
-        self.error: BaseException | None = None
+    name: str
+    client: Client
+    coroutine: Coroutine[Any, Any, Any]
+    background: bool
+    ready: bool = True
+    deadline: float | None = None
+    awaits: int = 0
+    done: bool = False
+    result: Any = None
+    error: BaseException | None = None
 
     def __repr__(self) -> str:
         return f"<Task {self.name} {'done' if self.done else self.awaits}>"
@@ -90,28 +86,24 @@ class Task:
         self.ready = True
 
 
+@dataclass(slots=True, eq=False)
 class Suspend:
     """Awaited, it hands its deadline to the scheduler."""
 
-    __slots__ = ("deadline",)
-
-    def __init__(self, deadline: float | None) -> None:
-        self.deadline: float | None = deadline
+    deadline: float | None
 
     def __await__(self) -> Generator[Any, None, None]:
         yield self
 
 
+@dataclass(slots=True, eq=False)
 class Link:
     """A connection: what is under way, up by the writes of the client, and what it has written."""
 
-    __slots__ = ("connection", "down", "up", "written")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection: Connection = connection
-        self.up: deque[list[bytes]] = deque()
-        self.down: deque[bytes] = deque()
-        self.written: int = 0
+    connection: Connection
+    up: deque[list[bytes]] = field(default_factory=deque[list[bytes]])
+    down: deque[bytes] = field(default_factory=deque[bytes])
+    written: int = 0
 
     def take(self) -> bytes:
         """The first frame on the way up; it arrives."""
@@ -190,8 +182,7 @@ class Client:
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], name: str = "") -> Task:
         """Run a coroutine in this process; it may await the world's things and this client's."""
-        task: Task = self.sim.add_task(self, coroutine, name, background=False)
-        return task
+        return self.sim.add_task(self, coroutine, name, background=False)
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""

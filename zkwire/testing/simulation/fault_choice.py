@@ -36,7 +36,7 @@ from zkwire.wire.paths import LAST_SEQUENCE
 
 if TYPE_CHECKING:
     from zkwire.testing.simulation.client import Client, Link
-    from zkwire.testing.simulation.stage import Stage
+    from zkwire.testing.simulation.stage import System
 
 FAULTS: Final = (
     "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",
@@ -48,7 +48,7 @@ _BUSY: Final = ThrottledOpError.code
 _SESSION_ID: Final = slice(12, 20)  # in a handshake's answer
 
 
-def possible(sim: Stage) -> list[Step]:
+def possible(sim: System) -> list[Step]:
     """Every fault that could happen now."""
     found: list[Step] = []
     for client in sim.clients:
@@ -67,7 +67,7 @@ def possible(sim: Stage) -> list[Step]:
     return found
 
 
-def _of_network(sim: Stage, client: Client) -> list[str]:
+def _of_network(sim: System, client: Client) -> list[str]:
     found: list[str] = []
     link = client.link
     if link is not None and not client.paused:  # a paused client would notice only later
@@ -98,7 +98,7 @@ def _of_process(client: Client) -> list[str]:
     return ["pause", "crash", "abandon"] + ["close"] * (client.close_at is None)
 
 
-def _of_session(sim: Stage, client: Client) -> list[str]:
+def _of_session(sim: System, client: Client) -> list[str]:
     """Faults of a session; they are possible even after the client has ended."""
     session_id = client.session.session_id
     if sim.sessions.get(session_id) is None:
@@ -106,7 +106,7 @@ def _of_session(sim: Stage, client: Client) -> list[str]:
     return ["expire"] + ["delete", "touch"] * bool(sim.tree.ephemerals(session_id))
 
 
-def _empty(sim: Stage) -> str | None:
+def _empty(sim: System) -> str | None:
     """A node without children that no session owns."""
     for path, node in sim.tree.nodes.items():
         if node.czxid and not node.owner and not node.children:
@@ -117,12 +117,12 @@ def _empty(sim: Stage) -> str | None:
 # --- what they do ---------------------------------------------------------------------------------
 
 
-def _cut(_sim: Stage, client: Client) -> None:
+def _cut(_sim: System, client: Client) -> None:
     client.lose("cut")
     client.conclude()
 
 
-def _unsent(_sim: Stage, client: Client) -> None:
+def _unsent(_sim: System, client: Client) -> None:
     if client.link is not None:
         client.lose("cut", written=client.link.written - _length(client.link.up))
     client.conclude()
@@ -132,19 +132,19 @@ def _length(writes: Iterable[list[bytes]]) -> int:
     return sum(len(frame) for frames in writes for frame in frames)
 
 
-def _linger(_sim: Stage, client: Client) -> None:
+def _linger(_sim: System, client: Client) -> None:
     client.lose("cut", server=False)
     client.conclude()
 
 
-def _expire(sim: Stage, client: Client) -> None:
+def _expire(sim: System, client: Client) -> None:
     sim.tree_history.remember(sim.tree)
     sim.processor.expire(client.session.session_id, sim.now)
     client.killed = True
     sim.collect()
 
 
-def _delete(sim: Stage, client: Client) -> None:
+def _delete(sim: System, client: Client) -> None:
     """Delete one node of each transaction: the lock's node, and not the token beside it."""
     for path in sim.tree.ephemerals(client.session.session_id):
         czxid = sim.tree.nodes[path].czxid
@@ -154,96 +154,97 @@ def _delete(sim: Stage, client: Client) -> None:
     sim.collect()
 
 
-def _touch(sim: Stage, client: Client) -> None:
+def _touch(sim: System, client: Client) -> None:
     for path in sim.tree.ephemerals(client.session.session_id):
-        sim.tree_history.remember(sim.tree)
-        sim.tree.begin(round(sim.now * 1000))
+        _begin(sim)
         data = sim.tree.nodes[path].data
         _, events = sim.tree.set_data(path, data, -1, Credentials())
         sim.processor.state.send_events(events)
     sim.collect()
 
 
-def _refuse(sim: Stage, client: Client) -> None:
+def _refuse(sim: System, client: Client) -> None:
     link = client.link
     if link is not None:
-        body = link.take()[4:]
-        with sim.tree_history.as_seen_by(
-            sim.processor.state, sim.stale_servers.get(link.connection)
-        ):
-            sim.processor.refuse(link.connection, body, _BUSY, sim.now, close=False)
+        refuse, body = sim.processor.refuse, link.take()[4:]
+        sim._on_server_of(link, lambda: refuse(link.connection, body, _BUSY, sim.now, close=False))
     sim.collect()
 
 
-def _remove(sim: Stage, path: str) -> None:
+def _begin(sim: System) -> None:
+    """Begin a transaction of an outsider."""
     sim.tree_history.remember(sim.tree)
     sim.tree.begin(round(sim.now * 1000))
+
+
+def _remove(sim: System, path: str) -> None:
+    _begin(sim)
     sim.processor.state.send_events(sim.tree.remove(path))
 
 
-def _uproot(sim: Stage) -> None:
+def _uproot(sim: System) -> None:
     path = _empty(sim)
     if path is not None:
         _remove(sim, path)
     sim.collect()
 
 
-def _wrap(sim: Stage) -> None:
+def _wrap(sim: System) -> None:
     path = _empty(sim)
     if path is not None:
         sim.tree.nodes[path].created = LAST_SEQUENCE
 
 
-def _pause(sim: Stage, client: Client) -> None:
+def _pause(sim: System, client: Client) -> None:
     client.paused_until = sim.now + sim.long
 
 
-def _partition(sim: Stage, client: Client) -> None:
+def _partition(sim: System, client: Client) -> None:
     client.silent_until = sim.now + sim.long
 
 
-def _blip(sim: Stage, client: Client) -> None:
+def _blip(sim: System, client: Client) -> None:
     client.silent_until = sim.now + sim.timeout * 3 / 4
 
 
-def _slow(_sim: Stage, client: Client) -> None:
+def _slow(_sim: System, client: Client) -> None:
     client.stalled = True
 
 
-def _swap(_sim: Stage, client: Client) -> None:
+def _swap(_sim: System, client: Client) -> None:
     if client.link is not None:
         answer = bytearray(client.link.down[0])
         answer[_SESSION_ID] = bytes(byte ^ 0x5A for byte in answer[_SESSION_ID])
         client.link.down[0] = bytes(answer)
 
 
-def _lag(sim: Stage, client: Client) -> None:
+def _lag(sim: System, client: Client) -> None:
     if client.link is not None:
         connection = client.link.connection
         zxid = sim.tree.zxid if connection.greeted else client.session.last_zxid
         sim.stale_servers[connection] = StaleServer(sim.tree_history.oldest(zxid, sim.tree))
 
 
-def _close(sim: Stage, client: Client) -> None:
+def _close(sim: System, client: Client) -> None:
     client.session.close(sim.now)
     client.close_at = sim.now + sim.timeout
     client.call_due()
     client.flush()
 
 
-def _abandon(_sim: Stage, client: Client) -> None:
+def _abandon(_sim: System, client: Client) -> None:
     client.session.closed()
     client.conclude()
 
 
-def _crash(sim: Stage, client: Client) -> None:
+def _crash(sim: System, client: Client) -> None:
     client.dead = True
     client.lose("crash")
     client.session.closed()  # otherwise it would connect again
     sim.drop_tasks([task for task in sim.tasks if task.client is client])
 
 
-CLIENT_FAULTS: Final[dict[str, Callable[[Stage, Client], None]]] = {
+CLIENT_FAULTS: Final[dict[str, Callable[[System, Client], None]]] = {
     "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
     "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
     "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
@@ -251,5 +252,5 @@ CLIENT_FAULTS: Final[dict[str, Callable[[Stage, Client], None]]] = {
 }  # fmt: skip
 """The faults of one client, or of its session or network."""
 
-NODE_FAULTS: Final[dict[str, Callable[[Stage], None]]] = {"uproot": _uproot, "wrap": _wrap}
+NODE_FAULTS: Final[dict[str, Callable[[System], None]]] = {"uproot": _uproot, "wrap": _wrap}
 """The faults of nodes."""

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
+from operator import itemgetter
 from random import Random
 from types import (
     BuiltinFunctionType,
@@ -44,10 +45,10 @@ from zkwire.wire.ops import Op
 
 _EARLIEST: Final = 99.0
 """Larger floats are moments, since a simulation starts at 100.0 and no duration is as long."""
-_PLAIN: Final = frozenset({str, bytes, bool, type(None)})
-_NAMED: Final = (
+_PLAIN: Final = frozenset({str, bytes, bool, type(None), CodeType})
+_NAMED: Final = frozenset({
     SimulatedDriver, Pipeline, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
-)  # fmt: skip
+})  # fmt: skip
 """Objects that do not change, or whose changing parts are read elsewhere: the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
     Client: frozenset({"print", "sim", "link", "ghosts", "locks"}),
@@ -56,6 +57,7 @@ _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
 }
 """Attributes that are read elsewhere, or that only reports and histories use."""
 _NOT_ON_THE_STACK: Final = (FrameType, CodeType, FunctionType)
+_UNTIL_USES: Final = 624  # the last number of a generator's state counts its uses
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement has made it
 _NOTHING: Final = object()
 
@@ -118,74 +120,6 @@ class Reader:
             self._read(value)
         self._out.append("}")
 
-    def _name(self, value: Any) -> None:
-        self._out.append(getattr(value, "__qualname__", type(value).__qualname__))
-
-    def _random(self, value: Random) -> None:
-        words = value.getstate()[1]
-        self._out += (words[0], words[-1])  # the last word counts the uses
-
-    def _bytes(self, value: bytearray) -> None:
-        self._out.append(bytes(value))
-
-    def _function(self, value: FunctionType) -> None:
-        self._out += (value.__qualname__, value.__code__)
-        self.each((value.__defaults__, value.__kwdefaults__, *(value.__closure__ or ())))
-
-    def _builtin(self, value: BuiltinFunctionType) -> None:
-        self._out.append(value.__qualname__)
-        self._read(value.__self__)
-
-    def _reduced(self, value: Any) -> None:
-        self.each(value.__reduce__()[1:])  # for an iterator: its object and its position
-
-    def _awaited(self, value: Any) -> None:
-        self.each(gc.get_referents(value))  # for `coroutine.__await__()`: the coroutine
-
-    def _cell(self, value: CellType) -> None:
-        try:
-            self._read(value.cell_contents)
-        except ValueError:
-            self._out.append("empty")
-
-    def _method(self, value: MethodType) -> None:
-        self._out.append(value.__func__.__qualname__)
-        self._read(value.__self__)
-
-    def _partial(self, value: partial[Any]) -> None:
-        self.each((value.func, value.args, value.keywords))
-
-    def _coroutine(self, value: CoroutineType[Any, Any, Any]) -> None:
-        self._frame(value, value.cr_frame)
-        self._read(value.cr_await)
-
-    def _generator(self, value: GeneratorType[Any, Any, Any]) -> None:
-        self._frame(value, value.gi_frame)
-        self._read(value.gi_yieldfrom)
-
-    def _frame(
-        self,
-        value: CoroutineType[Any, Any, Any] | GeneratorType[Any, Any, Any],
-        frame: FrameType | None,
-    ) -> None:
-        self._out.append(value.__qualname__)
-        if frame is None:
-            return
-        self._out.append(frame.f_lasti)
-        variables = frame.f_locals
-        # Sorted: their order depends on whether this frame was read before.
-        self._dict(dict(sorted(variables.items())))
-        # Values without a name: the error that a `finally` raises again, the iterator of a loop.
-        for found in gc.get_referents(value):
-            if not isinstance(found, _NOT_ON_THE_STACK) and found is not variables:
-                self._read(found)
-
-    def _error(self, value: BaseException) -> None:
-        self.each((value.args, vars(value)))
-
-    def _connection(self, value: Connection) -> None:
-        self._out += (value.member, value.ended, value.greeted)
-
     def _instance(self, value: Any, names: tuple[str, ...], without: frozenset[str]) -> None:
         for name in names:
             if (found := getattr(value, name, _NOTHING)) is not _NOTHING:
@@ -198,23 +132,53 @@ class Reader:
 
 
 _READERS: dict[type, Callable[[Reader, Any], None]] = {
-    bytearray: Reader._bytes,
     list: Reader.each,
     deque: Reader.each,
     dict: Reader._dict,
     set: Reader._sorted,
     frozenset: Reader._sorted,
-    Random: Reader._random,
-    FunctionType: Reader._function,
-    CellType: Reader._cell,
-    MethodType: Reader._method,
-    partial: Reader._partial,
-    BuiltinFunctionType: Reader._builtin,
-    range: Reader._reduced,
-    CoroutineType: Reader._coroutine,
-    GeneratorType: Reader._generator,
-    Connection: Reader._connection,
 }
+
+
+def _cell(value: CellType) -> tuple[Any, ...]:
+    try:
+        return (value.cell_contents,)
+    except ValueError:  # it is empty
+        return ()
+
+
+def _suspended(value: Any, frame: FrameType | None, awaited: object) -> Iterator[Any]:
+    """What the frame of a coroutine or a generator has."""
+    yield value.__qualname__
+    if frame is not None:
+        yield frame.f_lasti
+        variables = frame.f_locals
+        # Sorted: their order depends on whether this frame was read before.
+        yield tuple(sorted(variables.items(), key=itemgetter(0)))
+        # Values without a name: the error that a `finally` raises again, the iterator of a loop.
+        for found in gc.get_referents(value):
+            if not isinstance(found, _NOT_ON_THE_STACK) and found is not variables:
+                yield found
+    yield awaited
+
+
+_PARTS: Final[dict[type, Callable[[Any], Iterable[Any]]]] = {
+    bytearray: lambda value: (bytes(value),),
+    Random: lambda value: value.getstate()[1][:: _UNTIL_USES],
+    FunctionType: lambda value: (
+        value.__qualname__, value.__code__, value.__defaults__, value.__kwdefaults__,
+        *(value.__closure__ or ()),
+    ),
+    CellType: _cell,
+    MethodType: lambda value: (value.__func__.__qualname__, value.__self__),
+    partial: lambda value: (value.func, value.args, value.keywords),
+    BuiltinFunctionType: lambda value: (value.__qualname__, value.__self__),
+    range: lambda value: (value.start, value.stop, value.step),
+    CoroutineType: lambda value: _suspended(value, value.cr_frame, value.cr_await),
+    GeneratorType: lambda value: _suspended(value, value.gi_frame, value.gi_yieldfrom),
+    Connection: lambda value: (value.member, value.ended, value.greeted),
+}  # fmt: skip
+"""What is read in the place of an object of one of these types."""
 
 
 def _distinct(number: float) -> float | str:
@@ -222,16 +186,26 @@ def _distinct(number: float) -> float | str:
     return str(number) if number < 0 else number
 
 
+def _parts_for(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
+    """What gives the parts of an object of this type; None if they are its attributes."""
+    name: str = kind.__qualname__
+    bases = kind.__mro__
+    if not _NAMED.isdisjoint(bases):
+        return lambda value: (getattr(value, "__qualname__", name),)
+    if BaseException in bases:
+        return lambda value: (value.args, value.__dict__)
+    if kind in _PARTS or kind.__flags__ & _HEAP_TYPE:
+        return _PARTS.get(kind)
+    if not hasattr(kind, "__next__"):
+        raise TypeError(f"a state of a simulation cannot contain a {name}")
+    if "__reduce__" in vars(kind):
+        return lambda value: value.__reduce__()[1:]  # for an iterator: its object and its position
+    return gc.get_referents  # of `coroutine.__await__()`: the coroutine
+
+
 def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
-    reduces = "__reduce__" in vars(kind)
-    if issubclass(kind, _NAMED):
-        return Reader._name
-    if issubclass(kind, BaseException):
-        return Reader._error
-    if not kind.__flags__ & _HEAP_TYPE:
-        if issubclass(kind, Iterator):
-            return Reader._reduced if reduces else Reader._awaited
-        raise TypeError(f"a state of a simulation cannot contain a {kind.__qualname__}")
+    if (parts := _parts_for(kind)) is not None:
+        return lambda reader, value: reader.each(parts(value))
     slots = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - known to no stub
     without = frozenset[str]().union(
         *(names for known, names in _WITHOUT_EFFECT.items() if issubclass(kind, known))

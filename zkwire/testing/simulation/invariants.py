@@ -63,7 +63,23 @@ def _is_token(path: str) -> bool:
     return f"{GRANTS}/" in path
 
 
-class Claims:
+class _LockCheck:
+    """What checks of locks have in common: each looks at the server and at claims only."""
+
+    reducible = True
+
+    def step(self, sim: Simulation) -> None:
+        """Nothing to check after a step."""
+
+    def end(self, sim: Simulation) -> None:
+        """Nothing to check at the end."""
+
+    def comparison_key(self) -> tuple[object, ...]:
+        """Empty: no attribute has an effect on later verdicts."""
+        return ()
+
+
+class Claims(_LockCheck):
     """Checks three invariants of claims; ``grants`` is the history of all claims.
 
     ME: claims that the rule forbids together are never held together.
@@ -72,8 +88,6 @@ class Claims:
     another session, or by a node that is gone; if the fault ``delete`` has deleted the node, the
     claim may last for two session timeouts.
     """
-
-    reducible = True
 
     def __init__(self, rule: Rule = exclusive) -> None:
         self.grants: list[Grant] = []
@@ -168,29 +182,17 @@ class Claims:
                 "STATE", f"{claim} claims {seconds:.0f} s after its node was deleted"
             )
 
-    def end(self, sim: Simulation) -> None:
-        """Nothing is left to check."""
 
-
-class Orphans:
+class Orphans(_LockCheck):
     """Checks at the end that nothing is left behind.
 
     ORPHAN: at and below the path, each node of a living session belongs to a holder.
     WATCH: if no lock is held, no watch is left, in a client or on the server.
     """
 
-    reducible = True
-
     def __init__(self, claims: Claims, path: str) -> None:
         self._claims = claims
         self._path = path
-
-    def step(self, sim: Simulation) -> None:
-        """Nothing to check before the end."""
-
-    def comparison_key(self) -> tuple[()]:
-        """Empty: no attribute has an effect on later verdicts."""
-        return ()
 
     def end(self, sim: Simulation) -> None:
         """Check the nodes, then the watches."""
@@ -214,10 +216,8 @@ class Orphans:
             raise ViolationError("WATCH", f"the server has {sim.watches_on_server} left")
 
 
-class Fifo:
+class Fifo(_LockCheck):
     """FIFO: at a grant, no earlier node is left in the queue below ``path``."""
-
-    reducible = True
 
     def __init__(self, claims: Claims, path: str) -> None:
         self._claims = claims
@@ -235,23 +235,14 @@ class Fifo:
             if sim.tree.nodes[f"{self._path}/{name}"].czxid < grant.fence:
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
-    def comparison_key(self) -> tuple[()]:
-        """Empty: no attribute has an effect on later verdicts."""
-        return ()
 
-    def end(self, sim: Simulation) -> None:
-        """Nothing is left to check."""
-
-
-class Herd:
+class Herd(_LockCheck):
     """HERD: the deletion of one node below ``path`` wakes at most ``limit`` other contenders.
 
     The owner of the node does not count; its session id is in the node's name.  A client without a
     node there is no contender: it has timed out or was cancelled while its watch was being set.
     After the fault ``delete`` the check ends, since waiters behind a deleted node may wake early.
     """
-
-    reducible = True
 
     def __init__(self, path: str, limit: int = 1) -> None:
         self._below = path + "/"
@@ -279,10 +270,3 @@ class Herd:
     def _contends(self, sim: Simulation, client: Client) -> bool:
         nodes = sim.tree.ephemerals(client.session.session_id)
         return any(node.startswith(self._below) for node in nodes)
-
-    def comparison_key(self) -> tuple[()]:
-        """Empty: no attribute has an effect on later verdicts."""
-        return ()
-
-    def end(self, sim: Simulation) -> None:
-        """Nothing is left to check."""

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -254,14 +254,16 @@ class Prefix(NamedTuple):
     left: int  # faults that may still happen
 
 
-class Frontier:
-    """The beginnings of all later runs.
+class Exploration:
+    """The states that were ``seen``, and the beginnings of all later runs; see `exhaust`.
 
-    The longest one without a new fault comes first, so that a run that repeats its own states is
-    found.  Then come those that end with a fault, in a random order.
+    Of these the longest one without a new fault comes first, so that a run that repeats its own
+    states is found.  Then come those that end with a fault, in a random order.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, depth: float, reduced: bool, seen: set[int]) -> None:
+        self.depth, self.reduced, self.seen = depth, reduced, seen
+        self.known: Known = {}
         self._prefixes = [Prefix([], None, (), most)]
         self._faulty: list[list[Prefix]] = [[] for _ in range(most)]
         self._chance = Random(0)
@@ -282,27 +284,15 @@ class Frontier:
         return prefixes.pop()
 
 
-class Limits(NamedTuple):
-    """See `exhaust`."""
-
-    depth: float
-    reduced: bool
-
-
 class Branch:
     """Follows one prefix, then takes each first choice and leaves the others to later runs."""
 
-    def __init__(
-        self, prefix: Prefix, frontier: Frontier, seen: set[int], known: Known, limits: Limits
-    ) -> None:
+    def __init__(self, prefix: Prefix, exploration: Exploration) -> None:
         choice = () if prefix.choice is None else (prefix.choice,)
         self._steps = iter((*prefix.steps, *choice))
         self._states = prefix.states
         self._left = prefix.left
-        self._frontier = frontier
-        self._seen = seen
-        self._known = known
-        self._limits = limits
+        self._exploration = exploration
         self._postponed: tuple[Postponed, list[Step]] | None = None
 
     def next(self, sim: Simulation) -> Step | None:
@@ -315,10 +305,11 @@ class Branch:
         if not choices:
             return None
         first = choices[0] if choices[0].kind not in _FAULTS else None
-        far = len(sim.done) >= self._limits.depth
+        far = len(sim.done) >= self._exploration.depth
         if far or (first is not None and len(choices) == 1 and postponed is None):
             return first
-        if not self._is_new(hash((state_fingerprint(sim, self._known), self._left)), sim):
+        state = state_fingerprint(sim, self._exploration.known)
+        if not self._is_new(hash((state, self._left)), sim):
             return None
         done = sim.done.copy()
         self._leave(done, choices if first is None else choices[1:])
@@ -329,14 +320,14 @@ class Branch:
     def _choices(self, sim: Simulation) -> tuple[list[Step], Postponed | None]:
         """The steps, then the faults; a fault is possible even after the last step."""
         faults = self._left > 0
-        if not (self._limits.reduced and all_reducible(sim)):
+        if not (self._exploration.reduced and all_reducible(sim)):
             return [*sim.steps(), *(sim.faults() if faults else ())], None
         return sufficient_steps(sim, faults=faults)
 
     def _leave(self, done: list[Step], choices: list[Step]) -> None:
         for step in reversed(choices):
             left = self._left - (step.kind in _FAULTS)
-            self._frontier.push(Prefix(done, step, self._states, left))
+            self._exploration.push(Prefix(done, step, self._states, left))
 
     def _follow_postponed(self) -> None:
         if self._postponed is not None:
@@ -351,8 +342,8 @@ class Branch:
         Such a run repeats itself, and its tasks wait for ever: time passes only when nothing else
         can happen.
         """
-        if state not in self._seen:
-            self._seen.add(state)
+        if state not in self._exploration.seen:
+            self._exploration.seen.add(state)
             self._states = (state, self._states)
             return True
         before = self._states
@@ -435,10 +426,10 @@ class Runner:
         self, error: ViolationError, steps: list[Step], origin: str, seed: int
     ) -> FailedRunError:
         steps = self._shrink(steps, error.invariant, seed)
-        _, sim = self._again(steps, seed, trace=True)
+        _, sim = self.again(steps, seed, trace=True)
         return FailedRunError(error, origin, sim, self.runs, seed)
 
-    def _again(
+    def again(
         self, steps: list[Step], seed: int, *, trace: bool = False
     ) -> tuple[str | None, Simulation]:
         """The invariant that these steps break, or None, and the simulation."""
@@ -457,7 +448,7 @@ class Runner:
         for fault in [step for step in steps if step.kind in _FAULTS]:
             without = steps.copy()
             without.remove(fault)
-            if self._again(without, seed)[0] == invariant:
+            if self.again(without, seed)[0] == invariant:
                 steps = without
             left -= 1
         size = len(steps) // 2
@@ -466,7 +457,7 @@ class Runner:
             while at < len(steps) and left > 0:
                 without = steps[:at] + steps[at + size :]
                 left -= 1
-                if self._again(without, seed)[0] == invariant:
+                if self.again(without, seed)[0] == invariant:
                     steps = without
                 else:
                     at += size
@@ -512,18 +503,15 @@ def exhaust(
     whole search.  States in ``seen`` are not followed again, and new states are added to it.
     """
     runner = Runner(scenario, options)
-    frontier = Frontier(most)
     latest = time.monotonic() + seconds
     seen = set() if seen is None else seen
-    known: Known = {}
-    limits = Limits(depth, reduced)
+    exploration = Exploration(most, depth, reduced, seen)
     before = len(seen)
-    while (prefix := frontier.pop()) is not None:
+    while (prefix := exploration.pop()) is not None:
         found = len(seen) - before
         if runner.runs >= runs or found >= states or time.monotonic() > latest:
             return Figures(runner.runs, runner.steps, found, complete=False)
-        branch = Branch(prefix, frontier, seen, known, limits)
-        runner.run(branch, f"{len(prefix.steps)} steps chosen in turn")
+        runner.run(Branch(prefix, exploration), f"{len(prefix.steps)} steps chosen in turn")
     return Figures(runner.runs, runner.steps, len(seen) - before)
 
 
@@ -569,16 +557,5 @@ def cancel_everywhere(
 
 def replay(scenario: Scenario, text: str, *, seed: int = 0, **options: Any) -> list[str]:
     """Run the steps in the text of a failure, and return the history."""
-    sim = Simulation(seed=seed, trace=True, **options)
-    scenario(sim)
-    try:
-        sim.run(Scripted(list(_parse(text))))
-    except ViolationError as error:
-        sim.note(str(error))
-    return sim.history
-
-
-def _parse(text: str) -> Iterator[Step]:
-    for part in text.split(";"):
-        kind, _, subject = part.strip().partition(" ")
-        yield Step(kind, subject)
+    steps = [Step(*part.strip().split(" ", 1)) for part in text.split(";")]
+    return Runner(scenario, options).again(steps, seed, trace=True)[1].history

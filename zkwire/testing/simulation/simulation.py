@@ -32,13 +32,14 @@ Checks decide whether a run is correct, see :mod:`zkwire.testing.simulation.inva
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from zkwire.testing.proxy.frames import reply_frame, request_frame
 from zkwire.testing.simulation import fault_choice
 from zkwire.testing.simulation.client import Cancelled, Client, Link, Step, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
-from zkwire.testing.simulation.stage import START, Stage, event_in
+from zkwire.testing.simulation.stage import START, System, event_in
 
 
 def describe(step: Step, client: Client | None) -> str:
@@ -103,7 +104,7 @@ class Check(Protocol):
         """Called when every task has ended and nothing is under way."""
 
 
-class Simulation(Stage):
+class Simulation(System):
     """See the module's docstring.
 
     ``timeout`` is the session timeout in seconds and ``tick`` the server's unit of time;
@@ -289,9 +290,9 @@ class Simulation(Stage):
 _STEPS: Final[dict[str, Callable[[Simulation, Client], None]]] = {
     "turn": Simulation._turn,
     "up": Simulation._up,
-    "up1": Simulation._up1,
+    "up1": partial(Simulation._up, one=True),
     "down": Simulation._down,
-    "down1": Simulation._down1,
+    "down1": partial(Simulation._down, one=True),
     "eof": Simulation._eof,
     "dial": Simulation._dial,
     "late": Simulation._late,

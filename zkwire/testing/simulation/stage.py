@@ -14,10 +14,10 @@ a tree refuses the client.
 from __future__ import annotations
 
 import struct
-from collections.abc import Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from copy import copy
-from operator import attrgetter
+from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ from zkwire.testing.server.operations import READS, WRITES
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection, Sessions
 from zkwire.testing.server.state import Mode, ServerState
-from zkwire.testing.server.tree import DataTree, Node
+from zkwire.testing.server.tree import DataTree, Node, values_of
 from zkwire.testing.simulation.client import (
     Cancelled,
     Client,
@@ -48,7 +48,6 @@ _OF_DATA: Final = frozenset(
 _EVENT: Final = struct.Struct(">iii")  # after a reply's header: type, state, length of the path
 _EVENT_AT: Final = 20
 _NOTIFICATION: Final = struct.pack(">i", NOTIFICATION_XID)
-_values = attrgetter(*Node.__slots__)
 
 
 def event_in(frame: bytes) -> tuple[EventType, str] | None:
@@ -70,7 +69,7 @@ def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
 
 
 def _same(node: Node, known: Node | None) -> Node:
-    if known is not None and _values(known) == _values(node):
+    if known is not None and values_of(known) == values_of(node):
         return known
     same = copy(node)
     same.names = None if node.names is None else dict(node.names)
@@ -113,18 +112,6 @@ class TreeHistory:
     def oldest(self, zxid: int, tree: DataTree) -> DataTree:
         """The oldest tree with all writes up to ``zxid``."""
         return next((old for old in self._trees if old.zxid >= zxid), None) or _copied(tree)
-
-    @contextmanager
-    def as_seen_by(self, state: ServerState, stale: StaleServer | None) -> Generator[None]:
-        """A context in which the server's state has the tree of this stale server, if it is one."""
-        if stale is None:
-            yield
-            return
-        now, state.tree = state.tree, stale.tree
-        try:
-            yield
-        finally:
-            state.tree = now
 
     def fingerprint(self, zxid: int) -> list[int]:
         """The fingerprints of the trees that a client that has seen ``zxid`` may still see."""
@@ -212,7 +199,7 @@ class Delivered(NamedTuple):
     client: Client
 
 
-class Stage:
+class System:
     """See the module's docstring.  The options are those of ``Simulation``; ``lag`` is a fault."""
 
     def __init__(
@@ -382,21 +369,15 @@ class Stage:
         client.session.connection_made(self.now)
         client.flush()
 
-    def _up(self, client: Client) -> None:
-        if client.link is not None:
-            self._up_write(client, client.link)
+    def _up(self, client: Client, *, one: bool = False) -> None:
+        link = client.link
+        if link is not None:
+            for _ in range(1 if one else len(link.up[0])):
+                self._arrive(link)
         self.collect()
 
-    def _up1(self, client: Client) -> None:
-        if client.link is not None:
-            self._up_one(client, client.link)
-        self.collect()
-
-    def _up_write(self, client: Client, link: Link) -> None:
-        for _ in range(len(link.up[0])):
-            self._up_one(client, link)
-
-    def _up_one(self, client: Client, link: Link) -> None:
+    def _arrive(self, link: Link) -> None:
+        """The first frame on the way up reaches the server."""
         frame = link.take()
         greeted = link.connection.greeted
         opcode = int.from_bytes(frame[8:12], "big", signed=True) if greeted else 0
@@ -404,10 +385,17 @@ class Stage:
             self._catch_up(link)  # the request needs all earlier writes
         if opcode in _MUTATING:
             self.tree_history.remember(self.tree)
-        with self.tree_history.as_seen_by(
-            self.processor.state, self.stale_servers.get(link.connection)
-        ):
-            self.processor.receive(link.connection, frame, self.now)
+        self._on_server_of(link, partial(self.processor.receive, link.connection, frame, self.now))
+
+    def _on_server_of(self, link: Link, function: Callable[[], object]) -> None:
+        """Call ``function`` while the server's state has the tree of this connection's server."""
+        state, stale = self.processor.state, self.stale_servers.get(link.connection)
+        newest = state.tree
+        state.tree = newest if stale is None else stale.tree
+        try:
+            function()
+        finally:
+            state.tree = newest
 
     def collect(self) -> None:
         """Put the server's output on the way to the clients."""
@@ -422,17 +410,11 @@ class Stage:
                 stale = self.stale_servers.get(connection)
                 client.link.down.extend(frames if stale is None else stale.hold_back(frames))
 
-    def _down(self, client: Client) -> None:
-        self._receive(client, len(client.link.down) if client.link else 0)
-
-    def _down1(self, client: Client) -> None:
-        self._receive(client, 1)
-
-    def _receive(self, client: Client, count: int) -> None:
+    def _down(self, client: Client, *, one: bool = False) -> None:
         link = client.link
         if link is None or not link.down:
             return
-        data = b"".join(link.down.popleft() for _ in range(count))
+        data = b"".join(link.down.popleft() for _ in range(1 if one else len(link.down)))
         client.print = hash((client.print, data))
         client.session.receive_data(data, self.now)
         client.conclude()
@@ -456,6 +438,6 @@ class Stage:
     def _late(self, client: Client) -> None:
         link = client.ghosts.pop(0)
         while link.up:
-            self._up_write(client, link)
+            self._arrive(link)
         self.processor.lost(link.connection)
         self.collect()
