@@ -142,7 +142,7 @@ READY = "ready"
 ANY = 1 << 63  # a round that is known to have begun, and no more: all that stand there are in it
 
 
-class Seen:
+class Snapshot:
     """The children of a double barrier, at one moment: ``round`` is 0 if none has begun."""
 
     def __init__(self, names: list[str], version: int, round: int) -> None:
@@ -159,7 +159,7 @@ class Generations:
         self._path = path
         self._acl = acl
 
-    async def look(self, deadline: float | None, watch: Watch | None = None) -> Seen:
+    async def look(self, deadline: float | None, watch: Watch | None = None) -> Snapshot:
         """The children; ``watch`` tells when ``ready`` comes or goes.  NoNodeError without a path.
 
         The list is read first: a member of the round that it does not show is gone for good.
@@ -171,11 +171,11 @@ class Generations:
             try:
                 names, stat = await until(listing, deadline)
                 found = await until(ready, deadline)
-                return Seen(names, stat.version, 0 if found is None else found.czxid)
+                return Snapshot(names, stat.version, 0 if found is None else found.czxid)
             except ConnectionLossError:
                 pass
 
-    async def members(self, seen: Seen, round: int, deadline: float | None) -> list[str]:
+    async def members(self, seen: Snapshot, round: int, deadline: float | None) -> list[str]:
         """The members of a round that are there, sorted.
 
         Every time anew: a name may be there again that an outsider has deleted.
@@ -190,7 +190,7 @@ class Generations:
             there = zip(seen.names, stats, strict=True)
             return [name for name, stat in there if stat is not None and stat.czxid < round]
 
-    async def begin(self, seen: Seen, deadline: float | None) -> int:
+    async def begin(self, seen: Snapshot, deadline: float | None) -> int:
         """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
         checks = [Check(f"{self._path}/{name}") for name in seen.names]
         steps = [
@@ -200,7 +200,7 @@ class Generations:
         results = await self._unless_changed([*checks, *steps], deadline)
         return int(results[-2].mzxid) if results else 0
 
-    async def end(self, seen: Seen, own: str | None, deadline: float | None) -> bool:
+    async def end(self, seen: Snapshot, own: str | None, deadline: float | None) -> bool:
         """Delete ``ready``, and with it the own node; False: a look says what has changed."""
         steps = [Check(self._path, seen.version), Delete(f"{self._path}/{READY}")]
         if own is not None:
@@ -250,7 +250,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         self._inside: Attempt | None = None
         self._round = 0
 
-    async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Seen:
+    async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Snapshot:
         """What is there, the own node included."""
         runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
         create = partial(operations.create, ephemeral=True)
@@ -376,7 +376,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         self._pending_cleanup = None
 
     async def _waits(
-        self, attempt: Attempt, seen: Seen, deadline: float | None, watch: Watch
+        self, attempt: Attempt, seen: Snapshot, deadline: float | None, watch: Watch
     ) -> bool:
         """Enter a round, or begin one, or return True: nothing is to be done before an event."""
         assert attempt.stat is not None

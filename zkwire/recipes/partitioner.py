@@ -368,7 +368,7 @@ class AsyncShare(ShareView):
         return await self._partitioning._until_changed(self, timeout)
 
 
-class Asked:
+class ShareRequest:
     """A reader's wish for the share after this one.
 
     ``keep`` is what the reader may go on working on meanwhile.  ``changed``: it has seen the share
@@ -397,7 +397,7 @@ class Rebalance(ObservableService):
         self._path = path
         self._share: Any = None  # that the reader has
         self._next: Any = None  # the one after it, until the reader takes it
-        self._asked: Asked | None = None
+        self._asked: ShareRequest | None = None
         self._reading = False
         self._given: dict[str, ItemOwnership] = {}  # what the program may be working on
         self._news = False  # there is something that the reader's share does not say
@@ -433,7 +433,7 @@ class Rebalance(ObservableService):
         try:
             while True:
                 if self._next is None:
-                    self._asked = Asked(self._share)
+                    self._asked = ShareRequest(self._share)
                     self._tell()
                 if not await self._until(lambda: self._next is not None, limit):
                     return None
@@ -484,7 +484,7 @@ class Rebalance(ObservableService):
                 del self._given[item]
 
     @property
-    def _current(self) -> Asked | None:
+    def _current(self) -> ShareRequest | None:
         """What the reader asks for, unless it has been answered."""
         asked, next_one = self._asked, self._next  # in this order: a reader that takes one
         if asked is None or next_one is not None or asked.share is not self._share:
