@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -22,6 +23,7 @@ from tests.support.differential_sides import EmbeddedSide, RealSide, Side, playi
 from tests.support.installed_servers import every_release, find_installed
 from tests.support.random_requests import Request, multi_body, plain
 from zkwire.jute import records as r
+from zkwire.jute.record import Record
 from zkwire.testing.server.rules import DELETE_CONTAINER, Version
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
@@ -87,6 +89,10 @@ def one_by_one(requests: Iterable[Request]) -> Iterator[Step]:
     yield from (Batch(0, (request,)) for request in requests)
 
 
+def made(path: str, flags: int = 0) -> tuple[ops.Op, Record]:
+    return ops.CREATE, r.CreateRequest(path, b"four", OPEN_ACL_UNSAFE, flags)
+
+
 def addresses() -> Iterator[Step]:
     """Which of them an access list takes, and whom it means."""
     for number, address in enumerate(ADDRESSES):
@@ -120,12 +126,52 @@ def quotas() -> Iterator[Step]:
     look = [plain(ops.GET_DATA, r.GetDataRequest(path, True)) for path in kept]
     for op, record in QUOTA_STEPS:
         yield Batch(0, (plain(op, record), *look))
-    made = (ops.CREATE, r.CreateRequest("/q/multi", b"four", OPEN_ACL_UNSAFE, 0))
-    for parts in ([made, made], [made, (ops.DELETE, r.DeleteRequest("/q/k", -1))]):
+    twice = [made("/q/multi"), made("/q/multi")]
+    for parts in (twice, [made("/q/multi"), (ops.DELETE, r.DeleteRequest("/q/k", -1))]):
         yield Batch(0, (garbled(ops.MULTI, multi_body(parts)), *look))
     yield Close(0)
     yield Open(1, TIMEOUT_MS, False)
     yield Batch(1, tuple(look))
+
+
+def seldom() -> Iterator[Step]:
+    """Requests that chance hardly makes: who has several names, all of a TTL, reads of writes."""
+    secrets = [r.AuthPacket(0, "digest", b"%s:p" % name) for name in (b"u", b"v", b"w", b"alice")]
+    yield from one_by_one(plain(ops.AUTH, secret) for secret in secrets)
+    ann, anyone = r.Id("digest", "ann:hash"), r.Id("world", "anyone")
+    names = ((1, ann), (31, r.Id("auth", "")), (1, anyone), (1, ann))
+    lists = [[r.ACL(perms, name) for perms, name in names]]
+    lists += [
+        [r.ACL(1, anyone), r.ACL(31, ann)],
+        [r.ACL(1, r.Id("ip", text)) for text in ("::1", "::/0")],
+    ]
+    requests = [plain(ops.WHO_AM_I)]
+    for number, acl in enumerate(lists):
+        requests += [plain(ops.CREATE, r.CreateRequest(f"/{number}", b"", tuple(acl), number % 2))]
+        requests += [plain(ops.GET_ACL, r.GetACLRequest(f"/{number}"))]
+    for number, (flags, ttl) in enumerate(
+        ((5, 1), (6, 2**40 - 1), (5, 2**40), (5, 0), (0, 1), (7, 1))
+    ):
+        ttl_request = r.CreateTTLRequest(f"/t{number}", b"", OPEN_ACL_UNSAFE, flags, ttl)
+        requests += [plain(ops.CREATE_TTL, ttl_request)]
+    requests += [
+        plain(ops.GET_EPHEMERALS, r.GetEphemeralsRequest(p)) for p in (None, "", "/", "/1", "x")
+    ]
+    reads, config = (ops.GET_DATA, r.GetDataRequest("/", False)), "/zookeeper/config"
+    gone = ops.DELETE, r.DeleteRequest("/a", -1)
+    in_reads: list[list[tuple[ops.Op, Record]]] = [[gone], [reads, gone], [reads, reads]]
+    in_writes: list[list[tuple[ops.Op, Record]]] = [
+        *([made("/m"), reads], [], [made("/m", -1)]),
+        [(ops.CREATE, r.CreateRequest("/m", b"", None, 0))],
+    ]
+    requests += [garbled(ops.MULTI_READ, multi_body(parts)) for parts in in_reads]
+    requests += [garbled(ops.MULTI, multi_body(parts)) for parts in in_writes]
+    requests += [
+        plain(ops.EXISTS, r.ExistsRequest(config, False)),
+        plain(ops.GET_DATA, r.GetDataRequest(config, False)),
+    ]
+    requests += [plain(ops.SET_DATA, r.SetDataRequest(config, b"x", -1))]
+    yield from one_by_one(requests)
 
 
 def of_servers() -> Iterator[Step]:
@@ -147,6 +193,7 @@ CONVERSATIONS: dict[str, Play] = {
     "addresses": conversation(addresses()),
     "odd-watches": conversation(odd_watches()),
     "quotas": conversation(quotas()),
+    "seldom": conversation(seldom()),
     "of-servers": conversation(of_servers()),
     "texts": conversation(one_by_one(texts())),
     "texts-with-auth": conversation(known_to_it()),
@@ -167,16 +214,18 @@ def replay(version: Version, name: str) -> None:
 
 
 def record() -> None:
-    """Ask both servers; a difference between them ends it."""
-    lines = []
+    """Ask both servers; a difference between them ends it. What is not here stays as stored."""
+    found = stored()
     for release in every_release():
         os.environ["ZKWIRE_TEST_RELEASE"] = release
         for name, play in CONVERSATIONS.items() if release[:3] in VERSIONS else ():
             with alone(find_installed()) as server:
                 version = playing(server)
-                sides = [EmbeddedSide(embedded(name, version)), RealSide(server.host, server.port)]
-                lines.append(" ".join([version, name, *play(sides, name, None).numbers]))
+                sides: list[Side] = [EmbeddedSide(embedded(name, version))]
+                sides.append(RealSide(server.host, server.port))
+                found[version, name] = play(sides, name, None).numbers
                 print(release, name, flush=True)
+    lines = [" ".join([*key, *found[key]]) for key in product(VERSIONS, CONVERSATIONS)]
     FILE.write_text("".join(f"{line}\n" for line in lines))
 
 
