@@ -26,100 +26,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
-from tests.support import (
-    simulation_cache as caches,
-)
-from tests.support import (
-    simulation_following as watches,
-)
-from tests.support import (
-    simulation_partitioner as partitioners,
-)
-from tests.support import (
-    simulation_supervisor as supervisors,
-)
-from tests.support.simulation_barrier import meeting
-from tests.support.simulation_counter import NETWORK, adding
-from tests.support.simulation_family import (
-    multi_lock,
-    read_write,
-    semaphore,
-    various_multi_lock,
-    various_read_write,
-    various_semaphore,
-)
-from tests.support.simulation_histories import users
-from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Kind, Manners, contenders, various
-from tests.support.simulation_membership import various_group, various_keepers
-from tests.support.simulation_once_per import asking
-from tests.support.simulation_queue import various as various_queues
-from zkwire.recipes.persistent_node import PersistentModeKeeper
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.testing.simulation import FailedRunError, Figures, Scenario, exhaust, explore, replay
-from zkwire.testing.simulation.fault_choice import FAULTS
+from tests.simulation.scenarios import RANDOM, SMALL
+from zkwire.testing.simulation import FailedRunError, Figures, exhaust, explore, replay
 
-WAITING = Manners(stay=1)
-TIMED = Manners(stay=1, patience=3.0)
-MODES = {"waiting": (WAITING, True), "timed": (TIMED, True), "trying": (WAITING, False)}
-ROLES = ("read", "write", "read")
 BATCH = 500
-
-
-class World(NamedTuple):
-    """A scenario, the faults that may happen in it, and how many at most."""
-
-    scenario: Scenario
-    faults: tuple[str, ...]
-    most: int
-
-
-def faults_for(kind: Kind) -> tuple[str, ...]:
-    """All; but see `tests.simulation.test_simulation.faults_for`."""
-    return tuple(fault for fault in FAULTS if fault != "delete" or kind.queue)
-
-
-def _small() -> Iterator[tuple[str, World]]:
-    for number, most in ((2, 2), (3, 1)):
-        for mode, (manners, wait) in MODES.items():
-            for kind in (BLOCKING, SEQUENTIAL):
-                core = Kind(kind.name, kind.core, wait=wait, queue=kind.queue)
-                scenario = contenders(core, number, manners)
-                yield f"{kind.name}, {mode}, {number}", World(scenario, faults_for(kind), most)
-            family = {
-                "read-write": read_write(ROLES[:number], manners, wait=wait),
-                "semaphore": semaphore(number - 1, number, manners, wait=wait, agreed=True),
-                "new semaphore": semaphore(number - 1, number, manners, wait=wait),
-                "multi-lock": multi_lock(2, manners, single=number == 3, wait=wait),
-            }
-            for name, scenario in family.items():
-                yield f"{name}, {mode}, {number}", World(scenario, FAULTS, most)
-
-
-SMALL = dict(_small())
-RANDOM = {
-    "blocking": World(various(BLOCKING), faults_for(BLOCKING), 5),
-    "sequential": World(various(SEQUENTIAL), FAULTS, 5),
-    "read-write": World(various_read_write(), FAULTS, 5),
-    "semaphore": World(various_semaphore(), FAULTS, 5),
-    "multi-lock": World(various_multi_lock(), FAULTS, 5),
-    "users": World(users(), FAULTS, 5),
-    "counter": World(adding(3, 2), NETWORK, 5),
-    "crowded counter": World(adding(3, 2, crowded=True), NETWORK, 5),
-    "queue": World(various_queues(), FAULTS, 5),
-    "barrier": World(meeting(2, 2, more=1), NETWORK, 5),
-    "once per": World(asking(3, 2), NETWORK, 5),
-    "data": World(watches.following(AsyncDataWatch, sessions=3, number=5), watches.FAULTS, 5),
-    "children": World(
-        watches.following(AsyncChildrenWatch, sessions=3, number=5), watches.FAULTS, 5
-    ),
-    "node": World(various_keepers(), FAULTS, 5),
-    "standing node": World(various_keepers(PersistentModeKeeper), FAULTS, 5),
-    "group": World(various_group(), FAULTS, 5),
-    "cache": World(caches.mirror(), caches.FAULTS, 5),
-    "cache, one by one": World(caches.mirror(version="3.5"), caches.FAULTS, 5),
-    "supervisor": World(supervisors.supervised(2), supervisors.FAULTS, 5),
-    "partitioner": World(partitioners.shared_out(), partitioners.FAULTS, 5),
-}
+MOST = 5
 SERVERS = 3
 
 
@@ -150,7 +61,7 @@ def at_random(name: str, first: int, number: int) -> Done:
     world = RANDOM[name]
     try:
         figures = explore(
-            world.scenario, range(first, first + number), most=world.most, faults=world.faults,
+            world.scenario, range(first, first + number), most=MOST, faults=world.faults,
             servers=SERVERS,
         )  # fmt: skip
     except FailedRunError as error:
@@ -167,10 +78,11 @@ def told(name: str, seed: int, error: FailedRunError) -> str:
 
 def show(name: str, steps: str, seed: int) -> list[str]:
     """The history of a run that has been found."""
-    world = SMALL.get(name) or RANDOM[name]
-    if name in RANDOM:
-        return replay(world.scenario, steps, seed=seed, faults=world.faults, servers=SERVERS)
-    return replay(world.scenario, steps, seed=seed, faults=world.faults, frames=False)
+    if name in SMALL:
+        scenario, faults, _ = SMALL[name]
+        return replay(scenario, steps, seed=seed, faults=faults, frames=False)
+    scenario, faults, _ = RANDOM[name]
+    return replay(scenario, steps, seed=seed, faults=faults, servers=SERVERS)
 
 
 def shares(histories: int) -> Iterator[tuple[str, int, int]]:

@@ -1,6 +1,6 @@
-"""A small part of `python3 -m tests.interop.explore`, and that its command does what it says.
+"""A small part of `python3 -m tests.interop.explore`: every schedule, but of equal states only one.
 
-`ZKWIRE_SIMULATION=10` looks at ten times as much, and at worlds of three to their end.
+`ZKWIRE_SIMULATION=10` looks at ten times as much, and follows three contenders to their end.
 """
 
 from __future__ import annotations
@@ -11,33 +11,20 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SEED
 from tests.interop import explore
-from tests.interop.explore import RANDOM, SMALL, World
+from tests.simulation.scenarios import RANDOM, SMALL, Various
 from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
-from tests.support.simulation_locks import (
-    BLOCKING,
-    SEQUENTIAL,
-    Manners,
-    contenders,
-    various,
-)
+from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Manners, contenders, various
 from tests.support.simulation_parts import FACTOR, Judge, make, planted
 from zkwire.errors import NodeExistsError, ZooKeeperError
-from zkwire.operations import Operations
 from zkwire.session.waitable import Watch
-from zkwire.testing.simulation import (
-    FailedRunError,
-    Figures,
-    InTurn,
-    Scenario,
-    Seeded,
-    exhaust,
-)
-from zkwire.testing.simulation.client import Client, ViolationError
-from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation import FailedRunError, Figures, Scenario, ViolationError, exhaust
+from zkwire.testing.simulation.client import Client
 from zkwire.testing.simulation.fingerprint import state_fingerprint
-from zkwire.testing.simulation.simulation import Check, Simulation
+from zkwire.testing.simulation.simulation import Simulation
+
+SHORT = [name for name in SMALL if not name.startswith(("semaphore", "new", "multi-lock"))]
+"""What is small enough to be followed to its end here."""
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -47,34 +34,19 @@ def test_a_small_world_has_no_way_to_fail(name: str) -> None:
     assert not done.failure
 
 
-@pytest.mark.parametrize("name", RANDOM)
-def test_random_histories_with_all_faults(name: str) -> None:
-    done = explore.at_random(name, SEED, int(10 * FACTOR))
-    print(done.figures)
-    assert not done.failure
-
-
-SHORT = [name for name in SMALL if not name.startswith(("semaphore", "new", "multi-lock"))]
-"""What is small enough to be followed to its end here."""
-
-
-@pytest.mark.parametrize("name", [name for name in SHORT if FACTOR > 1 or "2" in name])
-def test_without_a_fault_everything_is_followed(name: str) -> None:
-    figures = exhaust(SMALL[name].scenario, faults=(), frames=False)
-    print(figures)
-    assert figures.complete
-    assert figures.states > 5
-
-
-if FACTOR > 1:  # the worlds of `test_what_is_left_out_makes_no_difference` have one fault, too
+if FACTOR > 1:  # `test_what_is_left_out_makes_no_difference` follows two to their end
 
     @pytest.mark.parametrize("name", [name for name in SHORT if FACTOR >= 10 or "2" in name])
     def test_with_one_fault_everything_is_followed(name: str) -> None:
+        assert exhaust(SMALL[name].scenario, faults=(), frames=False).complete
         done = explore.through(name, 10**9, 24 * 3600.0, 1)
         print(done.figures)
         assert not done.failure
         assert done.figures.complete
         assert done.figures.states > 1000
+
+
+# --- what is left out -----------------------------------------------------------------------------
 
 
 def ends(
@@ -113,17 +85,18 @@ def test_what_is_left_out_makes_no_difference(name: str) -> None:
         )
         print(which, few, many, len(found), sep=" | ")
         assert found == all_there_are
-        assert few.states < many.states
+        assert 5 < few.states < many.states
 
 
-class Witness(Judge):
+class Memory(Judge):
     """Remembers what was to be seen when, so that it is part of the state and of the end."""
 
     def __init__(self) -> None:
         self.seen: dict[str, object] = {}
 
     def step(self, sim: Simulation) -> None:
-        self.seen["outcomes"] = outcomes(sim)
+        ends = (f"{task.result} {task.error!r}" for task in sim.ended)
+        self.seen["outcomes"] = tuple(sorted(ends))
         done = str(sim.done[-1])
         if done == "time":
             self.seen["nodes the last time that time passed"] = tuple(sim.tree.nodes)
@@ -144,74 +117,50 @@ async def told(call: Awaitable[object]) -> object:
         return type(error)
 
 
-def late_writer(sim: Simulation, seen: Witness) -> None:
+async def write_late(a: Client, path: str, _: Memory) -> object:
     """Its deadline may have come while what it wrote is still under way."""
-    a = sim.client()
-
-    async def write(path: str) -> object:
-        await a.sleep(2.0)
-        return await told(a.world.operations.create(path))
-
-    for path in ("/x", "/y"):
-        a.spawn(write(path))
+    await a.sleep(2.0)
+    return await told(a.world.operations.create(path))
 
 
-def writer(sim: Simulation, seen: Witness) -> None:
+async def write(a: Client, path: str, _: Memory) -> object:
     """It notes when it was told."""
-    a = sim.client()
-
-    async def write() -> object:
-        outcome = await told(a.world.operations.create("/x"))
-        return outcome, sim.now
-
-    a.spawn(write())
+    return await told(a.world.operations.create(path)), a.world.now()
 
 
-def watcher(sim: Simulation, seen: Witness) -> None:
+async def watch_and_write(a: Client, path: str, memory: Memory) -> object:
     """The event comes before the answer to what it is about."""
-    a = sim.client()
-    watch = Watch(lambda event: seen.seen.setdefault("event", event.path))
-
-    async def write() -> object:
-        operations = a.world.operations
-        await told(operations.exists("/x", watch=watch))
-        return await told(operations.create("/x"))
-
-    a.spawn(write())
+    watch = Watch(lambda event: memory.seen.setdefault("event", event.path))
+    await told(a.world.operations.exists(path, watch=watch))
+    return await told(a.world.operations.create(path))
 
 
-DELICATE = {
-    "a deadline and what is under way": (late_writer, ("slow",), 1, False),
-    "a slow one and what lingers": (writer, ("slow", "linger"), 2, False),
-    "frame by frame": (watcher, ("cut",), 1, True),
-}
-
-
-@pytest.mark.parametrize("name", DELICATE)
-def test_nor_does_it_where_a_step_can_take_something_away(name: str) -> None:
-    world, faults, most, frames = DELICATE[name]
-
+@pytest.mark.parametrize(
+    ("work", "paths", "faults", "most", "frames"),
+    [
+        pytest.param(write_late, "xy", ("slow",), 1, False, id="a deadline and what is under way"),
+        pytest.param(write, "x", ("slow", "linger"), 2, False, id="a slow one and what lingers"),
+        pytest.param(watch_and_write, "x", ("cut",), 1, True, id="frame by frame"),
+    ],
+)
+def test_nor_does_it_where_a_step_can_take_something_away(
+    work: Any, paths: str, faults: tuple[str, ...], most: int, frames: bool
+) -> None:
     def scenario(sim: Simulation) -> None:
-        seen = Witness()
-        world(sim, seen)
-        sim.checks.append(seen)
+        memory, a = Memory(), sim.client()
+        for path in paths:
+            a.spawn(work(a, f"/{path}", memory))
+        sim.checks.append(memory)
 
-    (few, found), (many, all_there_are) = (
-        ends(scenario, faults, memory, most, frames=frames, reduced=reduced)
+    def remembered(sim: Simulation) -> object:
+        [memory] = [check for check in sim.checks if isinstance(check, Memory)]
+        return memory.comparison_key()
+
+    (_, found), (_, all_there_are) = (
+        ends(scenario, faults, remembered, most, frames=frames, reduced=reduced)
         for reduced in (True, False)
     )
-    print(few, many, len(found), sep=" | ")
     assert found == all_there_are
-
-
-def memory(sim: Simulation) -> object:
-    [seen] = [check for check in sim.checks if isinstance(check, Witness)]
-    return seen.comparison_key()
-
-
-def outcomes(sim: Simulation) -> tuple[str, ...]:
-    """What its contenders were told, whoever of them it was."""
-    return tuple(sorted(f"{task.result} {task.error!r}" for task in sim.ended))
 
 
 def test_who_ends_a_claim_puts_nothing_off() -> None:
@@ -221,146 +170,103 @@ def test_who_ends_a_claim_puts_nothing_off() -> None:
             exhaust(contenders(kind, 2, Manners(stay=0)), frames=False, faults=())
 
 
-class Inside:
-    """ME of contenders that say themselves when they are inside."""
+# --- what is part of a state ----------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
+
+class Never:
+    """WRONG: this was so behind a step, or in the end; it says nothing of itself, as a user's."""
+
+    def __init__(self, at_step: Callable[[Simulation], bool], at_end: bool = False) -> None:
+        self.names = ""
+        self._wrong = at_step
+        self._at_end = at_end
 
     def step(self, sim: Simulation) -> None:
-        if len(self.names) > 1:
-            raise ViolationError("ME", " and ".join(self.names))
+        if len(self.names) < 2:
+            self.names += sim.done[-1].subject
+        if not self._at_end:
+            self.end(sim)
 
     def end(self, sim: Simulation) -> None:
-        pass
+        if self._wrong(sim):
+            raise ViolationError("WRONG", "it was so")
 
 
 def late_leavers(sim: Simulation) -> None:
     """Whoever has made the node is inside until it is told that the node is gone: too long."""
-    inside = Inside()
-    sim.checks.append(inside)
+    inside: list[str] = []
+    sim.checks.append(Never(lambda _: len(inside) > 1))
 
     async def use(client: Client) -> None:
         with suppress(NodeExistsError):
             await client.world.operations.create("/mine", ephemeral=True)
-            inside.names.append(client.name)
+            inside.append(client.name)
             await client.turn()
             await client.world.operations.delete("/mine")
-            inside.names.remove(client.name)
+            inside.remove(client.name)
 
     for _ in range(2):
         client = sim.client()
         client.spawn(use(client))
 
 
-def test_for_a_check_that_says_nothing_of_itself_no_order_is_left_out() -> None:
-    with pytest.raises(FailedRunError, match="ME"):
-        exhaust(late_leavers, faults=())
+def by_order(sim: Simulation) -> None:
+    """A check that remembers who was first, and says it in the end."""
+    check = Never(lambda _: check.names == "ba", at_end=True)
+    sim.checks.append(check)
+    for _ in range(2):
+        client = sim.client()
+        client.spawn(client.turn())
 
 
-class Order:
-    """ORDER: b was not first with a behind it; it remembers that, and says it in the end."""
-
-    def __init__(self) -> None:
-        self.names = ""
-
-    def step(self, sim: Simulation) -> None:
-        if len(self.names) < 2:
-            self.names += sim.done[-1].subject
-
-    def end(self, sim: Simulation) -> None:
-        if self.names == "ba":
-            raise ViolationError("ORDER", self.names)
-
-
-class Told:
-    """TOLD: nobody was told this in the end."""
-
-    def __init__(self, what: object) -> None:
-        self._what = what
-
-    def step(self, sim: Simulation) -> None:
-        pass
-
-    def end(self, sim: Simulation) -> None:
-        if self._what in [task.result for task in sim.ended]:
-            raise ViolationError("TOLD", repr(self._what))
-
-
-def reader_and_writer(check: Check) -> Scenario:
+def reader_and_writer(seen: bytes) -> Scenario:
     """After the second read nothing is left of what the first one has seen, but the result."""
 
-    async def look(operations: Operations) -> bytes | None:
-        first, _ = await operations.get_data("/n")
-        await operations.get_data("/n")
+    async def look(client: Client) -> bytes | None:
+        first, _ = await client.world.operations.get_data("/n")
+        await client.world.operations.get_data("/n")
         return first
 
     def scenario(sim: Simulation) -> None:
         make(sim, "/n")
-        sim.checks.append(check)
+        told_so = lambda sim: seen in [task.result for task in sim.ended]  # noqa: E731
+        sim.checks.append(Never(told_so, at_end=True))
         a, b = sim.client(), sim.client()
         for client in (a, b):
             client.spawn(client.sleep(1.0))
-        a.spawn(look(a.world.operations))
+        a.spawn(look(a))
         b.spawn(told(b.world.operations.set_data("/n", b"1")))
 
     return scenario
 
 
-@pytest.mark.parametrize("what", [b"", b"1"])
-def test_how_tasks_have_ended_is_part_of_a_state(what: bytes) -> None:
-    with pytest.raises(FailedRunError, match="TOLD"):
-        exhaust(reader_and_writer(Told(what)), faults=(), frames=False)
+@pytest.mark.parametrize(
+    ("scenario", "frames"),
+    [
+        (late_leavers, True),  # for a check that says nothing of itself no order is left out
+        (by_order, True),  # what it remembers is part of the state all the same
+        (reader_and_writer(b""), False),  # how tasks have ended is, too
+        (reader_and_writer(b"1"), False),
+    ],
+)
+def test_what_a_check_can_tell_apart_is_part_of_a_state(scenario: Scenario, frames: bool) -> None:
+    with pytest.raises(FailedRunError, match="WRONG"):
+        exhaust(scenario, faults=(), frames=frames)
 
 
-def test_what_a_check_remembers_is_part_of_a_state_without_its_saying_so() -> None:
-    def scenario(sim: Simulation) -> None:
-        sim.checks.append(Order())
-        for _ in range(2):
-            client = sim.client()
-            client.spawn(client.turn())
-
-    with pytest.raises(FailedRunError, match="ORDER"):
-        exhaust(scenario, faults=())
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_a_failure_says_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(RANDOM, "wrong", World(various(SEQUENTIAL), ("cut",), 2))
+    monkeypatch.setitem(RANDOM, "wrong", Various(various(SEQUENTIAL), ("cut",), 2))
     with planted(*QUEUE["no second look"]):
         done = explore.at_random("wrong", 0, 500)
         world, _, rest = done.failure.rpartition('--replay "')[2].partition('" --seed ')
         seed, _, steps = rest.partition(' --steps "')
         explore.main(["--replay", world, "--seed", seed, "--steps", steps.rstrip('"')])
     assert capsys.readouterr().out.strip().splitlines()[-1] in done.failure
-
-
-def test_equal_states_have_equal_prints_and_others_have_not() -> None:
-    prints = []
-    for _ in range(2):
-        sim, schedule = Simulation(seed=3, faults=FAULTS), Seeded(5, 4)
-        contenders(SEQUENTIAL, 3)(sim)
-        prints.append([state_fingerprint(sim)])
-        while (step := schedule.next(sim)) is not None:
-            sim.perform(step)
-            prints[-1].append(state_fingerprint(sim))
-        sim.run(InTurn())
-    assert prints[0] == prints[1]
-    assert len(set(prints[0])) > len(prints[0]) * 3 // 4
-
-
-def test_the_same_by_another_way_is_the_same() -> None:
-    found = set()
-    for order in ("a", "b"):
-        sim = Simulation()
-        contenders(SEQUENTIAL)(sim)
-        both = [step for step in sim.steps() if step.kind == "run"]
-        for step in sorted(both, key=lambda step: step.subject != order):
-            sim.perform(step)
-        found.add(state_fingerprint(sim))
-        sim.run(InTurn())
-    assert len(found) == 1
 
 
 def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:

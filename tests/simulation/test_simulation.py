@@ -1,49 +1,158 @@
-"""The locks in the simulated world: every order of events within bounds, every single fault, and
-many random runs with several.  Planted bugs are in test_planted_bugs.py.
+"""Every order of events within bounds, every single fault, every cancellation, and random runs.
 
-`ZKWIRE_SIMULATION=10` makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure
-names what to give to `zkwire.testing.simulation.replay`.
+Planted bugs, and so that each check can fail, are in test_planted_bugs.py.  `ZKWIRE_SIMULATION=10`
+makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure names what to give to
+`zkwire.testing.simulation.replay`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.conftest import SEED
-from tests.support.planted_bugs import SINGLE
-from tests.support.simulation_locks import (
-    BLOCKING,
-    KINDS,
-    SEQUENTIAL,
-    Kind,
-    Manners,
-    contenders,
-    various,
+from tests.simulation.scenarios import (
+    BRIEF,
+    LARGER,
+    LOCKS,
+    MEMBERS,
+    QUEUES,
+    RANDOM,
+    READERS,
+    SIMPLE,
 )
-from tests.support.simulation_parts import A_SIXTH, FACTOR, planted
+from tests.support import simulation_following as watches
+from tests.support import simulation_supervisor as supervisors
+from tests.support.simulation_locks import BLOCKING, KINDS, SEQUENTIAL, Kind, Manners, contenders
+from tests.support.simulation_locks import various as various_locks
+from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK
 from zkwire.testing.simulation import (
+    FAULTS,
     InTurn,
+    Scenario,
+    Schedule,
     Scripted,
     Seeded,
+    Step,
     cancel_everywhere,
     exhaust,
     explore,
-    replay,
     sweep,
 )
-from zkwire.testing.simulation.client import Step
-from zkwire.testing.simulation.fault_choice import FAULTS
 
-RUNS = int(1200 * FACTOR)
-BRIEF = Manners(stay=1)
+LITTLE = FACTOR <= 1
+SOME = ("cut", "unsent", "expire", "delete", "cancel", "crash")
+"""With little time not every fault is tried where what is for the first client comes late."""
 
-all_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+late = partial(InTurn, "a")
+"""What is for the first client reaches it last."""
+
+# --- every fault ----------------------------------------------------------------------------------
 
 
-@all_kinds
+class Sweep(NamedTuple):
+    """What is swept, by which schedule, with which faults."""
+
+    name: str
+    scenario: Scenario
+    schedule: Callable[[], Schedule] = InTurn
+    faults: tuple[str, ...] = FAULTS
+    seed: int = 0
+    servers: int = 1
+
+
+def sweeps() -> Iterator[Sweep]:
+    for kind in KINDS:
+        two = contenders(kind, 2)
+        yield from (Sweep(f"{kind.name} {who}", two, partial(InTurn, who)) for who in ("", *"ab"))
+        for name, number, manners in (
+            ("of whom none waits for ever", 3, Manners(patience=9.0)),
+            ("released at once", 2, Manners(give=0.0)),
+            ("released in time", 2, Manners(give=3.0)),
+        ):
+            yield Sweep(f"{kind.name}, {name}", contenders(kind, number, manners))
+        no_parent = contenders(kind, 2, prepared=False)
+        yield Sweep(f"{kind.name}, no parent", no_parent, partial(Seeded, SEED), FAULTS, SEED, 2)
+    for name, world in LOCKS.items():
+        long = name == "semaphore of 2"
+        first = ("unsent", "linger", "close", "cancel", "crash") if long and LITTLE else FAULTS
+        second = ("cut", "expire", "delete") if long else SOME
+        yield Sweep(name, world, InTurn, first)
+        yield Sweep(f"{name}, late", world, late, second if LITTLE else FAULTS)
+    for name, world in QUEUES.items():
+        long = LITTLE and name in ("flat, get", "two consumers")
+        yield Sweep(name, world, InTurn, ("linger", "crash") if long else FAULTS)
+    for name, world in MEMBERS.items():
+        yield Sweep(name, world)
+    for name, reader in READERS.items():
+        yield Sweep(name, watches.following(reader, number=2), InTurn, watches.FAULTS, 1)
+    for name, world in SIMPLE.items():
+        if name != "barrier, twice":
+            yield Sweep(name, world, late if "crowded" in name else InTurn, NETWORK)
+    yield Sweep("barrier, late", SIMPLE["barrier"], late, NETWORK)
+
+
+@pytest.mark.parametrize("row", list(sweeps()), ids=lambda row: row.name)
+def test_every_single_fault_at_every_sixth_step(row: Sweep) -> None:
+    _, world, schedule, faults, seed, servers = row
+    print(sweep(world, schedule, faults=faults, seed=seed, servers=servers, **A_SIXTH))
+
+
+def test_every_end_of_a_session_at_every_step() -> None:
+    print(sweep(supervisors.supervised(1), InTurn, faults=("expire", "abandon")))
+
+
+@pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
+def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
+    sweep(contenders(kind, 2), late, faults=["close"])
+
+
+# --- cancellation ---------------------------------------------------------------------------------
+
+
+CUT = [Step("run", "a"), Step("up", "a"), Step("cut", "a")]
+
+
+def broken(who: str, turns: int) -> Callable[[], Schedule]:
+    """A request arrives and the connection breaks before the answer, after so many turns."""
+    steps = [Step(kind, who) for kind in ("down", "run", "up")] * turns
+    return lambda: Scripted([*steps, Step("cut", who)])
+
+
+def cancellations() -> Iterator[tuple[str, Scenario, Callable[[], Schedule]]]:
+    for kind in KINDS:
+        for number in (1, 2, 3):
+            for prepared in (True, False):
+                world = contenders(kind, number, Manners(rounds=2), prepared=prepared)
+                for who in ("", *"ab"):
+                    yield f"{number} {kind.name}, {prepared}, {who}", world, partial(InTurn, who)
+        yield f"{kind.name}, on a bad network", contenders(kind, 2), lambda: Scripted(CUT)
+    for name, world in {**LOCKS, **LARGER}.items():
+        yield name, world, InTurn
+        yield f"{name}, on a bad network", world, broken("a", 1)
+        if name in LOCKS or not LITTLE:
+            yield f"{name}, late", world, late
+            yield f"{name}, on a bad network, later", world, broken("a", 4)
+    for name, world in QUEUES.items():
+        yield name, world, late
+        yield f"{name}, on a bad network", world, broken("b", 4)
+    yield from ((name, world, late) for name, world in MEMBERS.items())
+    yield from ((name, watches.following(kind), InTurn) for name, kind in READERS.items())
+    yield from ((name, world, InTurn) for name, world in SIMPLE.items() if name != "barrier")
+
+
+@pytest.mark.parametrize("row", list(cancellations()), ids=lambda row: row[0])
+def test_a_cancellation_at_every_await(row: tuple[str, Scenario, Callable[[], Schedule]]) -> None:
+    print(cancel_everywhere(*row[1:]))
+
+
+# --- every order, and many faults -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize(
     ("number", "together", "depth"), [(2, False, 15), (3, False, 9), (2, True, 8)]
 )
@@ -53,94 +162,22 @@ def test_every_order(kind: Kind, number: int, together: bool, depth: int) -> Non
     print(exhaust(contenders(kind, number, BRIEF, together=together), **bounds, frames=together))
 
 
-# --- every fault ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_runs_with_several_faults(name: str, servers: int) -> None:
+    """With three servers a fourth of them."""
+    world, faults, runs = RANDOM[name]
+    seeds = range(SEED, SEED + int(runs * FACTOR) // (1 if servers == 1 else 4))
+    most = 4 if runs < 150 else 5
+    print(explore(world, seeds, most=most, faults=faults, servers=servers))
 
 
-@all_kinds
-@pytest.mark.parametrize("late", ["", "a", "b"])
-def test_every_single_fault_at_every_sixth_step(kind: Kind, late: str) -> None:
-    print(sweep(contenders(kind, 2), lambda: InTurn(late), faults=FAULTS, **A_SIXTH))
-
-
-@all_kinds
-@pytest.mark.parametrize(
-    ("number", "manners"),
-    [(3, Manners(patience=9.0)), (2, Manners(give=0.0)), (2, Manners(give=3.0))],
-    ids=["three of whom none waits for ever", "a release at once", "a release in time"],
-)
-def test_every_single_fault_where_time_is_limited(
-    kind: Kind, number: int, manners: Manners
-) -> None:
-    print(sweep(contenders(kind, number, manners), InTurn, faults=FAULTS, **A_SIXTH))
-
-
-@all_kinds
-def test_every_single_fault_when_the_parent_is_missing(kind: Kind) -> None:
-    scenario = contenders(kind, 2, prepared=False)
-    base = partial(Seeded, SEED)
-    print(sweep(scenario, base, seed=SEED, servers=2, faults=FAULTS, **A_SIXTH))
-
-
-@pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
-def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
-    sweep(contenders(kind, 2), lambda: InTurn("a"), faults=["close"])
+def test_random_runs_of_a_partitioner_without_a_fault() -> None:
+    seeds = range(SEED, SEED + int(40 * FACTOR))
+    print(explore(RANDOM["partitioner"].scenario, seeds, most=0, faults=()))
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.queue], ids=lambda kind: kind.name)
 def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None:
-    seeds = range(SEED, SEED + RUNS // 4)
-    print(explore(various(kind), seeds, faults=["delete", "cut", "slow"]))
-
-
-def test_a_guard_that_was_not_answered_is_asked_again() -> None:
-    """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
-    scenario = contenders(BLOCKING, 2, Manners(hold=15.0), together=True)
-    steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
-    told = replay(scenario, steps)
-    assert "STATE" not in told[-1], "\n".join(told)
-    assert any("get_children2" in line for line in told)
-
-
-TAKEN = (
-    "run a; up a; down a; run a; run a; up a; down a; up a; cut a; run b; up b; down b; run b; "
-    "run a; run a.background; dial a; lag a; up a; down a; up a; down a; run a.background; up a"
-)
-"""a's release is executed and not answered; its new server still shows its node, where b's is."""
-
-
-def test_a_claim_by_a_node_that_is_gone_is_found() -> None:
-    world = contenders(BLOCKING, 2, BRIEF)
-    told = replay(world, TAKEN, frames=False)
-    assert "STATE" not in told[-1], "\n".join(told)
-    assert any("lag a" in line for line in told)
-    with planted(*SINGLE["no sync before looking"]):
-        told = replay(world, TAKEN, frames=False)
-    assert told[-1].strip() == "STATE: b claims by a node that is gone", "\n".join(told)
-
-
-# --- cancellation, and many faults ----------------------------------------------------------------
-
-
-@all_kinds
-@pytest.mark.parametrize("late", ["", "a", "b"])
-@pytest.mark.parametrize("prepared", [True, False])
-def test_a_cancellation_at_every_await(kind: Kind, late: str, prepared: bool) -> None:
-    for number in (1, 2, 3):
-        scenario = contenders(kind, number, Manners(rounds=2), prepared=prepared)
-        print(cancel_everywhere(scenario, lambda: InTurn(late)))
-
-
-@all_kinds
-def test_a_cancellation_at_every_await_on_a_bad_network(kind: Kind) -> None:
-    cut = [Step("run", "a"), Step("up", "a"), Step("cut", "a")]
-    print(cancel_everywhere(contenders(kind, 2), lambda: Scripted(cut)))
-
-
-@all_kinds
-def test_random_runs_with_several_faults(kind: Kind) -> None:
-    print(explore(various(kind), range(SEED, SEED + RUNS), most=5, faults=FAULTS))
-
-
-def test_random_runs_with_several_servers() -> None:
-    seeds = range(SEED, SEED + RUNS // 2)
-    print(explore(various(SEQUENTIAL), seeds, most=5, servers=3, faults=FAULTS))
+    seeds = range(SEED, SEED + int(300 * FACTOR))
+    print(explore(various_locks(kind), seeds, faults=["delete", "cut", "slow"]))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.simulation_locks import SEQUENTIAL, contenders
 from tests.support.simulation_parts import nothing
-from zkwire.testing.simulation import InTurn
+from zkwire.testing.simulation import FAULTS, InTurn, Seeded
 from zkwire.testing.simulation.client import Suspend
 from zkwire.testing.simulation.fingerprint import Reader, state_fingerprint
 from zkwire.testing.simulation.simulation import Simulation
@@ -89,6 +89,33 @@ def after_change(change: Callable[[Simulation], object], zxid: int = 0) -> int:
 def test_states_that_differ_in_one_thing_have_different_prints() -> None:
     prints = {after_change(change) for change in (nothing, *CHANGES)}
     assert len(prints) == 1 + len(CHANGES)
+
+
+def test_equal_states_have_equal_prints_and_others_have_not() -> None:
+    prints = []
+    for _ in range(2):
+        sim, schedule = Simulation(seed=3, faults=FAULTS), Seeded(5, 4)
+        contenders(SEQUENTIAL, 3)(sim)
+        prints.append([state_fingerprint(sim)])
+        while (step := schedule.next(sim)) is not None:
+            sim.perform(step)
+            prints[-1].append(state_fingerprint(sim))
+        sim.run(InTurn())
+    assert prints[0] == prints[1]
+    assert len(set(prints[0])) > len(prints[0]) * 3 // 4
+
+
+def test_the_same_by_another_way_is_the_same() -> None:
+    found = set()
+    for order in ("a", "b"):
+        sim = Simulation()
+        contenders(SEQUENTIAL)(sim)
+        both = [step for step in sim.steps() if step.kind == "run"]
+        for step in sorted(both, key=lambda step: step.subject != order):
+            sim.perform(step)
+        found.add(state_fingerprint(sim))
+        sim.run(InTurn())
+    assert len(found) == 1
 
 
 def test_what_nobody_can_see_any_more_is_no_part() -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from copy import copy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support.planted_bugs import QUEUE
-from tests.support.simulation_locks import SEQUENTIAL, Told, await_loss, contenders
+from tests.support.simulation_locks import SEQUENTIAL, contenders
 from tests.support.simulation_parts import make, planted
 from zkwire.errors import SessionExpiredError, ThrottledOpError
 from zkwire.operations import Operations
-from zkwire.recipes.locks import AsyncReentrantLock
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.testing.server.tree import Node
 from zkwire.testing.simulation import (
     CancelAt,
     FailedRunError,
@@ -26,8 +25,8 @@ from zkwire.testing.simulation import (
     replay,
     sweep,
 )
-from zkwire.testing.simulation.client import Client, Step, ViolationError
-from zkwire.testing.simulation.invariants import Claim, Claims, at_most, exclusive, readers_together
+from zkwire.testing.simulation.client import Client, Step
+from zkwire.testing.simulation.invariants import Claim, at_most, exclusive, readers_together
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.testing.simulation.stage import START
 from zkwire.wire.model import EventType
@@ -115,32 +114,9 @@ def test_an_error_in_a_task_is_reported() -> None:
 # --- invariants -----------------------------------------------------------------------------------
 
 
-class Held:
-    """A lock that claims what it is told to."""
-
-    def __init__(self, fence: int) -> None:
-        self.held = False
-        self.fence = fence
-
-
-def look(claims: Claims, client: Client, *locks: Held) -> None:
-    """Each with a node of its own."""
-    sim = client.sim
-    assert isinstance(sim, Simulation)
-    for lock in locks:
-        lock.held = True
-        node = Node(b"", (), client.session.session_id, lock.fence, 0)
-        sim.tree.nodes[f"/{lock.fence}"] = node
-    claims.step(sim)
-
-
-@pytest.fixture
-def client() -> Client:
-    return Simulation().client()
-
-
-def test_rules_say_who_may_hold_together(client: Client) -> None:
-    reader, other, writer = (Claim(Held(1), client, role) for role in ("read", "read", "write"))
+def test_rules_say_who_may_hold_together() -> None:
+    client, lock = Simulation().client(), SimpleNamespace(held=False, fence=1)
+    reader, other, writer = (Claim(lock, client, role) for role in ("read", "read", "write"))
     assert exclusive([reader])
     assert not exclusive([reader, other])
     assert readers_together([reader, other])
@@ -148,73 +124,6 @@ def test_rules_say_who_may_hold_together(client: Client) -> None:
     assert not readers_together([reader, writer])
     assert at_most(2)([reader, writer])
     assert not at_most(2)([reader, other, writer])
-
-
-@pytest.mark.parametrize(
-    ("fences", "roles", "found"),
-    [
-        ((1, 2, 3), ("read", "read", "write"), "ME"),
-        ((5, 5), ("write", "write"), "FENCE"),
-        ((5, 4), ("read", "read"), ""),  # readers may come in any order
-    ],
-)
-def test_claims_that_may_not_be_are_found(
-    client: Client, fences: tuple[int, ...], roles: tuple[str, ...], found: str
-) -> None:
-    claims, locks = Claims(readers_together), [Held(fence) for fence in fences]
-    for lock, role in zip(locks, roles, strict=True):
-        claims.add(lock, client, role)
-    for lock in locks[:-1]:
-        look(claims, client, lock)
-        lock.held = roles[0] == "read"
-    if not found:
-        look(claims, client, locks[-1])
-        assert [grant.fence for grant in claims.grants] == list(fences)
-        return
-    with pytest.raises(ViolationError, match=found):
-        look(claims, client, locks[-1])
-
-
-def test_who_waits_for_a_loss_and_is_not_told_is_found() -> None:
-    sim = Simulation()
-    client = sim.client()
-    lock = AsyncSequentialLock(client.world, "/lock")
-    told = Told()
-    client.locks.append(lock)
-    client.spawn(lock._acquire_by(None, True))
-    while not lock.held:
-        sim.perform(sim.steps()[0])
-    waiting = client.spawn(await_loss(lock.lost))
-    performed(sim, f"run {waiting.name}")
-    wakers = lock.lost._lose("for a test")
-    told.step(sim)
-    lock.lost._wakers = wakers
-    with pytest.raises(ViolationError, match="TOLD"):
-        told.step(sim)
-
-
-def test_each_task_has_its_own_place_in_a_re_entrant_lock() -> None:
-    sim = Simulation()
-    client = sim.client()
-    lock = AsyncReentrantLock(client.world, "/lock")
-    order: list[str] = []
-
-    async def work(name: str) -> None:
-        assert await lock.acquire()
-        assert await lock.try_acquire(), "once more"
-        order.append(name)
-        await client.turn()
-        await lock.release()
-        assert lock.held
-        await client.turn()
-        order.append(name)
-        await lock.release()
-
-    for name in ("one", "two"):
-        client.spawn(work(name))
-    while steps := sim.steps():
-        sim.perform(steps[0])
-    assert order == ["one", "one", "two", "two"]
 
 
 # --- faults ---------------------------------------------------------------------------------------

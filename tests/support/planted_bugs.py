@@ -386,6 +386,7 @@ def _locks() -> Iterator[tuple[str, Bug]]:
             ("needs its parent", "", "ERROR ORPHAN LIVE"),
             ("counts on", "wrap", "ME FIFO FENCE"),
             ("not itself", "delete", "ME FIFO FENCE STATE LIVE ERROR"),
+            ("no deadline", "", "TIME"),
         ),
         (SEQUENTIAL_TRY,): (("step back once", "linger cut", "ORPHAN"),),
         (BLOCKING,): (

@@ -12,10 +12,11 @@ from tests.support.simulation_parts import (
     children,
     has_faults,
     living,
+    scenario,
+    wrong,
 )
 from zkwire.errors import ZooKeeperError
 from zkwire.recipes.barrier import READY, AsyncDoubleBarrier, Generations
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -37,7 +38,6 @@ class Together(Judge):
         self._even = even
         self._generations: dict[int, set[str]] = {}  # the members, by zxid
         self.refused = 0
-        self.wrong: list[ViolationError] = []
 
     def step(self, sim: Simulation) -> None:
         there = children(sim, PATH)
@@ -48,20 +48,18 @@ class Together(Judge):
             if len(members) < self._count:
                 raise ViolationError("EARLY", f"{len(members)} began the round {round}")
 
-    def has_entered(self, member: AsyncDoubleBarrier) -> None:
+    def has_entered(self, sim: Simulation, member: AsyncDoubleBarrier) -> None:
         assert member._inside is not None
         if member._inside.id not in self._generations.get(member._round, ()):
-            self.wrong.append(ViolationError("EARLY", f"{member._inside.id}: {member._round}"))
+            wrong(sim, "EARLY", f"{member._inside.id}: {member._round}")
 
     def has_left(self, sim: Simulation, member: AsyncDoubleBarrier) -> None:
         there = children(sim, PATH)
         left = [name for name, age in there.items() if age < member._round and name != READY]
         if left:
-            self.wrong.append(ViolationError("LATE", f"{left} are still in {member._round}"))
+            wrong(sim, "LATE", f"{left} are still in {member._round}")
 
     def end(self, sim: Simulation) -> None:
-        if self.wrong:
-            raise self.wrong[0]
         there, alive = children(sim, PATH), living(sim)
         ours = tuple(f"{client.session.session_id:016x}" for client in alive)
         left = [name for name in there if name.startswith(ours)]
@@ -80,7 +78,7 @@ async def take_part(
             if not await member.enter(PATIENCE):
                 together.refused += 1
                 continue
-            together.has_entered(member)
+            together.has_entered(sim, member)
             try:
                 await client.turn()
             except Cancelled:
@@ -90,18 +88,15 @@ async def take_part(
                 together.has_left(sim, member)
 
 
-def meeting(count: int = 2, rounds: int = 2, *, more: int = 0) -> Scenario:
+@scenario
+def meeting(sim: Simulation, count: int = 2, rounds: int = 2, *, more: int = 0) -> None:
     """So many members, and ``more`` than a round needs."""
-
-    def scenario(sim: Simulation) -> None:
-        together = Together(count, even=not more)
-        sim.checks.append(together)
-        for _ in range(count + more):
-            client = sim.client()
-            member = AsyncDoubleBarrier(client.world, PATH, count)
-            client.spawn(take_part(sim, client, member, together, rounds))
-
-    return scenario
+    together = Together(count, even=not more)
+    sim.checks.append(together)
+    for _ in range(count + more):
+        client = sim.client()
+        member = AsyncDoubleBarrier(client.world, PATH, count)
+        client.spawn(take_part(sim, client, member, together, rounds))
 
 
 def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> Bug:

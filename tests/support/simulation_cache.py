@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Bug, Change, Judge, is_still
+from tests.support.simulation_parts import Bug, Change, Judge, is_still, scenario
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
 from zkwire.recipes._cache_tree import CachedNode, Reading, Stale, Tree
@@ -20,7 +20,6 @@ from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheEvent
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import Rules
 from zkwire.testing.server.tree import NewNode
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -195,7 +194,8 @@ def change(sim: Simulation, rng: Random) -> None:
     sim.collect()
 
 
-def mirror(*, version: Any = "3.9", depth: int | None = None) -> Scenario:
+@scenario
+def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -> None:
     """A cache under random changes, with an iterator and a callback."""
 
     def has(path: str) -> bool:
@@ -203,52 +203,49 @@ def mirror(*, version: Any = "3.9", depth: int | None = None) -> Scenario:
         deep = path.count("/") - 1
         return inside and not path.startswith("/r/no") and (depth is None or deep <= depth)
 
-    def scenario(sim: Simulation) -> None:
-        sim.processor.rules = Rules(version=version)
-        rng = Random(sim.seed)
-        for _ in range(10):
+    sim.processor.rules = Rules(version=version)
+    rng = Random(sim.seed)
+    for _ in range(10):
+        change(sim, rng)
+    sessions, outside = OneAfterAnother(sim), sim.client("w")
+
+    def tell(event: CacheEvent) -> None:
+        check.told(event)
+
+    cache = AsyncCache(
+        sessions, ROOT, depth=depth, skip=lambda path: path == "/r/no", on_event=tell
+    )
+    check = Mirror(sessions, cache, has)
+    sim.checks.append(check)
+
+    async def read() -> None:
+        told, slow = check.reader(), Random(sim.seed + 1)
+        async for event in cache.events():
+            told(event)
+            if slow.random() < 0.3:
+                await outside.sleep(slow.random())
+
+    async def live() -> None:
+        for _ in range(25):
             change(sim, rng)
-        sessions, outside = OneAfterAnother(sim), sim.client("w")
+            pause = rng.random()
+            if pause < 0.3:
+                await outside.sleep(pause)
+            elif pause < 0.7:
+                await outside.turn()
+            sessions.go_on()
+        while not (check.fresh(sim) and check.shown() == check.truth(sim)):
+            cache._check()
+            sessions.go_on()
+            await outside.sleep(1.0)
+        for _ in range(60):
+            if check.wrong_copy(sim) is None:
+                break
+            await outside.sleep(1.0)
+        cache.close()
 
-        def tell(event: CacheEvent) -> None:
-            check.told(event)
-
-        cache = AsyncCache(
-            sessions, ROOT, depth=depth, skip=lambda path: path == "/r/no", on_event=tell
-        )
-        check = Mirror(sessions, cache, has)
-        sim.checks.append(check)
-
-        async def read() -> None:
-            told, slow = check.reader(), Random(sim.seed + 1)
-            async for event in cache.events():
-                told(event)
-                if slow.random() < 0.3:
-                    await outside.sleep(slow.random())
-
-        async def live() -> None:
-            for _ in range(25):
-                change(sim, rng)
-                pause = rng.random()
-                if pause < 0.3:
-                    await outside.sleep(pause)
-                elif pause < 0.7:
-                    await outside.turn()
-                sessions.go_on()
-            while not (check.fresh(sim) and check.shown() == check.truth(sim)):
-                cache._check()
-                sessions.go_on()
-                await outside.sleep(1.0)
-            for _ in range(60):
-                if check.wrong_copy(sim) is None:
-                    break
-                await outside.sleep(1.0)
-            cache.close()
-
-        outside.spawn(read())
-        outside.spawn(live())
-
-    return scenario
+    outside.spawn(read())
+    outside.spawn(live())
 
 
 # --- bugs -----------------------------------------------------------------------------------------

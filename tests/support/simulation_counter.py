@@ -14,11 +14,12 @@ from tests.support.simulation_parts import (
     children,
     living,
     nothing,
+    scenario,
+    wrong,
 )
 from zkwire.errors import ZooKeeperError
 from zkwire.recipes._node import TokenPool
 from zkwire.recipes.counter import AsyncCounter, ContentionQueue
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -37,14 +38,13 @@ class Sums(Judge):
     def __init__(self) -> None:
         self.ended: list[int | BaseException | None] = []  # of each addition, None: it is under way
         self._seen: dict[int, int] = {}  # numbers, with their zxids
-        self._wrong: list[str] = []
 
     def step(self, sim: Simulation) -> None:
         node = sim.tree.nodes.get(PATH)
         if node is not None and node.data:
             self._seen[int(node.data)] = node.mzxid
 
-    async def add(self, counter: AsyncCounter, times: int) -> None:
+    async def add(self, sim: Simulation, counter: AsyncCounter, times: int) -> None:
         """Add, again and again; what has failed is told and not repeated."""
         for _ in range(times):
             digit = len(self.ended)
@@ -57,11 +57,9 @@ class Sums(Judge):
                     raise
             else:
                 if self._seen.get(value) != counter.version or value >> 2 * digit & 3 != 1:
-                    self._wrong.append(f"{value:b} at {counter.version}, of {self._seen}")
+                    wrong(sim, "VALUE", f"{value:b} at {counter.version}, of {self._seen}")
 
     def end(self, sim: Simulation) -> None:
-        if self._wrong:
-            raise ViolationError("VALUE", ", ".join(self._wrong))
         node = sim.tree.nodes.get(PATH)
         number = int(node.data or b"0") if node is not None else 0
         for digit, end in enumerate(self.ended):
@@ -77,19 +75,16 @@ class Sums(Judge):
             raise ViolationError("ORPHAN", f"left: {left}")
 
 
-def adding(number: int = 2, times: int = 2, *, crowded: bool = False) -> Scenario:
+@scenario
+def adding(sim: Simulation, number: int = 2, times: int = 2, *, crowded: bool = False) -> None:
     """So many clients that add so many times each; ``crowded``: they queue from the beginning."""
-
-    def scenario(sim: Simulation) -> None:
-        sums = Sums()
-        sim.checks.append(sums)
-        for _ in range(number):
-            client: Client = sim.client()
-            counter = AsyncCounter(client.world, PATH)
-            counter._contention.crowded = crowded
-            client.spawn(sums.add(counter, times))
-
-    return scenario
+    sums = Sums()
+    sim.checks.append(sums)
+    for _ in range(number):
+        client: Client = sim.client()
+        counter = AsyncCounter(client.world, PATH)
+        counter._contention.crowded = crowded
+        client.spawn(sums.add(sim, counter, times))
 
 
 def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> Bug:

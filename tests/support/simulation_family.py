@@ -6,24 +6,25 @@ Bugs of locks are in `tests.support.planted_bugs`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from tests.support.simulation_locks import PLAIN, Manners, Success, acquired, await_loss, contend
-from tests.support.simulation_parts import Judge, children, clients, make
-from zkwire.errors import (
-    BadVersionError,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
+from tests.support.simulation_locks import (
+    PLAIN,
+    Manners,
+    Success,
+    acquired,
+    await_loss,
+    conditions_of,
+    contend,
+    manners_of,
+    waits,
 )
+from tests.support.simulation_parts import Judge, children, clients, make, scenario
 from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes.locks import AsyncMultiLock
 from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claim, Claims, Grant, Herd, Orphans, at_most
 from zkwire.testing.simulation.simulation import Simulation
@@ -33,19 +34,6 @@ from zkwire.wire.paths import sequence_number
 READ_WRITE = "/rw"
 SEMAPHORE = "/s"
 FIRST, SECOND = "/m/a", "/m/b"
-
-STRANGE = (MultiError, NodeExistsError, NoNodeError, BadVersionError, NotEmptyError)
-
-
-class Sane(Success):
-    """As `Success`; and nobody is told of nodes of which only the recipe knows."""
-
-    def end(self, sim: Simulation) -> None:
-        super().end(sim)
-        for task in sim.ended:
-            if isinstance(task.error, STRANGE):
-                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
-
 
 # --- the read-write lock --------------------------------------------------------------------------
 
@@ -99,26 +87,6 @@ class ReadWriteClaims(Claims):
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
 
-class ReaderHerd(Judge):
-    """HERD: the end of a reader wakes one client at most, for only one writer is next."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-
-    def step(self, sim: Simulation) -> None:
-        if self._seen == len(sim.events) or sim.stolen:
-            return
-        woken: dict[str, set[str]] = {}
-        for event in sim.events[self._seen :]:
-            own = f"{event.client.session.session_id:016x}" in event.path
-            if event.type is EventType.NODE_DELETED and is_reader(event.path) and not own:
-                woken.setdefault(event.path, set()).add(event.client.name)
-        self._seen = len(sim.events)
-        for path, names in woken.items():
-            if len(names) > 1:
-                raise ViolationError("HERD", f"{path} wakes {', '.join(sorted(names))}")
-
-
 async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
     """Write, then read without letting anybody write between."""
     deadline = manners.deadline(client)
@@ -151,90 +119,61 @@ async def hasty(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> 
     return [True]
 
 
+@scenario
 def read_write(
+    sim: Simulation,
     roles: Sequence[str],
     manners: Manners = PLAIN,
     *,
     wait: bool = True,
     prepared: bool = True,
     together: bool = False,
-) -> Scenario:
+) -> None:
     """A contender for each role: "read", "write", "downgrade" or "hasty"."""
-
-    def scenario(sim: Simulation) -> None:
-        claims, patient = ReadWriteClaims(), wait and manners.patience is None
-        sim.checks += [claims, Orphans(claims, READ_WRITE), Sane(wait=patient), ReaderHerd()]
-        if prepared:
-            make(sim, READ_WRITE)
-        for role, client in zip(roles, clients(sim, len(roles), together), strict=True):
-            pair = Pair(client, claims)
-            if role in ("read", "write"):
-                lock: AsyncPathLock = pair.read if role == "read" else pair.write
-                client.spawn(contend(client, lock, manners, wait=wait))
-            else:
-                act = downgrade if role == "downgrade" else hasty
-                client.spawn(act(client, pair, manners, wait=wait))
-
-    return scenario
-
-
-def meeting() -> Scenario:
-    """Two readers, each of whom keeps the lock until the other has it as well."""
-
-    def scenario(sim: Simulation) -> None:
-        claims = ReadWriteClaims()
-        sim.checks += [claims, Orphans(claims, READ_WRITE), Sane(wait=True)]
+    claims, patient = ReadWriteClaims(), wait and manners.patience is None
+    sim.checks += [claims, Orphans(claims, READ_WRITE), Success(wait=patient)]
+    if prepared:
         make(sim, READ_WRITE)
-        met = 0
-
-        async def meet(client: Client, lock: AsyncReadLock) -> list[bool]:
-            nonlocal met
-            await lock._acquire_by(None, True)
-            met += 1
-            try:
-                latest = client.world.now() + 10 * sim.timeout
-                while met < 2 and client.world.now() < latest:
-                    await client.sleep(1.0)
-                return [met == 2]
-            finally:
-                await lock.release()
-
-        for client in list(clients(sim, 2, together=False)):
-            client.spawn(meet(client, Pair(client, claims).read))
-
-    return scenario
+    for role, client in zip(roles, clients(sim, len(roles), together), strict=True):
+        pair = Pair(client, claims)
+        if role in ("read", "write"):
+            lock: AsyncPathLock = pair.read if role == "read" else pair.write
+            client.spawn(contend(client, lock, manners, wait=wait))
+        else:
+            act = downgrade if role == "downgrade" else hasty
+            client.spawn(act(client, pair, manners, wait=wait))
 
 
-def manners_of(sim: Simulation) -> Manners:
-    """Different from seed to seed."""
-    choose = sim.rng.choice
-    return Manners(
-        rounds=choose((1, 1, 2)),
-        patience=choose((None, None, 3.0, 9.0)),
-        stay=choose((1, 3)),
-        hold=choose((0.0, 0.0, 0.0, 10.0)),  # not so long that it looks like a deadlock
-    )
+@scenario
+def meeting(sim: Simulation) -> None:
+    """Two readers, each of whom keeps the lock until the other has it as well."""
+    claims = ReadWriteClaims()
+    sim.checks += [claims, Orphans(claims, READ_WRITE), Success(wait=True)]
+    make(sim, READ_WRITE)
+    met = 0
+
+    async def meet(client: Client, lock: AsyncReadLock) -> list[bool]:
+        nonlocal met
+        await lock._acquire_by(None, True)
+        met += 1
+        try:
+            latest = client.world.now() + 10 * sim.timeout
+            while met < 2 and client.world.now() < latest:
+                await client.sleep(1.0)
+            return [met == 2]
+        finally:
+            await lock.release()
+
+    for client in list(clients(sim, 2, together=False)):
+        client.spawn(meet(client, Pair(client, claims).read))
 
 
-def conditions_of(sim: Simulation) -> dict[str, Any]:
-    """Different from seed to seed, too."""
-    choose = sim.rng.choice
-    return {
-        "wait": choose((True, True, True, False)),
-        "prepared": choose((True, True, False)),
-        "together": choose((False, False, False, True)),
-    }
-
-
-def various_read_write() -> Scenario:
+@scenario
+def various_read_write(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        roles = [choose(("read", "read", "write", "downgrade", "hasty")) for _ in range(3)]
-        read_write(roles[: choose((2, 3))], manners_of(sim), **conditions_of(sim))(sim)
-
-    return scenario
+    choose = sim.rng.choice
+    roles = [choose(("read", "read", "write", "downgrade", "hasty")) for _ in range(3)]
+    read_write(roles[: choose((2, 3))], manners_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
 
 
 # --- the semaphore --------------------------------------------------------------------------------
@@ -269,7 +208,9 @@ class LeaseOrder(Judge):
             raise ViolationError("HERD", f"a lease wakes {', '.join(woken)}")
 
 
+@scenario
 def semaphore(
+    sim: Simulation,
     count: int,
     number: int,
     manners: Manners = PLAIN,
@@ -278,27 +219,24 @@ def semaphore(
     prepared: bool = True,
     agreed: bool = False,
     together: bool = False,
-) -> Scenario:
+) -> None:
     """So many contenders for so many leases; ``agreed``: the number has been written down."""
-
-    def scenario(sim: Simulation) -> None:
-        claims, patient = Claims(at_most(count)), wait and manners.patience is None
-        sim.checks += [claims, Orphans(claims, SEMAPHORE), Sane(wait=patient), LeaseOrder(claims)]
-        sim.checks.append(Herd(f"{SEMAPHORE}/locks"))
-        if prepared:
-            make(sim, SEMAPHORE, f"{SEMAPHORE}/locks", f"{SEMAPHORE}/leases")
-        if agreed:
-            sim.tree.begin(0)
-            sim.tree.set_data(SEMAPHORE, b"%d" % count, -1, Credentials())
-        for client in clients(sim, number, together):
-            lock = AsyncLease(client.world, SEMAPHORE, count)
-            claims.add(lock, client)
-            client.spawn(contend(client, lock, manners, wait=wait))
-
-    return scenario
+    claims, patient = Claims(at_most(count)), wait and manners.patience is None
+    sim.checks += [claims, Orphans(claims, SEMAPHORE), Success(wait=patient), LeaseOrder(claims)]
+    sim.checks.append(Herd(f"{SEMAPHORE}/locks"))
+    if prepared:
+        make(sim, SEMAPHORE, f"{SEMAPHORE}/locks", f"{SEMAPHORE}/leases")
+    if agreed:
+        sim.tree.begin(0)
+        sim.tree.set_data(SEMAPHORE, b"%d" % count, -1, Credentials())
+    for client in clients(sim, number, together):
+        lock = AsyncLease(client.world, SEMAPHORE, count)
+        claims.add(lock, client)
+        client.spawn(contend(client, lock, manners, wait=wait))
 
 
-def disagreement() -> Scenario:
+@scenario
+def disagreement(sim: Simulation) -> None:
     """Two contenders, of whom one takes it for a semaphore of 2: who comes second is refused."""
 
     async def contend_or_not(client: Client, lock: AsyncLease) -> list[bool]:
@@ -307,29 +245,23 @@ def disagreement() -> Scenario:
         except ValueError:
             return [False]
 
-    def scenario(sim: Simulation) -> None:
-        claims = Claims(at_most(1))
-        sim.checks += [claims, Orphans(claims, SEMAPHORE)]
-        make(sim, SEMAPHORE, f"{SEMAPHORE}/locks", f"{SEMAPHORE}/leases")
-        for count in (1, 2):
-            client = sim.client()
-            lock = AsyncLease(client.world, SEMAPHORE, count)
-            claims.add(lock, client)
-            client.spawn(contend_or_not(client, lock))
-
-    return scenario
+    claims = Claims(at_most(1))
+    sim.checks += [claims, Orphans(claims, SEMAPHORE)]
+    make(sim, SEMAPHORE, f"{SEMAPHORE}/locks", f"{SEMAPHORE}/leases")
+    for count in (1, 2):
+        client = sim.client()
+        lock = AsyncLease(client.world, SEMAPHORE, count)
+        claims.add(lock, client)
+        client.spawn(contend_or_not(client, lock))
 
 
-def various_semaphore() -> Scenario:
+@scenario
+def various_semaphore(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        count = choose((1, 1, 2))
-        number = count + choose((1, 1, 2))
-        semaphore(count, number, manners_of(sim), **conditions_of(sim))(sim)
-
-    return scenario
+    choose = sim.rng.choice
+    count = choose((1, 1, 2))
+    number = count + choose((1, 1, 2))
+    semaphore(count, number, manners_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
 
 
 # --- the multi-lock -------------------------------------------------------------------------------
@@ -355,7 +287,9 @@ async def contend_all(
     return won
 
 
+@scenario
 def multi_lock(
+    sim: Simulation,
     number: int,
     manners: Manners = PLAIN,
     *,
@@ -363,39 +297,32 @@ def multi_lock(
     wait: bool = True,
     prepared: bool = True,
     together: bool = False,
-) -> Scenario:
+) -> None:
     """Contenders for two paths, named in opposite orders; ``single``: and one for the second."""
+    of = {path: Claims() for path in (FIRST, SECOND)}
+    for path, claims in of.items():
+        sim.checks += [claims, Orphans(claims, path), Herd(path)]
+    sim.checks.append(Success(wait=wait and manners.patience is None))
+    if prepared:
+        make(sim, "/m", FIRST, SECOND)
 
-    def scenario(sim: Simulation) -> None:
-        of = {path: Claims() for path in (FIRST, SECOND)}
-        for path, claims in of.items():
-            sim.checks += [claims, Orphans(claims, path), Herd(path)]
-        sim.checks.append(Sane(wait=wait and manners.patience is None))
-        if prepared:
-            make(sim, "/m", FIRST, SECOND)
+    def lock(client: Client, path: str) -> AsyncSequentialLock:
+        made = AsyncSequentialLock(client.world, path)
+        of[path].add(made, client)
+        return made
 
-        def lock(client: Client, path: str) -> AsyncSequentialLock:
-            made = AsyncSequentialLock(client.world, path)
-            of[path].add(made, client)
-            return made
-
-        for place, client in enumerate(clients(sim, number, together)):
-            order = (FIRST, SECOND) if place % 2 else (SECOND, FIRST)
-            both = AsyncMultiLock(*(lock(client, path) for path in order))
-            client.spawn(contend_all(client, both, manners, wait=wait))
-        if single:
-            client = sim.client()
-            client.spawn(contend(client, lock(client, SECOND), manners, wait=wait))
-
-    return scenario
+    for place, client in enumerate(clients(sim, number, together)):
+        order = (FIRST, SECOND) if place % 2 else (SECOND, FIRST)
+        both = AsyncMultiLock(*(lock(client, path) for path in order))
+        client.spawn(contend_all(client, both, manners, wait=wait))
+    if single:
+        client = sim.client()
+        client.spawn(contend(client, lock(client, SECOND), manners, wait=wait))
 
 
-def various_multi_lock() -> Scenario:
+@scenario
+def various_multi_lock(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        number, manners, single = choose((2, 2, 3)), manners_of(sim), choose((False, True))
-        multi_lock(number, manners, single=single, **conditions_of(sim))(sim)
-
-    return scenario
+    choose = sim.rng.choice
+    number, manners, single = choose((2, 2, 3)), manners_of(sim), choose((False, True))
+    multi_lock(number, manners, single=single, wait=waits(sim), **conditions_of(sim))(sim)

@@ -8,14 +8,13 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.support.simulation_parts import Bug, Change, Judge
+from tests.support.simulation_parts import Bug, Change, Judge, scenario, wrong
 from zkwire.errors import BUSY, ServerError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.recipes._service import SeenData
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
 from zkwire.session.watch_table import WatchTable
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Step, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -53,7 +52,6 @@ class Follows(Judge):
         self._children = issubclass(kind, AsyncChildrenWatch)
         self._was = [MISSING]
         self._at = -1  # in the history
-        self._violation: ViolationError | None = None  # of a task, in which it would be an ERROR
         self.last: State | None = None
         self.settled = False  # a reader has waited for long, and then closed
 
@@ -69,8 +67,6 @@ class Follows(Judge):
         now = self._is(sim)
         if now != self._was[-1]:
             self._was.append(now)
-        if self._violation is not None:
-            raise self._violation
 
     def saw(self, sim: Simulation, seen: Any) -> None:
         """A reader has got this."""
@@ -79,12 +75,11 @@ class Follows(Judge):
         state, before = State(zxid, value), self._at
         self.step(sim)
         if state not in self._was[before + 1 :]:
-            story = f"{state} behind {self.last}, of {self._was}"
-            self._violation = ViolationError("ORDER", story)
+            wrong(sim, "ORDER", f"{state} behind {self.last}, of {self._was}")
             return
         self._at, self.last = self._was.index(state, before + 1), state
         if not skipped and before >= 0 and self._at != before + 1:
-            self._violation = ViolationError("SKIPPED", f"{self._was[before + 1]} before {state}")
+            wrong(sim, "SKIPPED", f"{self._was[before + 1]} before {state}")
 
     def end(self, sim: Simulation) -> None:
         if self.settled and self.last != self._was[-1]:
@@ -186,21 +181,23 @@ class Reading:
         return self.sessions[0]
 
 
+@scenario
 def following(
-    kind: Kind = AsyncDataWatch, *, sessions: int = 1, number: int = 4, synced: bool = True
-) -> Scenario:
+    sim: Simulation,
+    kind: Kind = AsyncDataWatch,
+    *,
+    sessions: int = 1,
+    number: int = 4,
+    synced: bool = True,
+) -> None:
     """One writer; one reader, in one session after another."""
-
-    def scenario(sim: Simulation) -> None:
-        follows = Follows(kind)
-        sim.checks.append(follows)
-        writer = sim.client()
-        homes = [sim.client() for _ in range(sessions)]
-        reading = Reading(sim, kind, homes, follows, synced)
-        writer.spawn(reading.write(writer, changes(sim, kind, number)))
-        homes[0].spawn(reading.read())
-
-    return scenario
+    follows = Follows(kind)
+    sim.checks.append(follows)
+    writer = sim.client()
+    homes = [sim.client() for _ in range(sessions)]
+    reading = Reading(sim, kind, homes, follows, synced)
+    writer.spawn(reading.write(writer, changes(sim, kind, number)))
+    homes[0].spawn(reading.read())
 
 
 class StaysBehind:

@@ -5,20 +5,33 @@ Bugs of locks are in `tests.support.planted_bugs`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
+from typing import Any
 
-from tests.support.simulation_parts import Judge, clients, has_faults, make
-from zkwire.errors import OperationTimeoutError
+from tests.support.history import Record, check
+from tests.support.simulation_parts import Judge, clients, has_faults, make, scenario, wrong
+from zkwire.errors import (
+    BadVersionError,
+    LockLostError,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    ZooKeeperError,
+)
+from zkwire.operations.multi import SetData
 from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes._recipe import Loss
 from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
 from zkwire.recipes.sequential import AsyncSequentialLock
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claims, Fifo, Herd, Orphans
 from zkwire.testing.simulation.simulation import Simulation
 
-PATH = "/lock"
+PATH, REGISTER = "/lock", "/register"
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,23 @@ async def contend(
     """Acquire, stay a while, release; what acquire said each time."""
     won: list[bool] = []
     for _ in range(manners.rounds):
-        won.append(await acquired(lock, manners.deadline(client, wait), wait))
+        deadline = manners.deadline(client, wait)
+        won.append(await acquired(lock, deadline, wait))
+        must_be_in_time(client, deadline)
         if won[-1]:
             if manners.attend:
                 client.spawn(await_loss(lock.lost))
             await manners.hold_on(client, lock)
     return won
+
+
+def must_be_in_time(client: Client, deadline: float | None) -> None:
+    """TIME: a contender gives up in time, unless its process has stood still or was slow."""
+    late = deadline is not None and client.world.now() > deadline + 0.25
+    excused = [s for s in client.sim.done if s.kind in ("pause", "slow")]
+    if late and client.name not in [step.subject for step in excused]:
+        text = f"{client} is told at {client.world.now()}, not {deadline}"
+        wrong(client.sim, "TIME", text)
 
 
 async def await_loss(lost: Loss) -> list[bool]:
@@ -117,8 +141,14 @@ async def give_back(lock: AsyncPathLock | AsyncMultiLock, limit: float | None) -
         raise AssertionError(f"{lock._called} was lost, and its release has not said so")
 
 
+STRANGE = (MultiError, NodeExistsError, NoNodeError, BadVersionError, NotEmptyError)
+
+
 class Success(Judge):
-    """ONCE: without a fault nobody fails, and whoever waits gets it."""
+    """ONCE: without a fault nobody fails, and whoever waits gets it.
+
+    ERROR: nobody is told of nodes of which only the recipe knows.
+    """
 
     def __init__(self, *, wait: bool) -> None:
         self._wait = wait
@@ -129,6 +159,35 @@ class Success(Judge):
                 raise ViolationError("ONCE", f"{task.name} failed: {task.error!r}")
             if not task.background and self._wait and not all(task.result):
                 raise ViolationError("ONCE", f"{task.name} was refused")
+        for task in sim.ended:
+            if isinstance(task.error, STRANGE):
+                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+
+
+def manners_of(sim: Simulation) -> Manners:
+    """Different from seed to seed."""
+    choose = sim.rng.choice
+    return Manners(
+        rounds=choose((1, 1, 2)),
+        patience=choose((None, None, 3.0, 9.0)),
+        stay=choose((1, 3)),
+        hold=choose((0.0, 0.0, 0.0, 10.0)),  # not so long that it looks like a deadlock
+        attend=choose((False, True)),
+    )
+
+
+def waits(sim: Simulation) -> bool:
+    """Whether contenders wait, mostly."""
+    return sim.rng.choice((True, True, True, False))
+
+
+def conditions_of(sim: Simulation) -> dict[str, Any]:
+    """Different from seed to seed, too."""
+    choose = sim.rng.choice
+    return {
+        "prepared": choose((True, True, False)),
+        "together": choose((False, False, False, True)),
+    }
 
 
 class Told(Judge):
@@ -147,52 +206,110 @@ class Told(Judge):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
 
 
+class Register(Judge):
+    """What holders write, and all read, in an order that can be true: see `history`."""
+
+    reducible = False
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+
+    def end(self, sim: Simulation) -> None:
+        for text in check(self._records):
+            name, _, what = text.partition(": ")
+            raise ViolationError(name, what)
+
+    def _now(self, client: Client) -> float:
+        """A moment of its own for each step, though steps take no time."""
+        return client.world.now() + 1e-6 * len(client.sim.done)
+
+    async def read(self, client: Client, *, synced: bool = False) -> None:
+        """See what is in the register."""
+        world, at = client.world, self._now(client)
+        with suppress(ZooKeeperError):
+            sync = world.operations.sync(REGISTER) if synced else None
+            reply = world.operations.get_data(REGISTER)
+            if sync is not None:
+                await world.until(sync, None)
+            data, stat = await world.until(reply, None)
+            self._records.append(Record(
+                at, client.name, "read", REGISTER, end=self._now(client), synced=synced,
+                value=(data or b"").decode(), zxid=stat.mzxid, version=stat.version,
+            ))  # fmt: skip
+
+    async def write(self, client: Client, lock: AsyncSequentialLock) -> None:
+        """Write something that nobody else writes, while the lock is held."""
+        value, at, zxid, version = f"{client.name}{len(self._records)}", self._now(client), 0, 0
+        ok: bool | None = None
+        try:
+            [stat] = await lock.guard([SetData(REGISTER, value.encode())])
+            ok, zxid, version = True, stat.mzxid, stat.version
+        except LockLostError:
+            ok = False
+        finally:  # if it was lost or interrupted, nobody knows
+            self._records.append(Record(
+                at, client.name, "write", REGISTER, fence=lock.fence, ok=ok, value=value,
+                zxid=zxid, version=version, end=self._now(client) if ok else inf,
+            ))  # fmt: skip
+
+    async def use(self, client: Client, lock: AsyncSequentialLock, manners: Manners) -> list[bool]:
+        """Acquire, write and read, release; and read outside."""
+        for number in range(manners.rounds + 1):
+            await self.read(client, synced=number % 2 == 1)
+            deadline = manners.deadline(client)
+            won = await acquired(lock, deadline, True)
+            must_be_in_time(client, deadline)
+            if won:
+                try:
+                    await self.write(client, lock)
+                    await self.read(client)
+                finally:
+                    await lock.release()
+            await self.read(client, synced=True)
+        return [True]
+
+
+@scenario
+def users(sim: Simulation) -> None:
+    """Contenders that use what the lock guards, and differ from seed to seed."""
+    manners = manners_of(sim)
+    claims, register = Claims(), Register()
+    sim.checks += [claims, Orphans(claims, PATH), Fifo(claims, PATH), Herd(PATH), register]
+    make(sim, PATH, REGISTER)
+    for _ in range(sim.rng.choice((2, 3))):
+        client = sim.client()
+        lock = AsyncSequentialLock(client.world, PATH)
+        claims.add(lock, client)
+        client.spawn(register.use(client, lock, manners))
+
+
+@scenario
 def contenders(
+    sim: Simulation,
     kind: Kind,
     number: int = 2,
     manners: Manners = PLAIN,
     *,
     prepared: bool = True,
     together: bool = False,
-) -> Scenario:
+) -> None:
     """So many contenders for one lock, on clients of their own or ``together`` on one.
 
     ``prepared``: the parent of the queue, or of the tokens, is there already.
     """
-
-    def scenario(sim: Simulation) -> None:
-        claims, patient = Claims(), kind.wait and manners.patience is None
-        sim.checks += [claims, Orphans(claims, PATH), Told(), Success(wait=patient)]
-        if kind.queue:
-            sim.checks += [Fifo(claims, PATH), Herd(PATH)]
-        if prepared:
-            make(sim, PATH if kind.queue else PATH + GRANTS)
-        for client in clients(sim, number, together):
-            lock = kind.core(client.world, PATH)
-            claims.add(lock, client)
-            client.spawn(contend(client, lock, manners, wait=kind.wait))
-
-    return scenario
+    claims, patient = Claims(), kind.wait and manners.patience is None
+    sim.checks += [claims, Orphans(claims, PATH), Told(), Success(wait=patient)]
+    if kind.queue:
+        sim.checks += [Fifo(claims, PATH), Herd(PATH)]
+    if prepared:
+        make(sim, PATH if kind.queue else PATH + GRANTS)
+    for client in clients(sim, number, together):
+        lock = kind.core(client.world, PATH)
+        claims.add(lock, client)
+        client.spawn(contend(client, lock, manners, wait=kind.wait))
 
 
-def various(kind: Kind) -> Scenario:
+@scenario
+def various(sim: Simulation, kind: Kind) -> None:
     """Contenders that differ from seed to seed in number, patience, rounds and so on."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        contenders(
-            kind,
-            choose((2, 3)),
-            Manners(
-                rounds=choose((1, 1, 2)),
-                patience=choose((None, None, 3.0, 9.0)),
-                stay=choose((1, 3)),
-                # Not so long that it looks like a deadlock.
-                hold=choose((0.0, 0.0, 0.0, 0.0, 15.0)),
-                attend=choose((False, True)),
-            ),
-            prepared=choose((True, True, False)),
-            together=choose((False, False, False, True)),
-        )(sim)
-
-    return scenario
+    contenders(kind, sim.rng.choice((2, 3)), manners_of(sim), **conditions_of(sim))(sim)

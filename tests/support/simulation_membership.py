@@ -15,12 +15,13 @@ from tests.support.simulation_parts import (
     living,
     make,
     nothing_left,
+    scenario,
+    wrong,
 )
 from zkwire.errors import NodeExistsError, OperationTimeoutError
 from zkwire.recipes.membership import AsyncGroup, Member
 from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper
 from zkwire.recipes.runtime import SESSION_OVER
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -135,44 +136,39 @@ async def keep(
             await keeper.close(None)
 
 
+@scenario
 def keepers(
+    sim: Simulation,
     number: int = 2,
     life: Life = BRIEF,
     *,
     kind: type[AsyncPersistentNode] = AsyncPersistentNode,
     prepared: bool = True,
     together: bool = False,
-) -> Scenario:
+) -> None:
     """So many owners of one path, on clients of their own or ``together`` on one."""
-
-    def scenario(sim: Simulation) -> None:
-        nodes = KeptNodes()
-        sim.checks.append(nodes)
-        if prepared:
-            make(sim, "/app")
-        for client in clients(sim, number, together):
-            client.spawn(keep(nodes, client, kind, life))
-
-    return scenario
+    nodes = KeptNodes()
+    sim.checks.append(nodes)
+    if prepared:
+        make(sim, "/app")
+    for client in clients(sim, number, together):
+        client.spawn(keep(nodes, client, kind, life))
 
 
-def various_keepers(kind: type[AsyncPersistentNode] = AsyncPersistentNode) -> Scenario:
+@scenario
+def various_keepers(sim: Simulation, kind: type[AsyncPersistentNode] = AsyncPersistentNode) -> None:
     """Owners that differ from seed to seed."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        # A node that no session owns stays if its process dies, and is then waited for in vain.
-        patience = None if kind._ephemeral else 9.0
-        life = Life(choose((0, 1, 2)), choose((1, 3)), choose((0.0, 0.0, 10.0)), patience)
-        keepers(
-            choose((1, 2, 3)),
-            life,
-            kind=kind,
-            prepared=choose((True, True, False)),
-            together=choose((False, False, False, True)),
-        )(sim)
-
-    return scenario
+    choose = sim.rng.choice
+    # A node that no session owns stays if its process dies, and is then waited for in vain.
+    patience = None if kind._ephemeral else 9.0
+    life = Life(choose((0, 1, 2)), choose((1, 3)), choose((0.0, 0.0, 10.0)), patience)
+    keepers(
+        choose((1, 2, 3)),
+        life,
+        kind=kind,
+        prepared=choose((True, True, False)),
+        together=choose((False, False, False, True)),
+    )(sim)
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -201,11 +197,8 @@ class Groups(Judge):
 
     def __init__(self) -> None:
         self.readers: list[Reader] = []
-        self._unseen = ""  # what a list should have shown
 
     def step(self, sim: Simulation) -> None:
-        if self._unseen:
-            raise ViolationError("SEEN", self._unseen)
         for reader in self.readers:
             group = reader.group
             if group._members is not reader.last:
@@ -233,7 +226,7 @@ class Groups(Judge):
             gone = (member.name, member.fence) not in there
             older = seen is None or (seen.fence, seen.data) < (member.fence, member.data)
             if older and not (lagged or gone):
-                self._unseen = f"{member} is missing in {listed}"
+                wrong(sim, "SEEN", f"{member} is missing in {listed}")
 
     def end(self, sim: Simulation) -> None:
         nothing_left(sim, f"{GROUP}/")
@@ -268,28 +261,22 @@ async def take_part(
             await group.close(None)
 
 
-def group(number: int = 2, life: Life = BRIEF, *, named: bool = False) -> Scenario:
+@scenario
+def group(sim: Simulation, number: int = 2, life: Life = BRIEF, *, named: bool = False) -> None:
     """So many members of one group; ``named``: they want one name."""
-
-    def scenario(sim: Simulation) -> None:
-        groups = Groups()
-        sim.checks.append(groups)
-        for _ in range(number):
-            client = sim.client()
-            client.spawn(take_part(sim, groups, client, life, "me" if named else None))
-
-    return scenario
+    groups = Groups()
+    sim.checks.append(groups)
+    for _ in range(number):
+        client = sim.client()
+        client.spawn(take_part(sim, groups, client, life, "me" if named else None))
 
 
-def various_group() -> Scenario:
+@scenario
+def various_group(sim: Simulation) -> None:
     """Members that differ from seed to seed."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        life = Life(choose((1, 2)), choose((1, 3)), choose((0.0, 10.0)), look=choose((False, True)))
-        group(choose((1, 2, 3)), life, named=choose((False, False, True)))(sim)
-
-    return scenario
+    choose = sim.rng.choice
+    life = Life(choose((1, 2)), choose((1, 3)), choose((0.0, 10.0)), look=choose((False, True)))
+    group(choose((1, 2, 3)), life, named=choose((False, False, True)))(sim)
 
 
 # --- bugs -----------------------------------------------------------------------------------------

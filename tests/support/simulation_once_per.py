@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import pairwise
 
-from tests.support.simulation_parts import Bug, Change, Judge, has_faults, living, nothing
+from tests.support.simulation_parts import Bug, Change, Judge, has_faults, living, nothing, scenario
 from zkwire.errors import ZooKeeperError
 from zkwire.recipes.once_per import AsyncOncePer
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -48,17 +47,14 @@ class Turns(Judge):
             raise ViolationError("ORPHAN", f"left: {list(node.children)}")
 
 
-def asking(number: int = 2, times: int = 2) -> Scenario:
+@scenario
+def asking(sim: Simulation, number: int = 2, times: int = 2) -> None:
     """So many clients that ask so many times each, all within one period."""
-
-    def scenario(sim: Simulation) -> None:
-        turns = Turns()
-        sim.checks.append(turns)
-        for _ in range(number):
-            client = sim.client()
-            client.spawn(turns.ask(client, times))
-
-    return scenario
+    turns = Turns()
+    sim.checks.append(turns)
+    for _ in range(number):
+        client = sim.client()
+        client.spawn(turns.ask(client, times))
 
 
 def _bug(invariants: str, *changes: tuple[object, ...]) -> Bug:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.support.simulation_cache import OneAfterAnother
-from tests.support.simulation_parts import Bug, Change, Judge, living, nothing
+from tests.support.simulation_parts import Bug, Change, Judge, living, nothing, scenario
 from zkwire.errors import ClientClosedError
 from zkwire.recipes import partitioner
 from zkwire.recipes.partitioner import (
@@ -22,7 +22,6 @@ from zkwire.recipes.partitioner import (
     ItemOwnership,
     Rebalance,
 )
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
 from zkwire.testing.simulation.simulation import Simulation
@@ -181,50 +180,47 @@ class OneOwner(Judge):
                 raise ViolationError("LEFT", f"{client} has a watch left")
 
 
-def shared_out(members: int = 3, changes: int = 4) -> Scenario:
+@scenario
+def shared_out(sim: Simulation, members: int = 3, changes: int = 4) -> None:
     """Members of which some come, leave and die; then all is quiet, and then all leave."""
+    rng = Random(sim.seed)
+    workers: list[Worker] = []
+    check = OneOwner(workers)
+    sim.checks.append(check)
+    workers += [Worker(sim, f"m{number}") for number in range(members)]
+    outside, names = sim.client("w"), iter(range(members, 1000))
 
-    def scenario(sim: Simulation) -> None:
-        rng = Random(sim.seed)
-        workers: list[Worker] = []
-        check = OneOwner(workers)
-        sim.checks.append(check)
-        workers += [Worker(sim, f"m{number}") for number in range(members)]
-        outside, names = sim.client("w"), iter(range(members, 1000))
+    async def rest(seconds: float) -> None:
+        for worker in workers:
+            worker.go_on()
+        await outside.sleep(seconds)
 
-        async def rest(seconds: float) -> None:
-            for worker in workers:
-                worker.go_on()
-            await outside.sleep(seconds)
+    async def live() -> None:
+        for _ in range(changes):
+            for _ in range(rng.randrange(8)):
+                await rest(rng.choice((0.0, 0.0, 0.3, 4.0)))
+            change = rng.choice(("join", "join", "leave", "die"))
+            living = [worker for worker in workers if not worker.dead]
+            if change == "join" or len(living) < 2:
+                workers.append(Worker(sim, f"m{next(names)}"))
+            elif change == "die":
+                rng.choice(living).die()
+            else:
+                await leave(rng.choice(living))
+        for _ in range(2):  # it stays so
+            while not check.settled():
+                await rest(1.0)
+            await rest(3.0)
+        for worker in [worker for worker in workers if not worker.dead]:
+            await leave(worker)
+        await outside.sleep(3.0)  # for clean-ups
 
-        async def live() -> None:
-            for _ in range(changes):
-                for _ in range(rng.randrange(8)):
-                    await rest(rng.choice((0.0, 0.0, 0.3, 4.0)))
-                change = rng.choice(("join", "join", "leave", "die"))
-                living = [worker for worker in workers if not worker.dead]
-                if change == "join" or len(living) < 2:
-                    workers.append(Worker(sim, f"m{next(names)}"))
-                elif change == "die":
-                    rng.choice(living).die()
-                else:
-                    await leave(rng.choice(living))
-            for _ in range(2):  # it stays so
-                while not check.settled():
-                    await rest(1.0)
-                await rest(3.0)
-            for worker in [worker for worker in workers if not worker.dead]:
-                await leave(worker)
-            await outside.sleep(3.0)  # for clean-ups
+    async def leave(worker: Worker) -> None:
+        worker.working.clear()
+        await worker.partitioning.close(None)
+        workers.remove(worker)
 
-        async def leave(worker: Worker) -> None:
-            worker.working.clear()
-            await worker.partitioning.close(None)
-            workers.remove(worker)
-
-        outside.spawn(live())
-
-    return scenario
+    outside.spawn(live())
 
 
 # --- bugs -----------------------------------------------------------------------------------------

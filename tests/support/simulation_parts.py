@@ -10,9 +10,9 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import pytest
 
@@ -35,6 +35,18 @@ OUTSIDERS = ("delete", "touch", "uproot", "wrap", "refuse")
 NETWORK = tuple(fault for fault in FAULTS if fault not in OUTSIDERS)
 
 
+P = ParamSpec("P")
+
+
+def scenario(function: Callable[Concatenate[Simulation, P], None]) -> Callable[P, Scenario]:
+    """The arguments behind the simulation make a scenario of a function."""
+
+    def make(*arguments: P.args, **named: P.kwargs) -> Scenario:
+        return lambda sim: function(sim, *arguments, **named)
+
+    return make
+
+
 class Judge:
     """A check of which no attribute has an effect on later verdicts; to be derived from."""
 
@@ -48,6 +60,21 @@ class Judge:
 
     def end(self, sim: Simulation) -> None:
         """Called at the end."""
+
+
+class Broken(Judge):
+    """What a task has seen to be wrong; if it raised that, it would be an ERROR."""
+
+    def __init__(self, *violation: str) -> None:
+        self._violation = violation
+
+    def step(self, sim: Simulation) -> None:
+        raise ViolationError(*self._violation)
+
+
+def wrong(sim: Simulation, name: str, text: str) -> None:
+    """To be called in a task: this is broken, and the run ends with the step."""
+    sim.checks.append(Broken(name, text))
 
 
 def make(sim: Simulation, *paths: str) -> None:

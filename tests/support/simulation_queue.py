@@ -15,6 +15,8 @@ from tests.support.simulation_parts import (
     has_faults,
     nothing,
     nothing_left,
+    scenario,
+    wrong,
 )
 from zkwire.errors import (
     ConnectionLossError,
@@ -38,7 +40,6 @@ from zkwire.recipes.queue import (
 )
 from zkwire.recipes.runtime import in_time, retry
 from zkwire.session.waitable import Watch
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import EventType
@@ -103,7 +104,6 @@ class Ledger(Judge):
         self.doubts = 0
         self.putting: dict[str, list[bytes]] = {}  # by the name of the task
         self.doubt: set[bytes] = set()  # no answer has told whether it was put
-        self.violation: ViolationError | None = None  # seen in a task
         self._zxid = self._events = 0
 
     @property
@@ -113,17 +113,17 @@ class Ledger(Judge):
         begun = len(self.puts) == self.plan.producers * self.plan.items
         return begun and "open" not in self.puts.values() and set(self.done) >= appeared
 
-    def finish(self, taken: QueueItem) -> None:
+    def finish(self, sim: Simulation, taken: QueueItem) -> None:
         key = f"{taken.name}@{taken.zxid}"
         self.done[key] += 1
         self.order.append(key)
         if self.done[key] > 1:
-            self.violation = ViolationError("TWICE", f"{taken.name} was removed by two consumers")
+            wrong(sim, "TWICE", f"{taken.name} was removed by two consumers")
 
     def begin(self, sim: Simulation, client: Client, taken: QueueItem) -> None:
         other = self.worker(taken)
         if other is not None and not sim.stolen and _has_its_items(sim, other):
-            self.violation = ViolationError("CLAIM", f"{client} and {other} work on {taken.name}")
+            wrong(sim, "CLAIM", f"{client} and {other} work on {taken.name}")
         self.working[taken.name] = client, taken
 
     def worker(self, taken: QueueItem) -> Client | None:
@@ -131,8 +131,6 @@ class Ledger(Judge):
         return self.working.get(taken.name, (None, None))[0]
 
     def step(self, sim: Simulation) -> None:
-        if self.violation is not None:
-            raise self.violation
         for client, taken in self.working.values():
             knows = taken.lost is None or taken.lost.is_set() or client.due or not client.running
             if not knows and sim.now >= client.session.lease_deadline:
@@ -172,9 +170,9 @@ class Ledger(Judge):
             gone = {n for names in self.names.values() for n in names} - left - set(self.done)
             if len(gone) > self.doubts:
                 raise ViolationError("LOST", f"{', '.join(sorted(gone))}: {self.doubts} in doubt")
-        wrong = (NoNodeError, NodeExistsError, MultiError, AssertionError)
+        strange = (NoNodeError, NodeExistsError, MultiError, AssertionError)
         for task in sim.ended:
-            if isinstance(task.error, wrong) or (task.error and not has_faults(sim)):
+            if isinstance(task.error, strange) or (task.error and not has_faults(sim)):
                 raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
         if not has_faults(sim):
             if left:
@@ -242,7 +240,7 @@ class Consumer:
             taken = await self.queue.get(ledger.plan.patience)
             ledger.begin(self.sim, self.client, taken)  # no other may be at work on it
             del ledger.working[taken.name]
-            ledger.finish(taken)
+            ledger.finish(self.sim, taken)
         except ZooKeeperError as error:
             ledger.doubts -= not error.maybe_applied
             raise
@@ -273,8 +271,8 @@ class Consumer:
             raise error
         ledger.doubts -= 1
         if (other := ledger.worker(taken)) is not None:
-            ledger.violation = ViolationError("TWICE", f"{client} removes what {other} works on")
-        ledger.finish(taken)
+            wrong(self.sim, "TWICE", f"{client} removes what {other} works on")
+        ledger.finish(self.sim, taken)
 
 
 def _made(client: Client, sim: Simulation, ledger: Ledger) -> AsyncQueue:
@@ -292,45 +290,39 @@ def _made(client: Client, sim: Simulation, ledger: Ledger) -> AsyncQueue:
     return queue
 
 
-def queues(plan: Plan) -> Scenario:
+@scenario
+def queues(sim: Simulation, plan: Plan) -> None:
     """So many producers and consumers, on clients of their own or ``together`` on one."""
-
-    def scenario(sim: Simulation) -> None:
-        ledger = Ledger(plan)
-        sim.checks.append(ledger)
-        client = sim.client()
-        queue = _made(client, sim, ledger)
-        for place in range(plan.producers + len(plan.consumers)):
-            if place and not plan.together:
-                client = sim.client()
-                queue = _made(client, sim, ledger)
-            if place < plan.producers:
-                client.spawn(produce(queue, ledger, sim, f"p{place}-"))
-            else:
-                how = plan.consumers[place - plan.producers]
-                client.spawn(Consumer(sim, client, queue, ledger).consume(how))
-
-    return scenario
+    ledger = Ledger(plan)
+    sim.checks.append(ledger)
+    client = sim.client()
+    queue = _made(client, sim, ledger)
+    for place in range(plan.producers + len(plan.consumers)):
+        if place and not plan.together:
+            client = sim.client()
+            queue = _made(client, sim, ledger)
+        if place < plan.producers:
+            client.spawn(produce(queue, ledger, sim, f"p{place}-"))
+        else:
+            how = plan.consumers[place - plan.producers]
+            client.spawn(Consumer(sim, client, queue, ledger).consume(how))
 
 
-def various() -> Scenario:
+@scenario
+def various(sim: Simulation) -> None:
     """Producers and consumers that differ from seed to seed."""
-
-    def scenario(sim: Simulation) -> None:
-        choose = sim.rng.choice
-        consumers = [choose(("get", "take", "take", "fail")) for _ in range(3)]
-        plan = Plan(
-            producers=choose((1, 1, 2)),
-            consumers=tuple(consumers[: choose((1, 2, 2, 3))]),
-            items=choose((1, 2, 3)),
-            patience=choose((3.0, 6.0, 15.0)),
-            together=choose((False, False, False, True)),
-            many=choose((False, True)),
-            flat=choose((False, False, True)),
-        )
-        queues(plan)(sim)
-
-    return scenario
+    choose = sim.rng.choice
+    consumers = [choose(("get", "take", "take", "fail")) for _ in range(3)]
+    plan = Plan(
+        producers=choose((1, 1, 2)),
+        consumers=tuple(consumers[: choose((1, 2, 2, 3))]),
+        items=choose((1, 2, 3)),
+        patience=choose((3.0, 6.0, 15.0)),
+        together=choose((False, False, False, True)),
+        many=choose((False, True)),
+        flat=choose((False, False, True)),
+    )
+    queues(plan)(sim)
 
 
 # --- bugs -----------------------------------------------------------------------------------------

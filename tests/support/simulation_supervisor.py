@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Bug, Change, Judge, make, nothing
+from tests.support.simulation_parts import Bug, Change, Judge, make, nothing, scenario
 from zkwire.errors import NoNodeError
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.runtime import retry
@@ -20,7 +20,6 @@ from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, Task, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
 from zkwire.testing.simulation.invariants import Claims
@@ -231,26 +230,23 @@ def write(sim: Simulation) -> None:
     sim.collect()
 
 
-def supervised(number: int = 2, *, lagging: bool = False) -> Scenario:
+@scenario
+def supervised(sim: Simulation, number: int = 2, *, lagging: bool = False) -> None:
     """So many processes, and an outsider that writes what their services read."""
+    make(sim, ELECTION, NODE)
+    claims = Claims()
+    writer = sim.client("writer")
+    processes = [Process(sim, name, claims) for name in "abc"[:number]]
+    sim.checks += [claims, OneSession(processes)]
+    if lagging:
+        sim.checks.append(Lagging(processes))
 
-    def scenario(sim: Simulation) -> None:
-        make(sim, ELECTION, NODE)
-        claims = Claims()
-        writer = sim.client("writer")
-        processes = [Process(sim, name, claims) for name in "abc"[:number]]
-        sim.checks += [claims, OneSession(processes)]
-        if lagging:
-            sim.checks.append(Lagging(processes))
+    async def change() -> None:
+        for _ in range(20):
+            write(sim)
+            await writer.sleep(1.0)
 
-        async def change() -> None:
-            for _ in range(20):
-                write(sim)
-                await writer.sleep(1.0)
-
-        sim.add_task(writer, change(), "change", background=True)
-
-    return scenario
+    sim.add_task(writer, change(), "change", background=True)
 
 
 # --- bugs -----------------------------------------------------------------------------------------

@@ -1,45 +1,36 @@
-"""A process that runs tests on the package with a bug in it, each time in a fork of its own.
+"""Runs tests on the package with a bug in it, each time in a process of its own.
 
     with Laboratory() as laboratory:
         result = laboratory.run(bug, ["tests/unit/test_paths.py"])
 
-The process has imported pytest and hypothesis, which take most of the time, and nothing of the
-package.  A fork imports the one module from the changed source, all others from their files.
+The processes are forks of a server that has imported pytest and hypothesis, which take most of the
+time, and nothing of the package.  Each imports the one module from the changed source, all others
+from their files.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib.abc
 import importlib.machinery
-import json
+import multiprocessing
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-import traceback
-from contextlib import redirect_stdout
-from io import StringIO
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from tests.simulation.planted.bugs import ROOT
+from tests.simulation.planted.bugs import ROOT, Bug
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
     import pytest
-
-    from tests.simulation.planted.bugs import Bug
 
 SECONDS = 120
 """How long the tests on one bug may take."""
-
 GRACE_SECONDS = 0.5
-
-
+LOADED = ["pytest", "hypothesis", "_hypothesis_pytestplugin", "asyncio", "hmac", "ssl"]
 OPTIONS = (
     "-q",
     "--tb=short",
@@ -57,38 +48,35 @@ class Result(NamedTuple):
     failed: dict[str, float]
     errors: list[str]
     passed: int
-    output: str
+    output: str = ""
 
 
 class Laboratory:
     """See the module's docstring."""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.simulation.planted.laboratory"]
-        environment = {k: v for k, v in os.environ.items() if k != "ZKWIRE_TEST_BACKEND"}
-        environment["ZKWIRE_SEED"] = "0"  # what is found is found each time
-        self._process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(LOADED)
+        forkserver.ensure_running()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
     def run(self, bug: Bug, tests: Sequence[str], seconds: int = SECONDS) -> Result:
         """Run the tests on the package with this bug in it."""
-        module, source = bug.planted()
-        order = {"module": module, "source": source, "tests": list(tests), "seconds": seconds}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return Result(**json.loads(self._process.stdout.readline()))
+        with tempfile.NamedTemporaryFile("r", errors="replace") as output:
+            pool = ProcessPoolExecutor(1, self._context, max_tasks_per_child=1)
+            with pool:
+                done = pool.submit(_experiment, *bug.planted(), list(tests), output.name)
+                try:
+                    result = done.result(seconds)
+                except Exception as error:
+                    for process in pool._processes.values():
+                        process.kill()
+                    why = f"no end within {seconds} s, or none at all: {error!r}"
+                    result = Result({}, [why], 0)
+            return result._replace(output=output.read()[-10_000:])
 
 
 # --- in the process -------------------------------------------------------------------------------
@@ -141,12 +129,18 @@ class _Recorder:
             self.passed += 1
 
 
-def _experiment(order: dict[str, Any]) -> dict[str, Any]:
-    """In the fork: run the tests."""
+def _experiment(module: str, source: str, tests: list[str], output: str) -> Result:
+    """Run the tests."""
     import hypothesis
     import pytest
 
-    sys.meta_path.insert(0, _Planted(order["module"], order["source"]))
+    with open(output, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(ROOT)
+    os.environ.pop("ZKWIRE_TEST_BACKEND", None)
+    os.environ["ZKWIRE_SEED"] = "0"  # what is found is found each time
+    sys.meta_path.insert(0, _Planted(module, source))
     phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
     hypothesis.settings.register_profile(
         "planted",
@@ -157,66 +151,8 @@ def _experiment(order: dict[str, Any]) -> dict[str, Any]:
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     recorder = _Recorder()
-    code = pytest.main([*OPTIONS, *order["tests"]], plugins=[recorder])
+    code = pytest.main([*OPTIONS, *tests], plugins=[recorder])
     if code not in (0, 1):
         recorder.errors.append(f"pytest has ended with {code!r}")
-    return vars(recorder)
-
-
-def _await(child: int, seconds: float) -> None:
-    """Wait until the child has ended, and end it if that takes too long."""
-    deadline = time.monotonic() + seconds
-    while os.waitpid(child, os.WNOHANG)[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return
-        time.sleep(0.01)
-
-
-def _in_a_fork(order: dict[str, Any]) -> str:
-    """The result of an experiment, as JSON."""
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as answer:
-        child = os.fork()
-        if child == 0:
-            os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
-            try:
-                json.dump(_experiment(order), answer)
-                answer.flush()
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                os._exit(0)
-        _await(child, order["seconds"])
-        output.seek(0)
-        answer.seek(0)
-        printed = output.read()[-10_000:]
-        try:
-            result = json.load(answer)
-        except ValueError:
-            error = f"no end within {order['seconds']} s, or none at all:\n{printed}"
-            result = {"failed": {}, "errors": [error], "passed": 0}
-    return json.dumps(result | {"output": printed})
-
-
-def main() -> None:
-    # The forks have them then.
-    import asyncio  # noqa: F401
-    import hmac  # noqa: F401
-    import ssl  # noqa: F401
-
-    import hypothesis  # noqa: F401
-    import pytest
-
-    with redirect_stdout(StringIO()):
-        pytest.main(["--version"])  # loads pytest's plugins
-    gc.freeze()  # no fork looks through all this again
-
-    for line in sys.stdin:
-        print(_in_a_fork(json.loads(line)), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    sys.stdout.flush()
+    return Result(recorder.failed, recorder.errors, recorder.passed)
