@@ -1,4 +1,4 @@
-"""kazoo and zkwire on one real server: the same calls have the same effects.
+"""kazoo and zkwire on one server, the embedded one or a real one: the same calls, the same effects.
 
 Locks and other recipes on one path are in `test_kazoo_neighbours`.
 
@@ -9,7 +9,6 @@ out. Everything else must be equal, down to the zxids: a request too many would 
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,20 +19,25 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import Backend, ZooKeeperServer, poll
+from tests.support.server_control import Backend, poll
 from zkwire import ChildrenAndStat, Client, DataAndStat, PathAndStat, ServerError
 from zkwire.jute import records
+from zkwire.testing import Ensemble, Server
 
 SESSION_SECONDS = 15.0
-RANDOM_STEPS = 400
 ANY = -1  # version
 
 
-@pytest.fixture(scope="module")
-def server(backend: Backend) -> Iterator[ZooKeeperServer]:
-    """One that nobody else uses, for sessions that end elsewhere would move the zxids."""
-    with backend.standalone() as server:
-        yield server
+@pytest.fixture(scope="module", params=["embedded", "real"])
+def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that nobody else uses, for sessions that end elsewhere would move the zxids."""
+    if request.param == "embedded":
+        with Server() as embedded:
+            yield embedded.hosts
+    else:
+        backend: Backend = request.getfixturevalue("backend")
+        with backend.standalone() as server:
+            yield server.hosts
 
 
 # --- two clients with one face --------------------------------------------------------------------
@@ -117,10 +121,10 @@ Sides = tuple[Side, Side]
 
 
 @pytest.fixture
-def sides(kazoo: Any, server: ZooKeeperServer) -> Iterator[Sides]:
+def sides(kazoo: Any, hosts: str) -> Iterator[Sides]:
     before = set(threading.enumerate())
-    theirs = kazoo.client.KazooClient(server.hosts, timeout=SESSION_SECONDS)
-    with Client(server.hosts, session_timeout=SESSION_SECONDS) as ours:
+    theirs = kazoo.client.KazooClient(hosts, timeout=SESSION_SECONDS)
+    with Client(hosts, session_timeout=SESSION_SECONDS) as ours:
         ours.connect()
         theirs.start(PATIENCE)
         yield kazoo_side(theirs, kazoo.exceptions.ZookeeperError), zkwire_side(ours)
@@ -198,31 +202,6 @@ SCRIPT: list[Step] = [
 ]
 
 
-def random_script(rng: random.Random) -> list[Step]:
-    """Few paths, so that most steps meet what earlier ones have done."""
-    paths = ["/a", "/b", "/a/a", "/a/b", "/a/b/c", "/b/s-0000000000", "/a/s-0000000003"]
-    script: list[Step] = [("create2", "", b"")]
-    for _ in range(RANDOM_STEPS):
-        path, data = rng.choice(paths), rng.randbytes(rng.randrange(5))
-        version = rng.choice((ANY, ANY, 0, 1, 2))
-        script.append(
-            rng.choice(
-                (
-                    ("create", path, data, rng.random() < 0.3, False),
-                    ("create", path[:2] + "/s-", data, rng.random() < 0.3, True),
-                    ("create2", path, data),
-                    ("set", path, data, version),
-                    ("delete", path, version),
-                    ("exists", path),
-                    ("get", path),
-                    ("children", path),
-                    ("children2", path),
-                )
-            )
-        )
-    return script
-
-
 class Normal:
     """What one side sees, in a form that can be compared with the other side's."""
 
@@ -269,48 +248,15 @@ def carry_out(side: Side, root: str, script: list[Step]) -> list[Any]:
     return seen
 
 
-def tree(reader: Side, owner: Side, root: str) -> list[Any]:
-    """All nodes that ``owner`` has made, as ``reader`` sees them."""
-    paths = everything_below(reader, root)
-    normal = Normal(root, reader.do("get", root)[1][0], owner.session)
-    return [(normal.of(path), normal.of(reader.do("get", path))) for path in paths]
-
-
-def assert_same_effects(sides: Sides, root: str, script: list[Step]) -> list[Any]:
-    kazoo, zkwire = sides
-    theirs = carry_out(kazoo, root + kazoo.name, script)
-    ours = carry_out(zkwire, root + zkwire.name, script)
-    for step, (their, our) in enumerate(zip(theirs, ours, strict=True)):
-        assert our == their, f"step {step}, {script[step]}"
-    made = tree(kazoo, kazoo, root + kazoo.name)
-    assert tree(zkwire, kazoo, root + kazoo.name) == made
-    assert tree(zkwire, zkwire, root + zkwire.name) == made
-    assert tree(kazoo, zkwire, root + zkwire.name) == made
-    return ours
-
-
 @pytest.mark.since("3.5")
 def test_the_same_script(sides: Sides, root: str) -> None:
-    seen = assert_same_effects(sides, root, SCRIPT)
-    refusals = {step[-1] for step in seen if step[2] == "refused"}
-    assert refusals == {-101, -103, -108, -110, -111}
-
-
-@pytest.mark.since("3.5")
-def test_a_random_script(sides: Sides, root: str, seed: int) -> None:
-    assert_same_effects(sides, root, random_script(random.Random(seed)))
-
-
-def test_both_read_the_same_numbers(sides: Sides, root: str) -> None:
-    """Nothing normalised: the whole stat of one node, times and session included."""
     kazoo, zkwire = sides
-    for side in sides:
-        path = root + side.name
-        side.do("create", path, b"x", False, False)
-        for change in range(3):
-            side.do("create", f"{path}/e-", b"", True, True)
-            side.do("set", path, b"y" * change, change)
-        for node in everything_below(side, path):
+    theirs, ours = (carry_out(side, root + side.name, SCRIPT) for side in sides)
+    for step, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+        assert our == their, f"step {step}, {SCRIPT[step]}"
+    assert {step[-1] for step in ours if step[2] == "refused"} == {-101, -103, -108, -110, -111}
+    for side in sides:  # nothing normalised: the whole stat of a node, times and session included
+        for node in everything_below(side, root + side.name):
             for read in ("get", "exists"):
                 assert kazoo.do(read, node) == zkwire.do(read, node)
             assert sorted(kazoo.do("children", node)) == sorted(zkwire.do("children", node))
@@ -368,3 +314,20 @@ def test_watches_see_the_same_events(sides: Sides, root: str) -> None:
         assert our == their, f"part {part}, {WATCHED[part]}"
     kinds = {kind for part in ours for _, kind, _ in part}
     assert kinds == {"CREATED", "DELETED", "CHANGED", "CHILD"}
+
+
+def test_kazoo_moves_to_another_server_of_an_embedded_ensemble(kazoo: Any) -> None:
+    with Ensemble(3) as ensemble:
+        client = kazoo.client.KazooClient(ensemble.hosts)
+        client.start(PATIENCE)
+        try:
+            assert client.server_version() == (3, 8, 0)  # by `envi`
+            session_id, _ = client.client_id
+            client.create("/a", ephemeral=True)
+            member = ensemble.server_for_session(session_id)
+            assert member is not None
+            member.stop()
+            assert client.retry(client.exists, "/a").ephemeralOwner == session_id
+        finally:
+            client.stop()
+            client.close()
