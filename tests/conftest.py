@@ -29,8 +29,6 @@ from tests.support.secure_servers import (  # noqa: F401 - fixtures
     sasl_zookeeper,
     sasl_zookeeper_lenient,
     tls_zookeeper,
-    tls_zookeeper_elsewhere,
-    tls_zookeeper_expired,
     tls_zookeeper_for_certified,
     with_required_login,
     with_tls,

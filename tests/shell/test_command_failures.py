@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,11 +21,11 @@ import pytest
 
 from tests.support.command import ZKWIRE, ended, plays, process, run
 from tests.support.server_control import poll
-from zkwire import CREATOR_ALL_ACL, Client, digest_auth
+from zkwire import CREATOR_ALL_ACL, Client, NoAuthError, digest_auth
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import cut_after, cut_before
+from zkwire.testing.proxy import black_hole, cut_after, cut_before
 
 SECONDS = 60.0
 UNBUFFERED = {"PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of a full disk
@@ -367,3 +368,172 @@ def test_a_signal_waits_for_no_reader(
         assert len(held) == 1
         assert client.exists("/next") is None
         assert command != "lock /p" or client.get_children("/p") == []
+
+
+# --- refusals, and files of nonsense --------------------------------------------------------------
+
+
+NO_AUTH = NoAuthError.code
+
+
+@pytest.fixture
+def tree(server: Server) -> Server:
+    """A server with /a, of two leaves, and /b."""
+    with Client(server.hosts) as client:
+        for path in ("/a", "/a/x", "/a/y", "/b"):
+            client.create(path)
+    return server
+
+
+@pytest.mark.parametrize(("command", "op", "nth", "says"), [
+    ("rm -r /a", "delete", 1, "1 node of /a had been deleted by then"),
+    ("rm -r /a", "delete", 3, "2 nodes of /a had been deleted by then"),
+    ("rm -r /a", "get_children", 1, ""),
+    ("rm -r /b", "delete", 1, ""),
+    ("rm /b /a/x", "delete", 2, "deleted before: /b"),
+    ("rm -r /b /a", "get_children", 3, "deleted before: /b"),
+    ("rm -f /missing /b /a", "delete", 3, "deleted before: /b"),
+    ("copy /a /c", "create", 2, "done before: created 1, changed 0, deleted 0"),
+    ("acl set -R /a world:anyone:cdrwa", "set_acl", 2, "that have the list by then: 1"),
+    ("create -p /new/between/below", "create", 4, ""),
+])  # fmt: skip
+def test_refused_in_the_middle_is_status_1_and_told(
+    tree: Server, command: str, op: str, nth: int, says: str
+) -> None:
+    tree.refuse_next(op, NO_AUTH, nth=nth)
+    ran = run(tree.hosts, "--json", *command.split())
+    error = json.loads(ran.err.splitlines()[-1])
+    assert (ran.status, ran.out, error["exit"]) == (1, b"", 1), ran.err
+    assert (error["error"], error["outcome"]) == ("NoAuth", "refused")
+    assert says in error["message"]
+    assert bool(says) is any(word in error["message"] for word in ("by then", "before:"))
+
+
+def test_refused_transaction_is_status_1(tree: Server) -> None:
+    """It is one request, of which nothing is done: unlike `rm -r`, there is nothing to tell."""
+    tree.refuse_next("multi", NO_AUTH)
+    assert run(tree.hosts, "txn", "rm /b", "rm /a/x").status == 1
+
+
+@pytest.mark.parametrize("path", ["/b", "/a"])
+def test_delete_tree_refused_says_what_it_has_changed(tree: Server, path: str) -> None:
+    with Client(tree.hosts) as client:
+        tree.refuse_next("delete", NO_AUTH)
+        with pytest.raises(NoAuthError) as caught:
+            client.delete_tree(path)
+    assert caught.value.maybe_applied is (path == "/a")  # the other leaf is gone
+    notes = ["1 node of /a had been deleted by then"] if path == "/a" else []
+    assert getattr(caught.value, "__notes__", []) == notes
+
+
+HEAD = '{"v": 1, "kind": "zkwire dump", "root": %s}\n'
+DEEP = "[" * 100_000
+LONG = "/" + "x" * 1_100_000
+
+
+def node(path: str = '"/"', acl: str = "[]", data: str = "null", more: str = "") -> str:
+    return HEAD % '"/"' + f'{{"path": {path}, "acl": {acl}, "data": {data}{more}}}'
+
+
+FILES = {
+    "null": "null",
+    "list": "[1]",
+    "deep": DEEP,
+    "root null": HEAD % "null",
+    "root list": HEAD % "[]",
+    "root deep": HEAD % DEEP,
+    "no root": HEAD.replace(', "root": %s', ""),
+    "long root": HEAD % f'"{LONG}/"',
+    "line deep": HEAD % '"/"' + DEEP,
+    "path null": node("null"),
+    "path long": node(f'"{LONG}"'),
+    "acl number": node(acl="5"),
+    "acl of numbers": node(acl="[5]"),
+    "data list": node(data="[[]]"),
+    "stat null": node(more=', "stat": {"cversion": null}'),
+    "stat list": node(more=', "stat": [1]'),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_of_nonsense_is_one_line_and_status_2(
+    server: Server, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(FILES[name])
+    ran = run(server.hosts, "load", str(file))
+    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err[:2000]
+    assert ran.err.startswith("zkwire: ")
+    assert len(ran.err) < 2000
+
+
+@pytest.mark.parametrize("words", [["load", "FILE"], ["shell", "-c", "load FILE"]])
+def test_defect_is_one_line_and_status_125(
+    server: Server, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr("zkwire.cli.transfer.commands.DumpFile", {}.__getitem__)
+    ran = run(server.hosts, *(word.replace("FILE", __file__) for word in words))
+    assert (ran.status, ran.err.count("\n")) == (125, 1), ran.err
+    assert "a defect of zkwire, " in ran.err
+
+
+# --- files that are written, by the policy of docs/command.md -------------------------------------
+
+
+LOOK = f"-- {sys.executable} -m zkwire -s {{}} ls"
+SPY = "-q spy SERVER -f none"
+# The words, the mode of a new file, and whether it is whole only at the end of the command.
+WRITERS = {
+    "dump": ("dump --force /a FILE", 0o600, True),
+    "get": ("get -o FILE /a", 0o600, True),
+    "drawing": (f"{SPY} -o FILE.svg {LOOK}", 0o600, True),
+    "recording": (f"{SPY} -o FILE.jsonl {LOOK}", 0o600, False),
+    "text": (f"{SPY} -o FILE.txt {LOOK}", 0o600, False),
+    "lesson": ("lesson handshake --fast --svg FILE", 0o644, True),
+}
+
+
+@pytest.fixture
+def masked(tree: Server) -> Iterator[Server]:
+    before = os.umask(0o022)
+    with Client(tree.hosts) as client:
+        client.set_data("/a", b"x" * 10)
+    yield tree
+    os.umask(before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_dump_leaves_the_former_file_alone(
+    number: int, masked: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"former")
+    with FaultProxy(masked.hosts) as proxy:
+        proxy.on("get_data", action=black_hole)
+        with process("-s", proxy.hosts, "dump", "--force", "/a", str(file)) as dump:
+            poll("the part", lambda: len(os.listdir(tmp_path)) == 2 or None, 60)
+            dump.send_signal(number)
+            assert dump.wait(60) == 128 + number
+    assert (file.read_bytes(), os.listdir(tmp_path)) == (b"former", ["file"])
+
+
+@pytest.mark.parametrize(("words", "mode", "whole"), WRITERS.values(), ids=WRITERS)
+def test_a_file_keeps_its_mode_and_its_links(
+    words: str, mode: int, whole: bool, masked: Server, tmp_path: Path
+) -> None:
+    ending = "".join(re.findall(r"FILE(\S*)", words))
+    new, former, link = (tmp_path / f"{name}{ending}" for name in ("new", "former", "link"))
+    former.write_bytes(b"former")
+    former.chmod(0o640)
+    link.symlink_to(former.name)
+    inode = former.stat().st_ino
+    for file in (new, link):
+        line = re.sub(r"FILE\S*", str(file), words.replace("SERVER", masked.hosts))
+        ran = run(masked.hosts, *line.split())
+        assert (ran.status, ran.err) == (0, "")
+    assert [file.stat().st_mode & 0o777 for file in (new, former)] == [mode, 0o640]
+    assert os.readlink(link) == former.name
+    assert (former.stat().st_ino != inode) == whole
+    assert new.read_bytes()
+    assert not former.read_bytes().startswith(b"former")
+    assert {*tmp_path.iterdir()} == {new, former, link}

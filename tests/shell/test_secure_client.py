@@ -1,11 +1,11 @@
-"""The client over TLS: its everyday work, lost connections, forks, interrupts and the end.
+"""The client over TLS: floods, lost connections, forks, interrupts, and handshakes that fail.
 
-Against real servers (`tests/support/secure_servers.py`) wherever they can do it; what they cannot,
-a server in this process does.
+The servers are of this process; real ones are in `tests/real/test_secure_servers.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import socket
@@ -16,9 +16,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
-from queue import SimpleQueue
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,38 +33,36 @@ from tests.shell.test_client_threads import (
     interrupted_everywhere,
     name_of,
 )
-from tests.support.certificates import Authority, Certificate
-from tests.support.fake_server import FakeServer, Node, echo, serve, silent
+from tests.shell.test_roles import Interrupting
+from tests.support.certificates import EXPIRED, Authority, Certificate
+from tests.support.fake_server import Connection, FakeServer, Node, echo, serve, silent
+from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
-from tests.support.lock_helpers import Running, make_path
-from tests.support.secure_servers import SecureServer
+from tests.support.lock_helpers import Running
+from tests.support.secure_servers import BOTH_NAMES
 from tests.support.server_control import poll
 from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
     Client,
     ClientClosedError,
-    Create,
     EventType,
     ForkedError,
-    NoNodeError,
     NotSentError,
     OutcomeUnknownError,
-    SetData,
     State,
     Watch,
 )
 from zkwire.net.connection import INTERRUPTED
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Action, cut_before, rst_before
+from zkwire.testing.proxy import Action, cut_before, rst_before, split
 from zkwire.testing.server.tls import make_context
 
-real = [pytest.mark.real, pytest.mark.apache]
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 each_version = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
-# The longest data that fits into a request of a server as it is delivered.
-MEGABYTE = 1_000_000
 # Nothing is to happen to a session.
 LONG = 20.0
 # How long a client tries that cannot succeed.
@@ -89,216 +87,9 @@ def type_of_next(watch: Watch) -> EventType | int:
     return event.type
 
 
-@contextmanager
-def proxied(
-    server: SecureServer, context: ssl.SSLContext | None = None
-) -> Iterator[tuple[FaultProxy, Client, Client]]:
-    """A client over TLS behind a proxy, and one that no fault is to hit."""
-    tls = context or server.client_context()
-    with (
-        FaultProxy(upstream=server.hosts) as proxy,
-        Client(proxy.hosts, tls=tls, session_timeout=LONG) as client,
-        Client(server.server.hosts) as observer,
-    ):
-        yield proxy, client, observer
-
-
-class TestOverTls:
-    pytestmark = real
-
-    @pytest.mark.since("3.7")
-    @each_version
-    def test_operations(
-        self, tls_zookeeper: SecureServer, version: ssl.TLSVersion, fresh_path: str
-    ) -> None:
-        context = only(tls_zookeeper.client_context(), version)
-        plain = tls_zookeeper.server.hosts
-        with Client(tls_zookeeper.hosts, tls=context) as client, Client(plain) as other:
-            node = f"{fresh_path}/node"
-            client.create(fresh_path, b"one")
-            assert client.create(node, b"two", ephemeral=True) == node
-            assert client.get_children(fresh_path) == ["node"]
-            results = client.multi([Create(f"{node}s"), SetData(fresh_path, b"four")])
-            assert results[0] == f"{node}s"
-            client.sync(fresh_path)
-            assert client.get_data(fresh_path).data == b"four"
-            with pytest.raises(NoNodeError):
-                client.get_data(f"{fresh_path}/none")
-            assert [who.auth_scheme for who in client.who_am_i()] == ["ip"]
-            called: SimpleQueue[Any] = SimpleQueue()
-            for number in range(20):  # events while nobody waits for a reply
-                client.get_data(fresh_path, watch=called.put)
-                other.set_data(fresh_path, b"%d" % number)
-                assert called.get(timeout=PATIENCE).type is EventType.NODE_DATA_CHANGED
-            gone = Watch()
-            assert other.exists(node, watch=gone) is not None
-            with within(CLOSE_BOUND):
-                client.close()
-            assert type_of_next(gone) is EventType.NODE_DELETED
-        all_ended(name_of(client))
-
-    @each_version
-    def test_floods_of_large_and_of_small_requests(
-        self, tls_zookeeper: SecureServer, version: ssl.TLSVersion, fresh_path: str
-    ) -> None:
-        context = only(tls_zookeeper.client_context(), version)
-        with Client(tls_zookeeper.hosts, tls=context, session_timeout=LONG) as client:
-            client.create(fresh_path)
-            send = client.pipeline
-            data = [os.urandom(MEGABYTE) for _ in range(12)]  # in both directions at once
-            pairs = [(send.set_data(fresh_path, d), send.get_data(fresh_path)) for d in data]
-            for number, (written, read) in enumerate(pairs):
-                assert written.result().version == number + 1
-                assert read.result().data == data[number]
-            paths = [f"{fresh_path}/{n}" for n in range(5000)]
-            made = [send.create(path) for path in paths]
-            there = [send.exists(path) for path in paths]
-            assert [each.result() for each in made] == paths
-            zxids = [stat.czxid for each in there if (stat := each.result()) is not None]
-            assert len(zxids) == 5000
-            assert zxids == sorted(zxids)
-            client.delete_tree(fresh_path)
-
-    def test_many_threads(self, tls_zookeeper: SecureServer, fresh_path: str) -> None:
-        context = tls_zookeeper.client_context()
-        with Client(tls_zookeeper.hosts, tls=context, session_timeout=LONG) as client:
-            client.create(fresh_path)
-
-            def work(number: int) -> None:
-                mine = f"{fresh_path}/{number}"
-                client.create(mine)
-                for n in range(100):
-                    data = b"%d-%d" % (number, n) + bytes(n * 37)
-                    written = client.pipeline.set_data(mine, data)
-                    assert client.get_data(mine).data == data
-                    assert written.result().version == n + 1
-
-            for worker in [Running(lambda n=n: work(n)) for n in range(12)]:  # type: ignore[misc]
-                worker.result(60.0)
-            client.delete_tree(fresh_path)
-
-    @each_version
-    @pytest.mark.parametrize("how", ["cut_all", "reset_all"])
-    def test_a_broken_connection_is_replaced(
-        self, tls_zookeeper: SecureServer, fresh_path: str, version: ssl.TLSVersion, how: str
-    ) -> None:
-        context = only(tls_zookeeper.client_context(), version)
-        with proxied(tls_zookeeper, context) as (proxy, client, observer):
-            client.create(fresh_path, ephemeral=True)
-            session_id = client.session_id
-            for number in range(5):
-                changed, lasting = Watch(), Watch()
-                client.get_data(fresh_path, watch=changed)
-                client.add_watch("/zookeeper/quota", watch=lasting)
-                proxy.refuse()
-                getattr(proxy, how)()
-                assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-                observer.set_data(fresh_path, b"%d" % number)  # while it is away
-                proxy.refuse(False)
-                assert type_of_next(changed) is EventType.NODE_DATA_CHANGED
-                assert type_of_next(lasting) is EventType.REREAD
-                data, stat = client.get_data(fresh_path)
-                assert (data, stat.ephemeral_owner) == (b"%d" % number, session_id)
-                lasting.close()
-            assert client.session_id == session_id
-
-    @pytest.mark.parametrize("action", [cut_before, rst_before], ids=["FIN", "RST"])
-    @pytest.mark.parametrize("direction", ["c2s", "s2c"])
-    def test_no_outcome_is_wrong(
-        self, tls_zookeeper: SecureServer, fresh_path: str, direction: str, action: Action
-    ) -> None:
-        """The n-th piece of a flood of creates is stopped, whatever part of a record it ends in."""
-        counts: Counter[str] = Counter()
-        with proxied(tls_zookeeper) as (proxy, client, observer):
-            make_path(observer, fresh_path)
-            for n in (1, 2, 3, 5, 8, 13):
-                settled(client)
-                left = n
-
-                def rule(frame: Any) -> Action | None:
-                    nonlocal left
-                    left -= frame.direction == direction
-                    return action if left == 0 and frame.direction == direction else None
-
-                proxy.rule(rule)
-                paths = [f"{fresh_path}/{n}-{number:03}" for number in range(300)]
-                replies = {}
-                for path in paths:
-                    replies[path] = client.pipeline.create(path, bytes(3000))
-                    if len(replies) == 1:
-                        outcome(replies[path])  # a busy machine would answer none in time
-                outcomes = {path: outcome(each) for path, each in replies.items()}
-                proxy.clear()
-                observer.sync(fresh_path)
-                there = {f"{fresh_path}/{name}" for name in observer.get_children(fresh_path)}
-                for path, ended in outcomes.items():
-                    assert ended != "success" or path in there, path
-                    assert ended != "not sent" or path not in there, path
-                # In the order of the requests; the last ones may have come after the break.
-                runs = [ended for ended, _ in groupby(outcomes.values())]
-                order = iter(["success", "unknown", "not sent", "success"])
-                assert all(ended in order for ended in runs), runs
-                executed = [path in there for path in paths if outcomes[path] == "unknown"]
-                assert executed == sorted(executed, reverse=True)
-                counts.update(outcomes.values())
-            observer.delete_tree(fresh_path)
-        assert counts["unknown"]
-        assert counts["success"]
-
-    def test_what_the_kernel_never_took_was_not_sent(
-        self, tls_zookeeper: SecureServer, fresh_path: str
-    ) -> None:
-        with proxied(tls_zookeeper) as (proxy, client, observer):
-            make_path(observer, fresh_path)
-            proxy.black_hole()
-            link = client._driver.current_connection
-            assert link is not None
-            size = 10_000
-            paths = [f"{fresh_path}/{number:04}" for number in range(2500)]
-            replies = [client.pipeline.create(path, bytes(size)) for path in paths]
-            client._driver.flush()
-            taken = full(link.sock)
-            proxy.refuse()
-            proxy.reset_all()
-            proxy.black_hole(False)
-            ends = [outcome(each) for each in replies]
-            assert [ended for ended, _ in groupby(ends)] == ["unknown", "not sent"]
-            # A request is that much longer than its data, and a record than what is in it.
-            each = (size + len(paths[0]) + 55) * (1 + 22 / 16384)
-            assert abs(ends.count("unknown") * each - taken) < 32 * 1024
-            there = observer.get_children(fresh_path)
-            assert {f"{fresh_path}/{name}" for name in there} <= set(paths[: ends.count("unknown")])
-            proxy.refuse(False)
-            assert client.exists(fresh_path) is not None
-            observer.delete_tree(fresh_path)
-
-
-def full(sock: socket.socket) -> int:
-    """Wait until the kernel takes no more for a socket; how many bytes it has taken in all."""
-    seen: list[int] = []
-
-    def stable() -> int | None:
-        acknowledged = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)[120:]
-        waiting = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
-        seen.append(struct.unpack("q", acknowledged)[0] + struct.unpack("i", waiting)[0])
-        return seen[-1] if len(seen) > 50 and len(set(seen[-50:])) == 1 else None
-
-    return poll("the kernel takes no more", stable, PATIENCE)
-
-
-def outcome(call: Any) -> str:
-    try:
-        call.result(PATIENCE)
-    except NotSentError:
-        return "not sent"
-    except OutcomeUnknownError:
-        return "unknown"
-    return "success"
-
-
 def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
     """Why no connection can be made, in the words for users; without the server's name."""
-    client = Client(hosts, tls=tls, **options)
+    client = hooked(Client)(hosts, tls=tls, **options)
     text = NO_ANSWER
     deadline = time.monotonic() + PATIENCE
     while NO_ANSWER in text:  # no attempt has ended yet
@@ -316,26 +107,195 @@ def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
     return reason.removesuffix(")")
 
 
-# --- with servers of this process -----------------------------------------------------------------
+class Time:
+    """The client's clock, which a test can make jump."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def jump(self, client: Client, seconds: float) -> None:
+        """Returns when the client's thread has seen it, unless that is busy with something else."""
+        self._ahead += seconds
+        for _ in range(2):  # the first one may come right before the deadlines are looked at
+            seen = threading.Event()
+            client._driver.call_soon(seen.set)
+            assert seen.wait(PATIENCE)
 
 
-def test_an_idle_session_lives(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    pongs = threading.Semaphore(0)
+@pytest.fixture
+def server(shown: Certificate) -> Iterator[Server]:
+    with Server(tls=shown.server_context()) as server:
+        yield server
 
-    def trace(frame: Any) -> None:
-        if frame.op == "ping" and not frame.sent:
-            pongs.release()
 
+Proxied = tuple[FaultProxy, Client, Client]
+
+
+@contextmanager
+def behind_proxy(server: Server, tls: ssl.SSLContext) -> Iterator[Proxied]:
+    """A client behind a proxy, and one that no fault is to hit."""
     with (
-        Server(tls=shown.server_context(), tick=0.1, timeouts=(0.1, LONG)) as server,
-        Client(server.hosts, tls=trusting, session_timeout=1.5, trace=trace) as client,
+        FaultProxy(upstream=server.hosts) as proxy,
+        Client(proxy.hosts, tls=tls, session_timeout=LONG) as client,
+        Client(server.hosts, tls=tls) as observer,
     ):
-        session_id, states = client.session_id, list[State]()
-        client.add_state_listener(states.append)
-        for _ in range(4):  # for longer than the session timeout
-            assert pongs.acquire(timeout=PATIENCE)
-        assert client.exists("/") is not None
-        assert (client.session_id, states) == (session_id, [])
+        yield proxy, client, observer
+
+
+@pytest.fixture
+def proxied(server: Server, trusting: ssl.SSLContext) -> Iterator[Proxied]:
+    with behind_proxy(server, trusting) as proxied:
+        yield proxied
+
+
+# --- its everyday work ----------------------------------------------------------------------------
+
+
+@each_version
+def test_floods_outlive_lost_connections(
+    server: Server, authority: Authority, version: ssl.TLSVersion
+) -> None:
+    context = only(authority.client_context(), version)
+    with behind_proxy(server, context) as (proxy, client, observer):
+        client.create("/a", ephemeral=True)
+        session_id, send = client.session_id, client.pipeline
+        data = [os.urandom(1_000_000) for _ in range(4)]  # in both directions at once
+        pairs = [(send.set_data("/a", each), send.get_data("/a")) for each in data]
+        assert [(written.result().version, read.result().data) for written, read in pairs] == [
+            (number, each) for number, each in enumerate(data, 1)
+        ]
+        paths = [f"/{number}" for number in range(1000)]
+        assert [each.result() for each in [send.create(path) for path in paths]] == paths
+        for lose in (proxy.cut_all, proxy.reset_all):
+            changed, lasting = Watch(), Watch()
+            client.get_data("/a", watch=changed)
+            client.add_watch("/zookeeper", watch=lasting)
+            proxy.refuse()
+            lose()
+            assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+            observer.set_data("/a", b"while it is away")
+            proxy.refuse(False)
+            assert type_of_next(changed) is EventType.NODE_DATA_CHANGED
+            assert type_of_next(lasting) is EventType.REREAD
+            found = client.get_data("/a")
+            assert (found.data, found.stat.ephemeral_owner) == (b"while it is away", session_id)
+            lasting.close()
+        assert client.session_id == session_id
+
+
+async def test_an_asyncio_client(server: Server, trusting: ssl.SSLContext) -> None:
+    data = bytes(900_000)
+    async with AsyncClient(server.hosts, tls=trusting, session_timeout=LONG) as client:
+        await client.create("/a", data)
+        answers = await asyncio.gather(*(client.get_data("/a") for _ in range(8)))
+        assert all(answer.data == data for answer in answers)
+        server.cut_all()
+        async with AsyncSequentialLock(client, "/lock") as lock:
+            assert lock.fence is not None
+
+
+def test_everything_in_single_bytes(proxied: Proxied) -> None:
+    """The handshake, and everything behind it."""
+    proxy, client, _ = proxied
+    proxy.rule(lambda _: split)
+    proxy.cut_all()
+    again(lambda: client.create("/a", bytes(2000)))
+    assert client.get_data("/a").data == bytes(2000)
+
+
+# --- outcomes -------------------------------------------------------------------------------------
+
+
+def outcome(call: Any) -> str:
+    try:
+        call.result(PATIENCE)
+    except NotSentError:
+        return "not sent"
+    except OutcomeUnknownError:
+        return "unknown"
+    return "success"
+
+
+@pytest.mark.parametrize("action", [cut_before, rst_before], ids=["FIN", "RST"])
+@pytest.mark.parametrize("direction", ["c2s", "s2c"])
+def test_no_outcome_is_wrong(proxied: Proxied, direction: str, action: Action) -> None:
+    """The n-th piece of a flood of creates is stopped, whatever part of a record it ends in."""
+    counts: Counter[str] = Counter()
+    proxy, client, observer = proxied
+    for n in (1, 2, 3, 5, 8, 13):
+        settled(client)
+        left = n
+
+        def rule(frame: Any) -> Action | None:
+            nonlocal left
+            left -= frame.direction == direction
+            return action if left == 0 and frame.direction == direction else None
+
+        proxy.rule(rule)
+        paths = [f"/{n}-{number:03}" for number in range(300)]
+        replies = {}
+        for path in paths:
+            replies[path] = client.pipeline.create(path, bytes(3000))
+            if len(replies) == 1:
+                outcome(replies[path])  # a busy machine would answer none in time
+        outcomes = {path: outcome(each) for path, each in replies.items()}
+        proxy.clear()
+        observer.sync("/")
+        there = {f"/{name}" for name in observer.get_children("/")}
+        for path, ended in outcomes.items():
+            assert ended != "success" or path in there, path
+            assert ended != "not sent" or path not in there, path
+        # In the order of the requests; the last ones may have come after the break.
+        runs = [ended for ended, _ in groupby(outcomes.values())]
+        order = iter(["success", "unknown", "not sent", "success"])
+        assert all(ended in order for ended in runs), runs
+        executed = [path in there for path in paths if outcomes[path] == "unknown"]
+        assert executed == sorted(executed, reverse=True)
+        counts.update(outcomes.values())
+    assert counts["unknown"]
+    assert counts["success"]
+
+
+def test_what_the_kernel_never_took_was_not_sent(proxied: Proxied) -> None:
+    proxy, client, observer = proxied
+    client.exists("/")
+    proxy.black_hole()
+    link = client._driver.current_connection
+    assert link is not None
+    size = 10_000
+    paths = [f"/{number:04}" for number in range(2500)]
+    replies = [client.pipeline.create(path, bytes(size)) for path in paths]
+    client._driver.flush()
+    taken = full(link.sock)
+    proxy.refuse()
+    proxy.reset_all()
+    proxy.black_hole(False)
+    ends = [outcome(each) for each in replies]
+    assert [ended for ended, _ in groupby(ends)] == ["unknown", "not sent"]
+    # A request is that much longer than its data, and a record than what is in it.
+    each = (size + len(paths[0]) + 55) * (1 + 22 / 16384)
+    assert abs(ends.count("unknown") * each - taken) < 32 * 1024
+    there = {f"/{name}" for name in observer.get_children("/")} - {"/zookeeper"}
+    assert there <= set(paths[: ends.count("unknown")])
+
+
+def full(sock: socket.socket) -> int:
+    """Wait until the kernel takes no more for a socket; how many bytes it has taken in all."""
+    seen: list[int] = []
+
+    def stable() -> int | None:
+        acknowledged = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)[120:]
+        waiting = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
+        seen.append(struct.unpack("q", acknowledged)[0] + struct.unpack("i", waiting)[0])
+        return seen[-1] if len(seen) > 50 and len(set(seen[-50:])) == 1 else None
+
+    return poll("the kernel takes no more", stable, PATIENCE)
+
+
+# --- ends, forks and interrupts -------------------------------------------------------------------
 
 
 def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> None:
@@ -388,24 +348,6 @@ def test_a_fork_leaves_the_parents_connection_alone(
         assert "/child" not in server.nodes
 
 
-def test_a_configuration_of_plain_ports_cuts_nobody_off(
-    trusting: ssl.SSLContext, shown: Certificate
-) -> None:
-    """A configuration knows no port for TLS, so the ports that it names answer no TLS handshake."""
-    with FakeServer(serve) as plain, FakeServer(serve, tls=shown.server_context()) as server:
-        named = f"server.1=127.0.0.1:2888:3888:participant;{plain.hosts}\nversion=100"
-        server.nodes["/zookeeper/config"] = Node(named.encode(), 1)
-        with Client(
-            server.hosts, tls=trusting, follow_reconfig=True, session_timeout=2.0
-        ) as client:
-            client.connect()
-            both = {(LOOPBACK, server.port), (LOOPBACK, plain.port)}
-            poll("it follows", lambda: set(client._session.hosts._hosts) == both or None, PATIENCE)
-            for _ in range(3):
-                server.reset_all()
-                again(client.sync)
-
-
 def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:
     """The next calls, of this thread and of another, are answered with their own answers."""
     with (
@@ -426,6 +368,49 @@ def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certif
         assert points > 30
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_interrupted_send_costs_nobody_anything(
+    behind: bool, server: Server, trusting: ssl.SSLContext
+) -> None:
+    """As without TLS: hazard E13."""
+    with Client(server.hosts, tls=trusting) as client:
+        client.create("/a")
+        link = client._driver.current_connection
+        assert link is not None
+        others: list[Any] = []
+
+        def meanwhile() -> None:
+            Running(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
+
+        link._taken = Interrupting(behind, KeyboardInterrupt(), meanwhile)
+        with pytest.raises(KeyboardInterrupt):
+            client.set_data("/a", b"new")
+        assert others[0].result(PATIENCE) == "/b"
+        assert client.get_data("/a").data == b"new"
+        assert client._driver.current_connection is link
+
+
+# --- which server, and which certificate ----------------------------------------------------------
+
+
+def test_a_configuration_of_plain_ports_cuts_nobody_off(
+    trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    """A configuration knows no port for TLS, so the ports that it names answer no TLS handshake."""
+    with FakeServer(serve) as plain, FakeServer(serve, tls=shown.server_context()) as server:
+        named = f"server.1=127.0.0.1:2888:3888:participant;{plain.hosts}\nversion=100"
+        server.nodes["/zookeeper/config"] = Node(named.encode(), 1)
+        with Client(
+            server.hosts, tls=trusting, follow_reconfig=True, session_timeout=2.0
+        ) as client:
+            client.connect()
+            both = {(LOOPBACK, server.port), (LOOPBACK, plain.port)}
+            poll("it follows", lambda: set(client._session.hosts._hosts) == both or None, PATIENCE)
+            for _ in range(3):
+                server.reset_all()
+                again(client.sync)
+
+
 def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
     authority: Authority, shown: Certificate
 ) -> None:
@@ -433,22 +418,14 @@ def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
     tls = authority.client_context()
     tls.load_cert_chain(old.both)
     wanting = make_context(str(shown.both), None, str(authority.file), optional=False)
-    with (
-        Server(tls=wanting) as server,
-        FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, tls=tls, session_timeout=LONG) as client,
-    ):
-        session = client.session_id
+    with Server(tls=wanting) as server, Client(server.hosts, tls=tls) as client:
 
         def name() -> str:
             return next(info.user for info in client.who_am_i() if info.auth_scheme == "x509")
 
         def reconnect() -> None:
-            proxy.refuse()
-            proxy.cut_all()
-            assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-            proxy.refuse(False)
-            client.connect(PATIENCE)
+            server.cut_all()
+            again(client.sync)
 
         old.both.write_bytes(new.both.read_bytes())
         reconnect()
@@ -457,22 +434,118 @@ def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
         assert "old-name" in name()
         reconnect()
         assert "new-name" in name()
-        assert client.session_id == session
 
 
-class Time:
-    """The client's clock, which a test can make jump."""
+@pytest.mark.parametrize("one_name", [False, True])
+def test_a_silent_server_does_not_hide_a_good_one(
+    one_name: bool, server: Server, trusting: ssl.SSLContext
+) -> None:
+    """Of two in the connect string, or of two addresses of one name, in one attempt."""
+    with FakeServer(silent) as mute:
 
-    def __init__(self) -> None:
-        self._ahead = 0.0
+        def resolver(host: str, port: int) -> list[tuple[int, Any]]:
+            ports = [mute.port, server.port] if one_name else [port]
+            return [(socket.AF_INET, (LOOPBACK, port)) for port in ports]
 
-    def __call__(self) -> float:
-        return time.monotonic() + self._ahead
+        hosts = "localhost:1" if one_name else f"{mute.hosts},{server.hosts}"
+        for seed in range(10):  # each has an order of its own
+            client = hooked(Client)(
+                hosts, tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
+            )
+            with within(6.0), client:
+                assert client.exists("/") is not None
+            if mute.connections:
+                break
+        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
 
-    def jump(self, client: Client, seconds: float) -> None:
-        """Returns when the client's thread has seen it, unless that is busy with something else."""
-        self._ahead += seconds
-        for _ in range(2):  # the first one may come right before the deadlines are looked at
-            seen = threading.Event()
-            client._driver.call_soon(seen.set)
-            assert seen.wait(PATIENCE)
+
+def test_the_servers_name_is_told(trusting: ssl.SSLContext, shown: Certificate) -> None:
+    """An address is no name, and RFC 6066 does not allow to send it as one."""
+    names: list[str | None] = []
+    context = shown.server_context()
+    context.sni_callback = lambda _, name, __: names.append(name)
+    with Server(tls=context) as server:
+        for host in ("localhost", LOOPBACK):
+            with Client(f"{host}:{server.port}", tls=trusting) as client:
+                assert client.exists("/") is not None
+        assert names == ["localhost", None]
+
+        def resolver(_: str, port: int) -> list[tuple[int, Any]]:
+            return [(socket.AF_INET, (LOOPBACK, port))]
+
+        # Only a resolver of one's own finds a name that cannot be told; it costs the attempt alone.
+        assert "TLS: " in failure(f".x:{server.port}", trusting, _resolver=resolver)
+
+
+def test_a_bad_certificate_is_told(
+    authority: Authority, server: Server, trusting: ssl.SSLContext, tmp_path: Path
+) -> None:
+    """For another host, expired, of a stranger; and the server goes on."""
+    elsewhere = authority.sign("elsewhere", hosts=("DNS:elsewhere.example",))
+    expired = authority.sign("expired", hosts=BOTH_NAMES, period=EXPIRED)
+    for shown, words in (
+        (elsewhere, f"TLS: the certificate is not for host '{LOOPBACK}'"),
+        (expired, "TLS: certificate has expired"),
+    ):
+        with Server(tls=shown.server_context()) as other:
+            assert failure(other.hosts, trusting) == words
+    stranger = Authority(tmp_path, "stranger").client_context()
+    assert failure(server.hosts, stranger) == (
+        "TLS: the certificate is not trusted: unable to get local issuer certificate"
+    )
+    with Client(server.hosts, tls=trusting) as client:
+        assert client.exists("/") is not None
+
+
+# --- handshakes that fail -------------------------------------------------------------------------
+
+ENDED = {"TLS: the other side ended the connection; perhaps it does not speak TLS"}
+GONE = {"TLS: Connection reset by peer", "the server reset it"}
+NO_TLS = {"TLS: the other side does not speak TLS"}
+REFUSED = {"TLS: the server refused: handshake failure; perhaps it wants a client certificate"}
+
+
+def server_hello(hello: bytes, shown: Certificate) -> bytes:
+    """What a TLS server answers to a client's first message."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    connection = shown.server_context().wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(hello)
+    with suppress(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize(("answer", "end", "words"), [
+    (b"220 mail.example ESMTP\r\n", "", NO_TLS),
+    (bytes(100), "", NO_TLS),
+    (b"\x15\x03\x03\0\x02\x02\x28", "", REFUSED),  # an alert
+    (0.0, "FIN", ENDED),
+    (0.01, "FIN", ENDED),
+    (0.5, "FIN", ENDED),
+    (1.0, "FIN", {"the server closed it", "the server reset it"}),  # done, as far as is seen
+    (0.0, "RST", GONE),
+    (0.5, "RST", GONE),
+    (1.0, "RST", GONE),
+])  # fmt: skip
+def test_garbage_or_an_end_in_the_tls_handshake(
+    answer: bytes | float, end: str, words: set[str], trusting: ssl.SSLContext, shown: Certificate
+) -> None:
+    """After these bytes, or after this part of what a server with TLS answers first."""
+
+    def talks(connection: Connection) -> None:
+        hello = server_hello(connection.receive(), shown)
+        data = answer if isinstance(answer, bytes) else hello[: round(len(hello) * answer)]
+        connection.send(data)
+        if end == "RST":
+            connection.reset()
+        elif not end:
+            connection.wait_gone()
+
+    with FakeServer(talks) as server:
+        assert failure(server.hosts, trusting).partition(" before it greeted")[0] in words
+
+
+def test_silence_in_the_tls_handshake(trusting: ssl.SSLContext) -> None:
+    with FakeServer(silent) as server:
+        words = failure(server.hosts, trusting, session_timeout=1.0)
+    assert words == "no answer to the TLS handshake"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import EXPIRED, Authority, Certificate, NoOpenSSLError
+from tests.support.certificates import Authority, Certificate, NoOpenSSLError
 from tests.support.installed_servers import DEBIAN_JARS, LOOPBACK, InstalledBackend, find_installed
 from tests.support.server_control import (
     PROBE_SECONDS,
@@ -208,22 +208,6 @@ def tls_zookeeper_for_certified(with_tls: None, authority: Authority) -> Iterato
     """TLS for who shows a certificate of the authority."""
     shown = authority.sign("server", hosts=BOTH_NAMES)
     with available(), tls_server(authority, shown, Settings(), "need") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def tls_zookeeper_expired(with_tls: None, authority: Authority) -> Iterator[SecureServer]:
-    """Shows a certificate that has expired."""
-    shown = authority.sign("expired-server", hosts=BOTH_NAMES, period=EXPIRED)
-    with available(), tls_server(authority, shown, Settings()) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def tls_zookeeper_elsewhere(with_tls: None, authority: Authority) -> Iterator[SecureServer]:
-    """Shows a certificate that is for another host."""
-    shown = authority.sign("other-server", hosts=("DNS:other.example",))
-    with available(), tls_server(authority, shown, Settings()) as server:
         yield server
 
 

@@ -1,11 +1,10 @@
-"""The embedded server with TLS: clients of both kinds, certificates of theirs, and what is no TLS.
+"""The embedded server with TLS: certificates of clients, what is no TLS, and the command for it.
 
-What real servers do there is in `tests/real/test_secure_servers.py`.
+Everyday work over it is in `tests/shell/test_secure_client.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 import signal
@@ -13,41 +12,28 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.real.test_secure_servers import IP, NEW_SESSION, VERSIONS, Wire, buffer, only, session
-from tests.shell.test_secure_client import failure
+from tests.shell.test_secure_client import each_version, failure, only
 from tests.support.certificates import OPENSSL_SECONDS, Authority, Certificate
 from tests.support.secure_servers import BOTH_NAMES, WANTS_CERTIFICATE
 from tests.testbed.test_server import persist
-from zkwire import (
-    ACL,
-    AsyncClient,
-    AsyncSequentialLock,
-    Client,
-    EventType,
-    Id,
-    InvalidACLError,
-    NoAuthError,
-    Perms,
-    SequentialLock,
-    Watch,
-)
+from zkwire import ACL, Client, Id, InvalidACLError, NoAuthError, Perms
+from zkwire.jute.frames import frame
+from zkwire.jute.records import ConnectRequest
+from zkwire.net.tls import describe
 from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import Ensemble, Server
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.tls import make_context
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG = 20.0
-DATA = bytes(range(256)) * 3500
-
-each_version = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+GREETING = frame(ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode())
+IP = ("ip", "127.0.0.1")
 
 
 @pytest.fixture(scope="module")
@@ -55,72 +41,40 @@ def shown(authority: Authority) -> Certificate:
     return authority.sign("embedded", hosts=BOTH_NAMES)
 
 
-def context_for(shown: Certificate, clients: Authority | None, *, optional: bool) -> ssl.SSLContext:
-    return make_context(
-        str(shown.both), None, str(clients.file) if clients else None, optional=optional
-    )
-
-
-@contextmanager
 def serving(
     shown: Certificate, clients: Authority | None = None, *, optional: bool = False, **more: Any
-) -> Iterator[Server]:
-    with Server(tls=context_for(shown, clients, optional=optional), **more) as server:
-        yield server
+) -> Server:
+    file = str(clients.file) if clients else None
+    return Server(tls=make_context(str(shown.both), None, file, optional=optional), **more)
 
 
 def certified(authority: Authority, name: str = "client") -> ssl.SSLContext:
     return authority.client_context(authority.sign(name))
 
 
-# --- its everyday work ----------------------------------------------------------------------------
+def names(hosts: str, context: ssl.SSLContext) -> set[tuple[str, str]]:
+    """Who a client is to the server."""
+    with Client(hosts, tls=context) as client:
+        return {(who.auth_scheme, who.user) for who in client.who_am_i()}
 
 
-@each_version
-def test_a_client(authority: Authority, shown: Certificate, version: ssl.TLSVersion) -> None:
-    context = only(authority.client_context(), version)
-    with (
-        serving(shown) as server,
-        Client(f"localhost:{server.port}", tls=context, session_timeout=LONG) as client,
-    ):
-        client.create("/a", DATA)
-        replies = [client.pipeline.get_data("/a") for _ in range(8)]
-        assert all(reply.result().data == DATA for reply in replies)
-        watch = Watch()
-        client.exists("/b", watch=watch)
-        session_id = client.session_id
-        server.cut_all()
-        with Client(server.hosts, tls=context) as other:
-            other.create("/b")
-        told = watch.wait(LONG)
-        assert told is not None
-        assert told.type is EventType.NODE_CREATED
-        with SequentialLock(client, "/lock"):
-            server.stop()
-            server.start()
-        assert client.session_id == session_id
+def plain(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), OPENSSL_SECONDS)
 
 
-@each_version
-async def test_an_asyncio_client(
-    authority: Authority, shown: Certificate, version: ssl.TLSVersion
-) -> None:
-    context = only(authority.client_context(), version)
-    with serving(shown) as server:
-        async with AsyncClient(server.hosts, tls=context, session_timeout=LONG) as client:
-            await client.create("/a", DATA)
-            answers = await asyncio.gather(*(client.get_data("/a") for _ in range(8)))
-            assert all(answer.data == DATA for answer in answers)
-            server.cut_all()
-            async with AsyncSequentialLock(client, "/lock") as lock:
-                assert lock.fence is not None
+def secured(server: Server, context: ssl.SSLContext) -> ssl.SSLSocket:
+    return context.wrap_socket(plain(server), server_hostname="localhost")
+
+
+def lives(server: Server, context: ssl.SSLContext) -> None:
+    with Client(server.hosts, tls=context) as client:
+        assert client.exists("/") is not None
 
 
 def test_an_ensemble(authority: Authority, shown: Certificate) -> None:
-    context = authority.client_context()
     with (
-        Ensemble(2, tls=context_for(shown, None, optional=False)) as ensemble,
-        Client(ensemble.hosts, tls=context, session_timeout=LONG) as client,
+        Ensemble(2, tls=shown.server_context()) as ensemble,
+        Client(ensemble.hosts, tls=authority.client_context(), session_timeout=20.0) as client,
     ):
         client.create("/a", ephemeral=True)
         here = ensemble.server_for_session(client.session_id)
@@ -153,8 +107,7 @@ def test_a_clients_certificate_is_an_identity(
     context = only(certified(authority), version)
     mine = [ACL(Perms.ALL, Id("x509", "CN=client"))]
     with serving(shown, authority, optional=optional) as server:
-        with session(server.port, context) as wire:
-            assert wire.who_am_i() == {("x509", "CN=client"), IP}
+        assert names(server.hosts, context) == {("x509", "CN=client"), IP}
         with (
             Client(server.hosts, tls=context) as client,
             Client(server.hosts, tls=certified(authority, "stranger")) as stranger,
@@ -169,43 +122,34 @@ def test_a_clients_certificate_is_an_identity(
 
 
 def test_certificates_that_are_not_asked_for(authority: Authority, shown: Certificate) -> None:
-    with serving(shown) as server, session(server.port, certified(authority)) as wire:
-        assert wire.who_am_i() == {IP}
-    with (
-        serving(shown, authority, optional=True) as server,
-        session(server.port, authority.client_context()) as wire,
-    ):
-        assert wire.who_am_i() == {IP}
-    with Server() as plain, Client(plain.hosts) as client, pytest.raises(InvalidACLError):
+    with serving(shown) as server:
+        assert names(server.hosts, certified(authority)) == {IP}
+    with serving(shown, authority, optional=True) as server:
+        assert names(server.hosts, authority.client_context()) == {IP}
+    with Server() as server, Client(server.hosts) as client, pytest.raises(InvalidACLError):
         client.create("/x", acl=[ACL(Perms.ALL, Id("x509", "CN=client"))])
 
 
-@each_version
-def test_a_client_that_has_none(
-    authority: Authority, shown: Certificate, version: ssl.TLSVersion
-) -> None:
-    context = only(authority.client_context(), version)
+def test_a_client_that_has_none_is_told(authority: Authority, shown: Certificate) -> None:
+    """In TLS 1.3 behind its handshake, whatever it has sent by then."""
+    context = authority.client_context()
     with serving(shown, authority) as server:
         assert re.search(WANTS_CERTIFICATE, failure(server.hosts, context))
-
-
-@pytest.mark.parametrize("request_", [b"", buffer(NEW_SESSION) * 1000], ids=["silent", "request"])
-def test_the_refusal_arrives_whatever_has_been_sent(
-    authority: Authority, shown: Certificate, request_: bytes
-) -> None:
-    context = only(authority.client_context(), ssl.TLSVersion.TLSv1_3)
-    with serving(shown, authority) as server, Wire(server.port, context) as wire:
-        wire.send(request_)
-        assert wire.rest() == b""
-        assert re.fullmatch(WANTS_CERTIFICATE, wire.ending)
+        for request in (b"", GREETING * 300):  # one record
+            with secured(server, context) as wire:
+                wire.send(request)
+                with pytest.raises(ssl.SSLError) as caught:
+                    wire.recv(1)
+            assert re.fullmatch(WANTS_CERTIFICATE, describe(caught.value))
+        only(context, ssl.TLSVersion.TLSv1_2)
+        assert re.search(WANTS_CERTIFICATE, failure(server.hosts, context))
 
 
 @pytest.mark.parametrize("optional", [True, False])
 def test_the_certificate_of_a_stranger(
     authority: Authority, shown: Certificate, tmp_path: Path, optional: bool
 ) -> None:
-    stranger = Authority(tmp_path, "stranger")
-    context = certified(stranger)
+    context = certified(Authority(tmp_path, "stranger"))
     context.load_verify_locations(authority.file)
     with serving(shown, authority, optional=optional) as server:
         words = failure(server.hosts, context)
@@ -233,67 +177,62 @@ def test_how_a_subject_is_written(
     )  # fmt: skip
     context = authority.client_context()
     context.load_cert_chain(f"{file}2", file)
-    with (
-        Server(tls=make_context(str(shown.both), None, f"{file}2", optional=False)) as server,
-        session(server.port, context) as wire,
-    ):
-        assert wire.who_am_i() == {("x509", written), IP}
+    with Server(tls=make_context(str(shown.both), None, f"{file}2", optional=False)) as server:
+        assert names(server.hosts, context) == {("x509", written), IP}
 
 
 # --- what is no TLS -------------------------------------------------------------------------------
 
 
-def test_plain_text_is_answered_by_nothing(authority: Authority, shown: Certificate) -> None:
+def test_what_is_no_tls_is_answered_by_nothing(authority: Authority, shown: Certificate) -> None:
+    """Nor is what ends in the middle of a handshake; the server goes on."""
+    context = authority.client_context()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    hello = outgoing.read()
     with serving(shown) as server:
-        for garbage in (buffer(NEW_SESSION), b"srvr\n", b"GET / HTTP/1.1\r\n\r\n", bytes(70_000)):
-            with Wire(server.port) as wire:
-                wire.send(garbage)
-                assert wire.rest() == b""
-        with Client(server.hosts, tls=authority.client_context()) as client:
-            client.create("/lives")
+        for garbage in (GREETING, b"srvr\n", b"GET / HTTP/1.1\r\n\r\n", bytes(70_000)):
+            with plain(server) as wire:
+                wire.sendall(garbage)
+                with suppress(ConnectionResetError):  # the server has not read all of it
+                    assert wire.recv(1) == b""
+        for end in range(1, len(hello), 40):
+            with plain(server) as half:
+                half.sendall(hello[:end])
+        lives(server, context)
         assert failure(server.hosts, None) == "the server closed it" + UNGREETED
     with Server() as server:
-        assert "TLS" in failure(server.hosts, authority.client_context())
+        assert "TLS" in failure(server.hosts, context)
 
 
 def test_garbage_behind_the_first_request(authority: Authority, shown: Certificate) -> None:
-    """The server goes on, whichever of it comes along with what."""
+    """In one piece with it; the server goes on."""
     with serving(shown, authority, optional=True) as server:
         context = only(authority.client_context(), ssl.TLSVersion.TLSv1_2)
-        with Wire(server.port, context) as wire:
-            assert wire.tls is not None
-            request = wire.tls.encrypt(buffer(NEW_SESSION))
-            wire._socket.sendall(request + bytes(50))
-            wire.rest()
-        with Client(server.hosts, tls=authority.client_context()) as client:
-            client.create("/lives")
+        with secured(server, context) as wire:
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
+            wire.send(GREETING)
+            raw = socket.socket(fileno=wire.detach())
+            raw.settimeout(OPENSSL_SECONDS)
+        with raw, suppress(ConnectionResetError):
+            raw.sendall(bytes(50))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
+            while raw.recv(65536):
+                pass
+        lives(server, authority.client_context())
 
 
 def test_silence_ends(authority: Authority, shown: Certificate) -> None:
     clock = VirtualClock()
     with (
         serving(shown, now=clock) as server,
-        socket.create_connection(("127.0.0.1", server.port)) as silent,
-        Wire(server.port, authority.client_context()) as wire,
+        plain(server) as silent,
+        secured(server, authority.client_context()) as wire,
     ):  # whose handshake is done, so that the other has been accepted, too
         clock.advance(30.0)
-        assert wire.rest() == b""
-        silent.settimeout(OPENSSL_SECONDS)
-        assert silent.recv(1) == b""
-
-
-def test_an_end_in_the_middle_of_a_handshake(authority: Authority, shown: Certificate) -> None:
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with pytest.raises(ssl.SSLWantReadError):
-        tls.do_handshake()
-    hello = outgoing.read()
-    with serving(shown) as server:
-        for end in range(1, len(hello), 40):
-            with socket.create_connection(("127.0.0.1", server.port)) as half:
-                half.sendall(hello[:end])
-        with Client(server.hosts, tls=authority.client_context()) as client:
-            client.create("/lives")
+        assert wire.recv(1) == silent.recv(1) == b""
 
 
 def test_a_context_that_cannot_serve(authority: Authority) -> None:
@@ -323,8 +262,7 @@ def test_the_command(authority: Authority, shown: Certificate, auth: str) -> Non
             assert process.stdout is not None
             found = re.search(r" listens at ([0-9.:]+) \(TLS\),", process.stdout.readline())
             assert found is not None
-            with session(int(found[1].rpartition(":")[2]), context) as wire:
-                assert wire.who_am_i() == {IP, *[("x509", "CN=client")] * (auth == "need")}
+            assert names(found[1], context) == {IP, *[("x509", "CN=client")] * (auth == "need")}
         finally:
             process.send_signal(signal.SIGINT)
         assert process.wait(OPENSSL_SECONDS) == 0

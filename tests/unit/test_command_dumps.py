@@ -145,7 +145,7 @@ def test_progress_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch, quiet: boo
     assert text.strip() == "" or text.endswith("\r" + " " * 79 + "\r")
 
 
-# --- how files are written; of modes and links: tests/shell/test_command_files.py -----------------
+# --- how files are written; of modes and links: tests/shell/test_command_failures.py --------------
 
 
 @pytest.fixture

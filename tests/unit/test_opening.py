@@ -16,6 +16,7 @@ from tests.support.scripted import (
     types,
 )
 from zkwire.errors import AuthFailedError, NotSentError
+from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket, GetSASLRequest, SetSASLResponse
 from zkwire.session.hosts import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
 from zkwire.wire import ops
@@ -139,6 +140,25 @@ def test_a_sasl_exchange() -> None:
     assert script.session.challenge == b"", "an exchange of its own"
     script.feed(_answer(1, b"not asked for"))
     assert script.session.broken is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _answer(77, b"of something that was not asked for"),
+        reply_frame(1),  # without a body
+        frame(b"abc"),  # without a header
+        reply_frame(1, 0, -5),  # a fault of the server's, which says nothing of the password
+    ],
+)
+def test_garbage_in_the_exchange_costs_the_connection_only(answer: bytes) -> None:
+    script = _with_sasl()
+    script.welcome()
+    script.session.sasl_token(b"token")
+    script.flush()
+    script.feed(answer)
+    assert script.session.broken is not None
+    assert not script.state.terminal
 
 
 def test_nothing_else_is_sent_before_the_mechanism_is_satisfied(script: Script) -> None:
