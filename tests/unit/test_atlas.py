@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.interop.atlas.cells import HUNG, LESS, TRUTH, WRONG, Seen, cell
+from tests.interop.atlas.cells import HUNG, LESS, TRUTH, WRONG
 from tests.interop.atlas.changes import FLOOD, flood_judged, judged
 from tests.interop.atlas.clients import CLIENTS, DRIVERS
 from tests.interop.atlas.driver import Answer
-from tests.interop.atlas.page import DATA, differences, stored
+from tests.interop.atlas.page import DATA, stored
 from tests.interop.atlas.situations import SITUATIONS
 
 
@@ -53,12 +53,3 @@ def test_change_judged(words: str | None, way: str, times: int, sent: int, kind:
 ])  # fmt: skip
 def test_flood_judged(words: str, executed: int, kind: str) -> None:
     assert flood_judged(Answer(words, 0.1), executed).kind == kind
-
-
-def test_cell_has_the_worst_kind_and_other_runs_differ_by_words_alone() -> None:
-    made = cell([Seen(TRUTH, "a", 0.2), Seen(WRONG, "b"), Seen(TRUTH, "a", 0.1)])
-    assert (made["kind"], made["seconds"], made["runs"]) == (WRONG, [0.1, 0.2], 3)
-    assert made["said"] == [[TRUTH, "a", 2], [WRONG, "b", 1]]
-    old, new = cell([Seen(TRUTH, "a"), Seen(LESS, "b")]), cell([Seen(TRUTH, "a")])
-    assert differences({"p": {"c": old}}, {"p": {"c": new}}) == []
-    assert len(differences({"p": {"c": new}}, {"p": {"c": old}})) == 1

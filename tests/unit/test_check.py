@@ -1,10 +1,13 @@
-"""check.py itself: it runs what it is asked for, and it misses nothing that goes wrong."""
+"""check.py: it runs what it is asked for, and misses nothing that goes wrong; where tests stand."""
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,11 +15,10 @@ import pytest
 
 import check
 from tests.check import steps
-from tests.check.environment import PYTHON, ROOT
+from tests.check.environment import ROOT
 from tests.check.steps import Running, Step
-from tests.support.installed_servers import find_installed
-from tests.support.real_servers import find_backend
-from tests.support.server_control import NoBackendError
+from tests.support import contributing
+from tests.unit.test_layers import LAYERS
 
 FAST = "lint types unit"
 ALL = f"{FAST} simulation shell embedded real site"
@@ -84,38 +86,6 @@ def test_a_long_check_has_a_step_for_each_release(
 
 
 @pytest.mark.parametrize(
-    ("home", "release", "there"),
-    [("", "3.9.3", True), ("", "3.9.5", False), ("one", "", True), ("jars", "3.5.10", False)],
-)
-def test_the_release_is_the_one_that_is_named(
-    homes: str, monkeypatch: pytest.MonkeyPatch, home: str, release: str, there: bool
-) -> None:
-    """A folder of a release, of its jars, or of such folders; another release is an error."""
-    folder = Path(homes.partition(":")[0])
-    path = {"": homes, "one": str(folder / "zookeeper-3.9.3"), "jars": str(folder)}[home]
-    monkeypatch.setenv("ZOOKEEPER_HOME", path)
-    monkeypatch.setenv("ZKWIRE_TEST_RELEASE", release)
-    monkeypatch.setattr("shutil.which", lambda _: "java")
-    if there:
-        assert find_installed().classpath == f"{folder}/zookeeper-3.9.3/*"
-    else:
-        with pytest.raises(NoBackendError, match=rf"{release}, and there is only .*3\.9\.3"):
-            find_installed()
-
-
-def test_what_cannot_be_chosen_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ZKWIRE_TEST_RELEASE", "3.9.5")
-    monkeypatch.setenv("ZKWIRE_TEST_BACKEND", "docker")
-    with pytest.raises(NoBackendError, match=r"3\.9\.5 does not choose docker"):
-        find_backend()
-    with pytest.raises(SystemExit):
-        check.parse(["tests"])
-    assert "no such step: tests" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("arguments", "command"),
     [
         (["-k", "one", "--", "x"], ["tests/unit", "tests/testbed", "-k", "one", "--", "x"]),
@@ -127,14 +97,6 @@ def test_the_rest_is_for_pytest(arguments: list[str], command: list[str]) -> Non
     (step,) = check.parse(["unit", "--", *arguments])
     assert step.command[-len(command) :] == command
     assert step.command.count("tests/unit") == command.count("tests/unit")
-
-
-def test_the_steps_have_their_settings() -> None:
-    """By itself pyright takes the modules of the first Python on the path, which may have none."""
-    examples = [step.variables.get("ZKWIRE_EXAMPLES") for step in check.parse(["fast"])]
-    assert examples == [None, None, "tenth"]
-    assert not any("ZKWIRE_EXAMPLES" in step.variables for step in check.parse([]))
-    assert f"pyright --pythonpath {PYTHON}" in check.steps()["types"].command[-1]
 
 
 # --- a step ---------------------------------------------------------------------------------------
@@ -184,26 +146,6 @@ def test_nothing_more_is_run_after_a_failure(capsys: pytest.CaptureFixture[str])
     assert "tests: 8 passed, 0 failed, 0 skipped" in shown
 
 
-def test_a_long_step_is_told_of_and_an_interrupt_ends_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done, script = check.Check(), "print('.... [ 61%]', flush=True); import time; time.sleep(60)"
-
-    def interrupted(text: str) -> None:
-        print(text)
-        if "61 %" in text:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(done, "say", interrupted)
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        done.run([[python(script)]])
-    done.interrupt()
-    assert "... one 61 %" in capsys.readouterr().out
-    assert [running.why for running in done.ended] == ["interrupted"]
-    assert time.monotonic() - started < 30
-
-
 # --- what has failed ------------------------------------------------------------------------------
 
 
@@ -238,15 +180,6 @@ def test_word(word): assert word == "good"
     assert whole in [f"  {running.step.typed()}" for running in done.ended]
 
 
-def test_of_many_failures_the_step_is_repeated(tmp_path: Path) -> None:
-    text = "import pytest\n@pytest.mark.parametrize('n', range(50))\ndef test_n(n): assert n < 0\n"
-    running = ended(failing(tmp_path, text))
-    assert len(running.failed_tests()) == 50
-    assert running.repeat() == [f"  {running.step.typed()}"]
-    assert len(running.report()) < steps.SHOWN_LINES + 5
-    assert any("all of it" in line for line in running.report())
-
-
 @pytest.mark.parametrize(
     "text",
     ["def test(: pass", "import pytest\n@pytest.fixture\ndef f(): 1 / 0\ndef test_f(f): pass"],
@@ -277,3 +210,74 @@ assert not dict(left_over.descendants())
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.returncode) == ("sleep\n", 0), done.stderr
+
+
+TESTS = ROOT / "tests"
+FOLDERS = {"unit", "testbed", "shell", "simulation", "real"}
+NEIGHBOURS = {"interop/curator", "browser"}
+"""Each has a step of its own, in this check under CI: it needs a program that others do without."""
+
+
+def folders_of(step: str) -> set[str]:
+    """The folders of which a step runs the tests."""
+    words = {word.removeprefix("tests/") for word in check.steps()[step].command}
+    return words & (FOLDERS | NEIGHBOURS)
+
+
+def test_each_file_of_tests_stands_in_one_folder() -> None:
+    where = [file.relative_to(TESTS) for file in TESTS.rglob("test_*.py")]
+    first = {file.parts[0] for file in where}
+    assert first == {*FOLDERS, *(name.partition("/")[0] for name in NEIGHBOURS)}
+
+
+def test_no_two_files_have_one_name() -> None:
+    """Documents name a test by its file alone."""
+    names = Counter(file.name for file in TESTS.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_one_step_runs_all_of_a_folder_without_a_real_server(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for what is about Apache ZooKeeper itself: that is `real`, which runs nothing else."""
+    monkeypatch.delenv("CI", raising=False)  # under which Docker's smoke tests are run besides
+    running = [name for name in check.choose([], list(check.steps())) if folder in folders_of(name)]
+    real = ["real"] if folder in {"shell", "real"} else []
+    assert len(running) == 1 + len(real)
+    assert running[1:] == real
+    command = check.steps()[running[0]].command
+    chosen = command[command.index("-m", 3) + 1] if "-m" in command[3:] else ""
+    assert chosen == ("not apache" if real else "")
+
+
+PACKAGE = ROOT / "zkwire"
+
+FILE = 700  # lines of any file, with its prose
+
+
+def test_no_file_is_long() -> None:
+    lengths = {
+        str(file.relative_to(PACKAGE)): len(file.read_text().splitlines())
+        for file in PACKAGE.rglob("*.py")
+        if "Written by `tools/" not in file.read_text()
+    }
+    assert {name: length for name, length in lengths.items() if length > FILE} == {}
+
+
+def test_an_example_in_a_docstring_is_indented() -> None:
+    """What is not is a paragraph of prose in the pages of the API."""
+    code = re.compile(r"^(async |with .*:$|for .*:$|if .*:$|await |\w+ = )", re.MULTILINE)
+    found = [
+        f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and code.search(ast.get_docstring(node) or "")
+    ]
+    assert found == []
+
+
+def test_the_map_shows_the_layers_as_they_are() -> None:
+    """Else: python3 -m tests.support.contributing."""
+    assert contributing.written(LAYERS) == contributing.PATH.read_text()

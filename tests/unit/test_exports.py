@@ -15,7 +15,6 @@ import pytest
 import zkwire
 from tests.support.operation_samples import OPERATIONS
 from zkwire import errors
-from zkwire.jute.record import Record
 from zkwire.net.pipeline import Pipeline
 from zkwire.operations import Operations
 
@@ -27,19 +26,6 @@ LOCKS = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
 # For threads, and with Async for asyncio.
 TWINS = {name for name in zkwire.__all__ if f"Async{name}" in zkwire.__all__}
 NO_OPERATIONS = {name for name in vars(zkwire.Client) if not name.startswith("_")} - OPERATIONS
-
-# Those that are about something else than a node, and what they are about.
-FIRST_ARGUMENT = {
-    "add_auth": "scheme",
-    "get_config": None,
-    "get_ephemerals": "prefix",
-    "multi": "operations",
-    "multi_read": "operations",
-    "reconfig": None,
-    "who_am_i": None,
-}
-BY_POSITION = {"acl", "data", "secret", "version", "which"}
-FLAGS = {"container", "ephemeral", "recursive", "sequential", "ttl", "watch"}
 
 
 def members(kind: type) -> Iterator[tuple[str, object]]:
@@ -94,30 +80,6 @@ def test_every_error_is_public() -> None:
     assert len(ours) > 40
 
 
-def test_the_lock_is_the_sequential_one() -> None:
-    assert zkwire.Lock is zkwire.SequentialLock
-    assert zkwire.AsyncLock is zkwire.AsyncSequentialLock
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        (zkwire.Watch, {"callback", "close", "closed", "ready", "take", "wait"}),
-        (zkwire.Lost, {"add_callback", "is_set", "ready", "reason", "wait"}),
-    ],
-)
-def test_users_see_nothing_of_what_is_for_drivers(kind: type, names: set[str]) -> None:
-    """Neither in an editor nor in `help`."""
-    assert {name for name in dir(kind) if not name.startswith("_")} == names
-
-
-def test_results_are_tuples() -> None:
-    pairs = ("AclAndStat", "ChildrenAndStat", "DataAndStat", "PathAndStat")
-    records = ("ACL", "ClientInfo", "Credentials", "Event", "Id", "Stat", "TraceFrame")
-    assert all(issubclass(PUBLIC[name], tuple) for name in pairs)
-    assert all(issubclass(PUBLIC[name], Record) for name in records)
-
-
 def test_the_version_is_the_projects() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert zkwire.__version__ == project["version"]
@@ -125,11 +87,6 @@ def test_the_version_is_the_projects() -> None:
 
 def test_types_are_promised() -> None:
     assert (ROOT / "zkwire" / "py.typed").exists()
-
-
-def test_the_operations() -> None:
-    assert {name for name, _ in members(Operations)} == OPERATIONS
-    assert {name for name, _ in members(Pipeline)} >= OPERATIONS
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
@@ -140,22 +97,6 @@ def test_an_operation_says_how_it_can_end(name: str) -> None:
         doc += inspect.getdoc(getattr(Operations, another[1])) or ""
     for said in ("Refused with", "Lost connection", "[Tt]ime limit"):
         assert re.search(said, doc), said
-
-
-@pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_the_arguments_of_an_operation(name: str) -> None:
-    """What it is about first; whatever is a flag, or may be left out of a read, only by name."""
-    _, *parameters = inspect.signature(getattr(Operations, name)).parameters.values()
-    first = FIRST_ARGUMENT.get(name, "path")
-    if first is not None:
-        assert parameters.pop(0).name == first
-    if name == "add_watch":
-        assert parameters.pop(0).name == "watch", "without one there is nothing to add"
-    for parameter in parameters:
-        by_position = parameter.name in BY_POSITION and name != "reconfig"
-        assert (parameter.kind is parameter.POSITIONAL_OR_KEYWORD) == by_position
-        assert by_position or parameter.name in FLAGS or name == "reconfig"
-        assert parameter.name != "version" or parameter.default == -1
 
 
 def stated(function: Callable[..., object]) -> str:

@@ -268,8 +268,3 @@ def test_a_planted_mistake_is_found(
     planted.body += package.trees[module].body
     monkeypatch.setitem(package.trees, module, planted)
     assert list(violations(package, module)) == [expected]
-
-
-def test_a_circle_is_found() -> None:
-    assert circle({"a": {"b"}, "b": {"a"}, "c": {"a"}}) in (["a", "b", "a"], ["b", "a", "b"])
-    assert circle({"a": {"a"}}) == ["a", "a"]

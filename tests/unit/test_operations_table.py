@@ -61,8 +61,3 @@ def test_every_error_exists() -> None:
     names = set(re.findall(r"`(\w+Error)`", TEXT))
     assert len(names) > 20
     assert all(issubclass(getattr(zkwire, name), zkwire.ZooKeeperError) for name in names)
-
-
-def test_every_event_exists() -> None:
-    names = set(re.findall(r"\bNODE_\w+|REREAD", TEXT))
-    assert {zkwire.EventType[name] for name in names} <= set(zkwire.EventType)

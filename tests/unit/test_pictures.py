@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import __main__ as main
-from benchmarks import cache, contenders, scale
-from benchmarks.compare_worker import Works
-from benchmarks.pages import README, parts
-from benchmarks.sides import OFFERS_NOT, SIDES, Floor
 from tests.support.diagrams import ROUTES, arrows
 from tests.support.pictures import FOLDER, PICTURES, picture
 from tests.support.speed_pictures import OPERATIONS, PAGE, by_layer, kept, rows, written
@@ -58,46 +53,6 @@ def test_the_picture_of_late_writes_says_which_one_did_harm() -> None:
 
 
 # --- benchmarks -----------------------------------------------------------------------------------
-
-
-def cells(page: Path, command: str) -> list[list[str]]:
-    """The cells of a table that stands in a page."""
-    lines = parts(command, page)[1].splitlines()
-    return [[cell.strip() for cell in x.split("|")[1:-1]] for x in lines if x.startswith("|")]
-
-
-def test_a_row_has_medians_and_what_the_target_says_of_them() -> None:
-    rounds = [
-        {side: {"CPU µs": cpu, "wall µs": 9.0, "voluntary switches": 1.0} for side, cpu in each}
-        for each in ((("zkwire", 3.0), ("floor", 2.0)), (("zkwire", 5.0), ("floor", 1.0)))
-    ]
-    target = "CPU \N{LESS-THAN OR EQUAL TO} 1.6 \N{MULTIPLICATION SIGN} floor"
-    found = ["4", "9", "1", "3.25", "", "", target, "**no**: 3.25"]
-    assert [*main.row("get", rounds)] == [main.WORKS["get"], *found]
-
-
-def test_each_side_can_be_asked_for_each_work() -> None:
-    for kind in {work.partition(" ")[0] for work in main.WORKS}:
-        for name, side in SIDES.items():
-            made = getattr(side, "func", side)
-            offers = hasattr(made, kind) or hasattr(made, f"do_{kind}")
-            assert offers != (kind in OFFERS_NOT.get(name, ())), (name, kind)
-    assert issubclass(Floor, Works)
-
-
-def test_the_tables_have_the_rows_of_their_programs() -> None:
-    assert [row[0] for row in cells(README, main.COMMAND)[2:]] == [*main.WORKS.values()]
-    assert [row[0] for row in cells(README, contenders.COMMAND)[2:]] == [*contenders.JOBS]
-    assert [row[0] for row in cells(README, cache.COMMAND)[2:]] == [*cache.NAMES.values()]
-    found = cells(scale.PAGE, scale.COMMAND)
-    heads = [row for row in found if row[0].startswith("**")]
-    assert [row[:-1] for row in heads] == [
-        [f"**{part}**", *(f"**{size:,}**" for size in sizes)]
-        for part, (_, sizes) in scale.PARTS.items()
-    ]
-    for row in found[2:]:
-        assert len(row) == 5
-        assert row in heads or all(float(cell.replace(",", "")) >= 0 for cell in row[1:4])
 
 
 def test_the_page_of_speed_shows_the_kept_run() -> None:

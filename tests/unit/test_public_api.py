@@ -1,4 +1,4 @@
-"""The public names and signatures, as `public_api.txt` has them.
+"""The public names and signatures, as `public_api.txt` has them, and what is generated.
 
 `python3 -m tests.unit.test_public_api` writes that file anew; its difference is what users see.
 """
@@ -12,7 +12,14 @@ from pathlib import Path
 
 import zkwire
 import zkwire.testing
+from tools import generate
 from zkwire.jute.record import Record
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    stale = [str(path) for path, text in generate.everything().items() if path.read_text() != text]
+    assert stale == [], "run python3 tools/generate.py"
+
 
 SPECIAL = {"__init__", "__enter__", "__aenter__", "__iter__", "__aiter__"}
 PATH = Path(__file__).with_name("public_api.txt")
