@@ -14,7 +14,6 @@ import pytest
 import zkwire
 from tests.shell.test_client import CLOSE_BOUND, within
 from tests.support.aio_helpers import awaited, blocking, eventually, library_threads, run, spinning
-from tests.support.both_clients import opened
 from tests.support.fake_server import FakeServer, silent
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import PATIENCE
@@ -73,7 +72,7 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
         assert stat is not None
         assert stat.ephemeral_owner == two.session_id
         credentials = await two.detach()
-    async with opened(Client, whole, resume=credentials) as three:
+    with Client(whole, resume=credentials) as three:
         assert three.exists(fresh_path) is not None
         assert three.session_id == credentials.session_id
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.both_clients import Kind, both, opened
+from tests.support.both_clients import Side, both
 from tests.support.recipe_samples import RECIPES, made
 from zkwire import AsyncClient, Client
 from zkwire.testing import Server
@@ -29,8 +29,8 @@ def every(client: Client | AsyncClient) -> dict[str, Any]:
 
 
 @both
-async def test_an_unknown_argument_names_the_public_method(kind: Kind, server: Server) -> None:
-    async with opened(kind, server.hosts) as client:
+async def test_an_unknown_argument_names_the_public_method(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
         for public, thing in every(client).items():
             for name in dir(type(thing)):
                 if name.startswith("_") or not inspect.isfunction(getattr(type(thing), name)):

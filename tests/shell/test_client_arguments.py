@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import ARGUMENTS, bad, own_threads
-from tests.support.both_clients import Kind, answer, asking, both, done, event_of, opened
+from tests.support.both_clients import Side, answer, asking, both, done, event_of
 from tests.support.fake_server import FakeServer
 from tests.unit.test_exports import NO_OPERATIONS
 from zkwire import AsyncClient, Client, MultiLock, SequentialLock, State, Watch
@@ -25,9 +25,9 @@ def test_every_operation_has_its_arguments_checked() -> None:
 
 
 @both
-async def test_a_wrong_argument_is_refused_and_nothing_sent(kind: Kind, fake: FakeServer) -> None:
+async def test_a_wrong_argument_is_refused_and_nothing_sent(side: Side, fake: FakeServer) -> None:
     tried = 0
-    async with opened(kind, fake.hosts) as client:
+    async with side.opened(fake.hosts) as client:
         for verb, arguments in ARGUMENTS.items():
             good = {name: value for name, value, _ in arguments}
             for name, _, wrongs in arguments:
@@ -133,28 +133,28 @@ WRONG_OPTIONS = {
 
 @both
 @pytest.mark.parametrize("option", WRONG_OPTIONS)
-def test_a_client_with_a_wrong_argument_is_not_made(kind: Any, option: str) -> None:
+def test_a_client_with_a_wrong_argument_is_not_made(side: Side, option: str) -> None:
     for value, error, message in WRONG_OPTIONS[option]:
         with pytest.raises(error) as caught:
-            kind(**{"hosts": "127.0.0.1:1", option: value})
+            side.Client(**{"hosts": "127.0.0.1:1", option: value})
         assert message in str(caught.value)
         assert "SECRET" not in str(caught.value)
     assert own_threads() == set()
 
 
 @both
-def test_a_port_beside_hosts_is_told_where_it_belongs(kind: Any) -> None:
+def test_a_port_beside_hosts_is_told_where_it_belongs(side: Side) -> None:
     with pytest.raises(TypeError, match="the port belongs into hosts, as in 'host:2181'"):
-        kind("127.0.0.1", 2181)
+        side.Client("127.0.0.1", 2181)
 
 
 @both
-async def test_known_A52_a_session_of_more_than_an_hour_has_a_unit(kind: Kind) -> None:
+async def test_known_A52_a_session_of_more_than_an_hour_has_a_unit(side: Side) -> None:
     with pytest.raises(ValueError, match="10000 milliseconds are 10"):
-        kind("h", session_timeout=10_000)
+        side.Client("h", session_timeout=10_000)
     with Server(timeouts=(4.0, 10_000.0)) as server:
         for timeout in (timedelta(hours=2), timedelta(seconds=5), 3600):
-            async with opened(kind, server.hosts, session_timeout=timeout) as client:
+            async with side.opened(server.hosts, session_timeout=timeout) as client:
                 assert timeout in (client.session_timeout, timedelta(0, client.session_timeout))
 
 
@@ -182,16 +182,16 @@ async def test_a_wrong_timeout_is_refused(wrong: Any, fake: FakeServer) -> None:
 @both
 @pytest.mark.parametrize("endless", [INFINITE, 1e300, 1e10], ids=repr)
 async def test_a_time_limit_may_be_as_long_as_one_likes(
-    kind: Kind, endless: float, fake: FakeServer
+    side: Side, endless: float, fake: FakeServer
 ) -> None:
-    async with opened(kind, fake.hosts, operation_timeout=endless) as client:
+    async with side.opened(fake.hosts, operation_timeout=endless) as client:
         await done(client.connect(endless))
         state = await done(client.wait_for_state(State.CONNECTED, timeout=endless))
         assert state is State.CONNECTED
         watch = Watch()
         assert await done(client.exists("/a", watch=watch)) is None
         made = asking(client).create("/a")
-        assert watch.wait(endless) if kind is Client else await event_of(watch, client)
+        assert watch.wait(endless) if not side.asyncio else await event_of(watch, client)
         assert await answer(made) == "/a"
         assert len(fake.connections) == 1
         with pytest.raises(TypeError, match="one or more"):

@@ -32,7 +32,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.support.aio_helpers import awaited, blocking
-from tests.support.both_clients import Kind, answer, asking, both, done, opened
+from tests.support.both_clients import Side, answer, asking, both, done
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
@@ -93,14 +93,14 @@ def test_connect_names_every_server_and_what_it_said() -> None:
 
 
 @both
-async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(kind: Kind) -> None:
-    client: Any = kind(f"127.0.0.1:{refused_port()}", session_timeout=0.2)
-    enter = client.__enter__ if kind is Client else client.__aenter__
+async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(side: Side) -> None:
+    client: Any = side.Client(f"127.0.0.1:{refused_port()}", session_timeout=0.2)
+    enter = client.__enter__ if not side.asyncio else client.__aenter__
     with within(0.2 + SLACK + CLOSE_BOUND), pytest.raises(NotSentError, match="refused"):
         await done(enter())
     all_ended()
     with FakeServer(silent) as server:
-        client = kind(server.hosts)
+        client = side.Client(server.hosts)
         with within(0.2 + SLACK), pytest.raises(NotSentError, match=r"within 0\.2 s"):
             await done(client.connect(0.2))
         await done(client.close())
@@ -379,11 +379,11 @@ def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() ->
 
 @both
 @pytest.mark.parametrize("where", NOWHERE)
-async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
+async def test_a_timed_call_ends_at_its_deadline(side: Side, where: str) -> None:
     """A36, B26."""
     sent = where == "silent session"
     with nowhere(where) as (hosts, options):
-        client: Any = kind(hosts, operation_timeout=0.2, **options)
+        client: Any = side.Client(hosts, operation_timeout=0.2, **options)
         if sent:
             await done(client.connect(PATIENCE))
         calls: list[tuple[bool, Callable[[], Any]]] = [
@@ -405,7 +405,7 @@ async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
         assert client._session.queued == 0
         # From many threads at once: one of them reads, the others find the read role taken.
         with within(0.2 + 2 * SLACK):
-            waiting = [Running(lambda: client.delete("/a")) for _ in range(16 * (kind is Client))]
+            waiting = [Running(lambda: client.delete("/a")) for _ in range(16 * (not side.asyncio))]
             for one in waiting:
                 with pytest.raises(OperationTimeoutError) as caught:
                     one.result()
@@ -415,9 +415,9 @@ async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
 
 @both
 @pytest.mark.parametrize("where", NOWHERE)
-async def test_an_untimed_call_ends_within_two_session_timeouts(kind: Any, where: str) -> None:
+async def test_an_untimed_call_ends_within_two_session_timeouts(side: Side, where: str) -> None:
     with nowhere(where) as (hosts, options):
-        client: Any = kind(hosts, session_timeout=0.5, **options)
+        client: Any = side.Client(hosts, session_timeout=0.5, **options)
         if where == "silent session":
             await done(client.connect(PATIENCE))
         with within(1.0 + SLACK), pytest.raises(ZooKeeperError) as caught:
@@ -427,7 +427,7 @@ async def test_an_untimed_call_ends_within_two_session_timeouts(kind: Any, where
 
 
 @both
-async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None:
+async def test_a_call_that_was_given_up_unsent_is_never_sent(side: Side) -> None:
     gate = threading.Event()
 
     def late(connection: Connection) -> None:
@@ -435,7 +435,7 @@ async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None
         serve(connection)
 
     with FakeServer(late) as server:
-        client: Any = kind(server.hosts)
+        client: Any = side.Client(server.hosts)
         given_up = asking(client).create("/given-up")
         with pytest.raises(OperationTimeoutError, match="withdrawn") as caught:
             await answer(given_up, 0.05)
@@ -449,10 +449,10 @@ async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None
 
 
 @both
-async def test_a_sent_call_that_was_given_up_keeps_its_place(kind: Kind) -> None:
+async def test_a_sent_call_that_was_given_up_keeps_its_place(side: Side) -> None:
     gate = threading.Event()
     with FakeServer(late(gate)) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             first = asking(client).create("/a", b"first")
             await blocking(server.wait_for, lambda: server.count("create"))
             with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:

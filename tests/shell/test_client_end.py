@@ -30,7 +30,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.support.aio_helpers import awaited, blocking, eventually
-from tests.support.both_clients import Kind, answer, asking, both, done, ending, event_of, opened
+from tests.support.both_clients import Side, answer, asking, both, done, ending, event_of
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
@@ -79,22 +79,22 @@ LONELY = {
 STATES = ["never used", "rejected", *SCRIPTS, *LONELY]
 
 
-async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
+async def client_that_is(state: str, side: Side, stack: ExitStack) -> Any:
     """A client in this state; the servers that it needs end with the stack."""
     if state == "never used":
-        return kind("127.0.0.1:1")
+        return side.Client("127.0.0.1:1")
     if state in LONELY:
         hosts, options = stack.enter_context(nowhere(LONELY[state]))
-        client = kind(hosts, **options)
+        client = side.Client(hosts, **options)
         asking(client).create("/a")
         return client
     server = stack.enter_context(FakeServer(SCRIPTS.get(state, rejecting)))
     if state == "rejected":
-        client = kind(server.hosts, auth=[("digest", b"a:b")])
+        client = side.Client(server.hosts, auth=[("digest", b"a:b")])
         with pytest.raises(AuthFailedError):
             await done(client.connect())
         return client
-    client = kind(server.hosts)
+    client = side.Client(server.hosts)
     await done(client.connect())
     if state == "closed":
         await done(client.close())
@@ -104,7 +104,7 @@ async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
     elif state == "server lost":
         await blocking(server.close)
     elif state == "waiting for answers":  # others do, too, one of them as the reader
-        if kind is Client:
+        if not side.asyncio:
             for _ in range(3):
                 Running(lambda: client.create("/a"))
         asking(client).create("/b")
@@ -119,10 +119,10 @@ async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
 
 @both
 @pytest.mark.parametrize("state", STATES)
-async def test_close_from_every_state(kind: Kind, state: str) -> None:
+async def test_close_from_every_state(side: Side, state: str) -> None:
     """A38: within its bound, no thread left, and the descriptors are the fixture's to count."""
     with ExitStack() as stack:
-        client = await client_that_is(state, kind, stack)
+        client = await client_that_is(state, side, stack)
         last = None
         with suppress(ZooKeeperError):
             last = None if state == "never used" else asking(client).exists("/last")
@@ -160,10 +160,10 @@ async def assert_dead_at_once(client: Any) -> None:
 
 @both
 async def test_close_ends_the_session_on_the_server(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
-    async with opened(kind, hosts) as observer:
-        client: Any = kind(hosts)
+    async with side.opened(hosts) as observer:
+        client: Any = side.Client(hosts)
         await done(client.create(fresh_path, ephemeral=True))
         watch = Watch()
         await done(observer.exists(fresh_path, watch=watch))
@@ -173,18 +173,18 @@ async def test_close_ends_the_session_on_the_server(
 
 @both
 async def test_close_carries_out_what_was_asked_before(
-    kind: Kind, hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+    side: Side, hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A37: all of a pipeline is executed, and its session is gone."""
     monkeypatch.setattr("zkwire.net.client.CLOSE_SECONDS", PATIENCE)  # a pause is not to end it
-    client: Any = kind(hosts)
+    client: Any = side.Client(hosts)
     await done(client.create(fresh_path))
     replies = [asking(client).create(f"{fresh_path}/{n}") for n in range(100)]
     ephemeral = asking(client).create(f"{fresh_path}/e", ephemeral=True)
     await done(client.close())
     assert [each.result() for each in replies] == [f"{fresh_path}/{n}" for n in range(100)]
     assert ephemeral.result() == f"{fresh_path}/e"
-    async with opened(kind, hosts) as observer:
+    async with side.opened(hosts) as observer:
         names = await done(observer.get_children(fresh_path))
         assert sorted(names) == sorted(str(n) for n in range(100))
 
@@ -231,9 +231,9 @@ def test_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
 
 
 @both
-async def test_close_of_a_client_never_used_is_told(kind: Kind) -> None:
+async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
     told: list[State] = []
-    never: Any = kind("127.0.0.1:1")
+    never: Any = side.Client("127.0.0.1:1")
     never.add_state_listener(told.append)
     await done(never.close())
     await eventually("the listener is told", lambda: told == [State.CLOSED])
@@ -291,9 +291,9 @@ def test_close_while_a_callback_is_blocked(fake: FakeServer) -> None:
 
 
 @both
-async def test_close_ends_those_who_wait(kind: Kind) -> None:
+async def test_close_ends_those_who_wait(side: Side) -> None:
     with FakeServer(mute) as server:
-        client: Any = kind(server.hosts)
+        client: Any = side.Client(server.hosts)
         await done(client.connect())
         watch = Watch()
         calls = [
@@ -302,7 +302,7 @@ async def test_close_ends_those_who_wait(kind: Kind) -> None:
             asking(client).delete("/x"),
         ]
         waiting: list[Any]
-        if kind is Client:
+        if not side.asyncio:
             waiting = [Running(each) for each in (*(call.result for call in calls), watch.wait)]
         else:
             waiting = [asyncio.ensure_future(awaited(each)) for each in (*calls, watch)]
@@ -312,7 +312,7 @@ async def test_close_ends_those_who_wait(kind: Kind) -> None:
         errors = []
         for one in waiting:
             with pytest.raises(ClientClosedError) as caught:
-                await (blocking(one.result) if kind is Client else one)
+                await (blocking(one.result) if not side.asyncio else one)
             errors.append((caught.value.path, caught.value.maybe_applied))
         assert errors == [("/a", True), ("/a", False), ("/x", True), (None, False)]
 
@@ -467,7 +467,7 @@ async def test_a_search_and_a_full_kernel_do_not_make_it_spin(turns: list[float]
     assert len(turns) < 100
     turns.clear()
     with ExitStack() as stack:
-        client = await client_that_is("stuffed", Client, stack)
+        client = await client_that_is("stuffed", Side(""), stack)
         with pytest.raises(OperationTimeoutError):
             await answer(client.pipeline.exists("/a"), 0.5)
         assert len(turns) < 200

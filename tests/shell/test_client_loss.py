@@ -23,7 +23,7 @@ import pytest
 from tests.shell.test_client import PATIENCE, SLACK, refused_port, undisturbed, within
 from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import blocking, eventually, spinning
-from tests.support.both_clients import Kind, answer, asking, both, done, ended, opened
+from tests.support.both_clients import Side, answer, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
 from tests.support.fake_server import Connection, FakeServer, answering, deaf, mute, reply, serve
 from tests.support.hooks import hooked
@@ -80,15 +80,15 @@ async def refusal(call: Callable[[], Any]) -> ZooKeeperError:
 
 @both
 async def test_what_is_refused_or_finds_no_server_was_not_applied(
-    kind: Kind, fake: FakeServer
+    side: Side, fake: FakeServer
 ) -> None:
-    async with opened(kind, fake.hosts) as client:
+    async with side.opened(fake.hosts) as client:
         error = await refusal(lambda: client.set_data("/a", b""))
         assert ends_with(error, NoNodeError, "set_data", "/a", False, "no such node")
         assert isinstance(error, NoNodeError)
         assert error.code == -101
     port = refused_port()
-    lonely: Any = kind(f"127.0.0.1:{port}", session_timeout=1.0)
+    lonely: Any = side.Client(f"127.0.0.1:{port}", session_timeout=1.0)
     with within(1.0 + SLACK):
         error = await refusal(lambda: lonely.set_data("/a", b""))
     assert ends_with(error, NotSentError, "set_data", "/a", False, "repeat it freely")
@@ -102,7 +102,7 @@ READS = ("exists", "get_data", "get_children", "sync")
 
 @both
 @pytest.mark.parametrize("how", ["FIN", "RST"])
-async def test_an_unknown_outcome_says_whether_to_look(kind: Kind, how: str) -> None:
+async def test_an_unknown_outcome_says_whether_to_look(side: Side, how: str) -> None:
     def dies(connection: Connection) -> None:
         connection.greet()
         connection.request()
@@ -111,7 +111,7 @@ async def test_an_unknown_outcome_says_whether_to_look(kind: Kind, how: str) -> 
 
     verbs = [*WRITES, *READS]
     with FakeServer(*[dies] * len(verbs), serve) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             for verb in verbs:
                 error = await refusal(partial(getattr(client, verb), "/a", *WRITES.get(verb, ())))
                 writes = verb in WRITES
@@ -130,9 +130,9 @@ def takes_notes(connection: Connection) -> None:
 
 
 @both
-async def test_what_the_end_of_the_session_says_of_calls(kind: Kind) -> None:
+async def test_what_the_end_of_the_session_says_of_calls(side: Side) -> None:
     with FakeServer(takes_notes, serve) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             sent = asking(client).create("/a")
             await blocking(server.wait_for, lambda: server.count("create"))
             server.expire(client.session_id)
@@ -144,7 +144,7 @@ async def test_what_the_end_of_the_session_says_of_calls(kind: Kind) -> None:
             assert ends_with(error, SessionExpiredError, "create", "/b", False, advice)
             assert await done(client.wait_for_state(State.CONNECTED)) is State.EXPIRED
     with FakeServer(takes_notes) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             sent = asking(client).create("/a")
             await blocking(server.wait_for, lambda: server.count("create"))
             reading = asking(client).exists("/b")
@@ -206,20 +206,20 @@ def dying(rng: random.Random, most: int, how: str) -> Callable[[Connection], Non
 @pytest.mark.parametrize("how", ["FIN", "RST"])
 @pytest.mark.parametrize("size", [0, 2000])
 async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
-    kind: Kind, how: str, size: int, seed: int
+    side: Side, how: str, size: int, seed: int
 ) -> None:
     asyncio.get_running_loop().set_debug(False)
     rng = random.Random(f"{seed}-{how}-{size}")
-    count, rounds = (3000, 8) if kind is Client else (1500, 4)
+    count, rounds = (3000, 8) if not side.asyncio else (1500, 4)
     for _ in range(rounds):
         with FakeServer(dying(rng, count, how), serve) as server:
-            async with opened(kind, server.hosts, session_timeout=20) as client:
+            async with side.opened(server.hosts, session_timeout=20) as client:
                 calls = []
                 for number in range(count):
                     calls.append(asking(client).create(f"/{number}", bytes(size)))
                     if number % 100 == 0:
                         await asyncio.sleep(0)
-                some = calls[:: count // 8] if kind is Client else []
+                some = calls[:: count // 8] if not side.asyncio else []
                 waiting = [Running(partial(ending, call)) for call in some]
                 with within(PATIENCE):
                     for one in waiting:
@@ -229,7 +229,7 @@ async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
 
 
 @both
-async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
+async def test_what_the_kernel_never_took_was_not_sent(side: Side) -> None:
     """The server does not read, so most of a long pipeline cannot leave; then it dies."""
     gate = threading.Event()
 
@@ -238,7 +238,7 @@ async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
         connection.reset()
 
     with FakeServer(answering(10, deaf_then_dead), serve) as server:
-        async with opened(kind, server.hosts, session_timeout=20) as client:
+        async with side.opened(server.hosts, session_timeout=20) as client:
             body = bytes(100_000)
             calls = [asking(client).create(f"/{n}", body) for n in range(400)]
             assert await answer(calls[9]) == "/9"
@@ -263,7 +263,7 @@ async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
 
 
 @both
-async def test_a_server_that_reads_slowly_gets_everything_in_order(kind: Kind) -> None:
+async def test_a_server_that_reads_slowly_gets_everything_in_order(side: Side) -> None:
     """And the client holds one batch outside of its queue, whatever is asked of it."""
     may_read, count, size = threading.Event(), 300, 50_000
 
@@ -275,7 +275,7 @@ async def test_a_server_that_reads_slowly_gets_everything_in_order(kind: Kind) -
 
     with FakeServer(slow) as server:
         asyncio.get_running_loop().set_debug(False)
-        async with opened(kind, server.hosts, session_timeout=20) as client:
+        async with side.opened(server.hosts, session_timeout=20) as client:
             tracemalloc.start()
             try:
                 calls = [asking(client).create(f"/{n}", bytes(size)) for n in range(count)]
@@ -293,10 +293,10 @@ async def test_a_server_that_reads_slowly_gets_everything_in_order(kind: Kind) -
 
 
 @both
-async def test_a_server_that_stops_reading_is_given_up(kind: Kind) -> None:
+async def test_a_server_that_stops_reading_is_given_up(side: Side) -> None:
     with FakeServer(deaf, serve) as server:
         # Long enough to submit them all before it is given up, on a busy machine too.
-        async with opened(kind, server.hosts, session_timeout=3.0) as client:
+        async with side.opened(server.hosts, session_timeout=3.0) as client:
             calls = [asking(client).create(f"/{n}", bytes(100_000)) for n in range(200)]
             with within(3.0 + SLACK):
                 errors = await ended(calls)
@@ -307,10 +307,10 @@ async def test_a_server_that_stops_reading_is_given_up(kind: Kind) -> None:
 
 
 @both
-async def test_answers_that_arrived_before_the_break_count(kind: Kind) -> None:
+async def test_answers_that_arrived_before_the_break_count(side: Side) -> None:
     """The client is still sending when the server, which has answered, resets the connection."""
     with FakeServer(answering(100, Connection.half_close), serve) as server:
-        async with opened(kind, server.hosts, session_timeout=20) as client:
+        async with side.opened(server.hosts, session_timeout=20) as client:
             errors = await ended(
                 [asking(client).create(f"/{n}", bytes(50_000)) for n in range(400)]
             )
@@ -396,10 +396,10 @@ async def retried(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @both
-async def test_the_state_at_rest_is_the_real_one(kind: Kind, fake: FakeServer, seed: int) -> None:
+async def test_the_state_at_rest_is_the_real_one(side: Side, fake: FakeServer, seed: int) -> None:
     """A44: after any pattern of cuts the last word is "connected", and a call proves it."""
     rng = random.Random(seed)
-    async with opened(kind, fake.hosts, session_timeout=20) as client:
+    async with side.opened(fake.hosts, session_timeout=20) as client:
         for _ in range(100):
             for _ in range(rng.randrange(1, 4)):
                 with suppress(OSError):
@@ -433,14 +433,14 @@ def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
 
 
 @both
-async def test_a_half_closed_connection_is_replaced(kind: Kind) -> None:
+async def test_a_half_closed_connection_is_replaced(side: Side) -> None:
     def half(connection: Connection) -> None:
         connection.greet()
         connection.half_close()
         connection.wait_gone()
 
     with FakeServer(half, serve) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             await blocking(server.wait_for, lambda: len(server.connections) == 2)
             with within(1.0):
                 await retried(client.exists, "/")
@@ -475,8 +475,8 @@ def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:
 
 
 @both
-async def test_small_requests_leave_at_once(kind: Kind, fake: FakeServer) -> None:
-    async with opened(kind, fake.hosts) as client:
+async def test_small_requests_leave_at_once(side: Side, fake: FakeServer) -> None:
+    async with side.opened(fake.hosts) as client:
         link = client._driver.current_connection
         assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         await done(client.exists("/a"))

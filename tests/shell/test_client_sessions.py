@@ -11,7 +11,7 @@ import pytest
 
 from tests.shell.test_client import late
 from tests.support.aio_helpers import blocking, eventually
-from tests.support.both_clients import Kind, asking, both, done, opened
+from tests.support.both_clients import Side, asking, both, done
 from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import PATIENCE
@@ -30,10 +30,10 @@ from zkwire.testing import Ensemble, Server, break_connection
 
 
 @both
-async def test_start_connects_without_waiting(kind: Kind, server: Server) -> None:
+async def test_start_connects_without_waiting(side: Side, server: Server) -> None:
     """Whether a server answers or not."""
     await blocking(server.stop)
-    client: Any = kind(server.hosts)
+    client: Any = side.Client(server.hosts)
     assert client.state is State.NOT_STARTED
     client.start()
     client.start()
@@ -47,12 +47,12 @@ async def test_start_connects_without_waiting(kind: Kind, server: Server) -> Non
 
 
 @both
-async def test_server_is_the_address_of_the_connected_one(kind: Kind) -> None:
+async def test_server_is_the_address_of_the_connected_one(side: Side) -> None:
     with Ensemble(2) as ensemble:
         servers: dict[Any, Any] = {
             ("127.0.0.1", member.port): member for member in ensemble.servers
         }
-        client: Any = kind(ensemble.hosts.replace("127.0.0.1", "localhost"))
+        client: Any = side.Client(ensemble.hosts.replace("127.0.0.1", "localhost"))
         assert client.server is None
         await done(client.connect())
         first = servers.pop(client.server)
@@ -65,8 +65,8 @@ async def test_server_is_the_address_of_the_connected_one(kind: Kind) -> None:
 
 
 @both
-async def test_last_zxid_grows_with_what_answers_show(kind: Kind, server: Server) -> None:
-    client: Any = kind(server.hosts)
+async def test_last_zxid_grows_with_what_answers_show(side: Side, server: Server) -> None:
+    client: Any = side.Client(server.hosts)
     assert client.last_zxid == 0
     path, stat = await done(client.create_with_stat("/a"))
     assert client.last_zxid == stat.czxid > 0
@@ -84,31 +84,31 @@ async def test_last_zxid_grows_with_what_answers_show(kind: Kind, server: Server
 
 
 @both
-async def test_set_hosts_is_for_the_next_connection(kind: Kind) -> None:
+async def test_set_hosts_is_for_the_next_connection(side: Side) -> None:
     with Server() as one, Server() as two:
         with Client(two.hosts) as ahead:  # a server that is behind would refuse the client
             for name in "abcd":
                 ahead.create(f"/{name}")
-        async with opened(kind, one.hosts) as client:
+        async with side.opened(one.hosts) as client:
             client.set_hosts(two.hosts)
             await done(client.exists("/"))
             assert client.server == ("127.0.0.1", one.port), "a connection stays"
-            assert repr(client) == f"<{kind.__name__} {two.hosts} connected>"
+            assert repr(client) == f"<{side.prefix}Client {two.hosts} connected>"
             await blocking(one.stop)
             expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
             assert await done(expired) is State.EXPIRED, "the other does not know the session"
 
 
 @both
-async def test_set_hosts_before_the_first_use_and_from_a_thread(kind: Kind, server: Server) -> None:
-    client: Any = kind("nowhere.invalid:1/app")
+async def test_set_hosts_before_the_first_use_and_from_a_thread(side: Side, server: Server) -> None:
+    client: Any = side.Client("nowhere.invalid:1/app")
     with pytest.raises(ValueError, match="the chroot of a client stays, '/app'"):
         client.set_hosts(f"{server.hosts}/other")
     with pytest.raises(ValueError, match="names no server"):
         client.set_hosts("")
     client.set_hosts(f"{server.hosts}/app")
     client.set_hosts(server.hosts)
-    assert repr(client) == f"<{kind.__name__} {server.hosts}/app not started>"
+    assert repr(client) == f"<{side.prefix}Client {server.hosts}/app not started>"
     with Client(server.hosts) as other:
         other.create("/app", b"x")
     assert (await done(client.get_data("/"))).data == b"x"
@@ -119,12 +119,12 @@ async def test_set_hosts_before_the_first_use_and_from_a_thread(kind: Kind, serv
 
 
 @both
-async def test_without_shuffle_hosts_the_first_is_tried_first(kind: Kind) -> None:
+async def test_without_shuffle_hosts_the_first_is_tried_first(side: Side) -> None:
     with Ensemble(5) as ensemble:
         for first in range(5):
             turned = ensemble.servers[first:] + ensemble.servers[:first]
             hosts = ",".join(each.hosts for each in turned)
-            async with opened(kind, hosts, shuffle_hosts=False) as client:
+            async with side.opened(hosts, shuffle_hosts=False) as client:
                 assert client.server == ("127.0.0.1", turned[0].port)
 
 
@@ -141,8 +141,8 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
 
 
 @both
-async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: str) -> None:
-    client: Any = kind(whole)
+async def test_break_connection_breaks_the_connection_alone(side: Side, whole: str) -> None:
+    client: Any = side.Client(whole)
     states = list[State]()
     assert not break_connection(client)
     await done(client.connect())
@@ -153,7 +153,7 @@ async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: s
     assert states[0] is State.DISCONNECTED
     assert client.session_id == session
     assert await done(client.exists("/")) is not None
-    async with opened(kind, whole, resume=client.credentials):
+    async with side.opened(whole, resume=client.credentials):
         pass  # which ends the session
     break_connection(client)
     expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
@@ -163,10 +163,10 @@ async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: s
 
 
 @both
-async def test_what_is_under_way_ends_with_a_broken_connection(kind: Kind) -> None:
+async def test_what_is_under_way_ends_with_a_broken_connection(side: Side) -> None:
     gate = threading.Event()
     with FakeServer(late(gate)) as fake:
-        async with opened(kind, fake.hosts) as client:
+        async with side.opened(fake.hosts) as client:
             reply = asking(client).create("/a")
             await blocking(fake.wait_for, lambda: fake.count("create") == 1)
             break_connection(client)
@@ -178,12 +178,12 @@ async def test_what_is_under_way_ends_with_a_broken_connection(kind: Kind) -> No
 
 @both
 async def test_break_connection_through_tls(
-    kind: Kind, shown: Certificate, trusting: ssl.SSLContext
+    side: Side, shown: Certificate, trusting: ssl.SSLContext
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(shown.both)
     with Server(tls=context) as server:
-        async with opened(kind, server.hosts, tls=trusting) as client:
+        async with side.opened(server.hosts, tls=trusting) as client:
             first, states = client.session_id, list[State]()
             client.add_state_listener(states.append)
             assert await blocking(break_connection, client)

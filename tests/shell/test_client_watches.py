@@ -14,13 +14,12 @@ import pytest
 
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, all_ended, within
 from tests.support.aio_helpers import awaited, blocking, eventually, watch_count
-from tests.support.both_clients import Kind, asking, both, done, event_of, opened
+from tests.support.both_clients import Side, asking, both, done, event_of
 from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import Running
 from zkwire import (
     ACL,
     AsyncClient,
-    AsyncSupervisor,
     Client,
     ClientClosedError,
     Event,
@@ -29,7 +28,6 @@ from zkwire import (
     Perms,
     SessionExpiredError,
     State,
-    Supervisor,
     Watch,
     digest_id,
 )
@@ -44,9 +42,9 @@ def types(events: list[Event]) -> list[EventType]:
 
 @both
 async def test_each_read_sets_the_watch_that_fires_for_it(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
-    async with opened(kind, hosts) as client:
+    async with side.opened(hosts) as client:
         await done(client.create(fresh_path))
         reads = ("exists", "get_data", "get_children", "get_children_with_stat")
         for number, verb in enumerate(reads):
@@ -76,10 +74,10 @@ def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_pa
 
 @both
 async def test_iterating_ends_when_the_watch_is_no_longer_set(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
     """Each round of the loop sets it again, three times."""
-    async with opened(kind, hosts) as client:
+    async with side.opened(hosts) as client:
         await done(client.create(fresh_path))
         watch, seen = Watch(), list[Event]()
 
@@ -88,7 +86,7 @@ async def test_iterating_ends_when_the_watch_is_no_longer_set(
             asking(client).set_data(fresh_path, b"")
 
         await change()
-        if kind is AsyncClient:
+        if side.asyncio:
             async for event in watch:
                 seen.append(event)
                 if len(seen) < 3:
@@ -103,13 +101,13 @@ async def test_iterating_ends_when_the_watch_is_no_longer_set(
 
 @both
 async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
-    kind: Kind, fake: FakeServer
+    side: Side, fake: FakeServer
 ) -> None:
-    async with opened(kind, fake.hosts) as client:
+    async with side.opened(fake.hosts) as client:
         watch = Watch()
         await done(client.exists("/a", watch=watch))
         waiting: Any
-        if kind is Client:
+        if not side.asyncio:
             waiting = asyncio.ensure_future(blocking(watch.wait, PATIENCE))
         else:
             waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
@@ -117,7 +115,7 @@ async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
         await asyncio.sleep(0.01)
         watch.close()
         watch.close()
-        if kind is Client:
+        if not side.asyncio:
             with pytest.raises(ClientClosedError, match="watch has been closed"):
                 await waiting
         else:
@@ -125,16 +123,16 @@ async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
         with pytest.raises(ClientClosedError, match="watch has been closed"):
             await event_of(watch, client)
         await blocking(fake.wait_for, lambda: fake.count("remove_watches"))
-        left = list(watch) if kind is Client else [event async for event in watch]
+        left = list(watch) if not side.asyncio else [event async for event in watch]
         assert left == []
         assert fake.count("remove_watches") == 1
 
 
 @both
 async def test_a_closed_watch_does_not_take_anothers_away(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
-    async with opened(kind, hosts) as client:
+    async with side.opened(hosts) as client:
         one, two = Watch(), Watch()
         for watch in (one, two):
             await done(client.exists(fresh_path, watch=watch))
@@ -146,9 +144,9 @@ async def test_a_closed_watch_does_not_take_anothers_away(
 @both
 @pytest.mark.parametrize("how", ["close", "expire"])
 async def test_the_end_of_the_session_reaches_all_that_wait(
-    kind: Kind, how: str, server: Server
+    side: Side, how: str, server: Server
 ) -> None:
-    client: Any = kind(server.hosts)
+    client: Any = side.Client(server.hosts)
     await done(client.create("/w"))
     once, lasting, told = Watch(), Watch(), list[Event]()
     await done(client.get_data("/w", watch=once))
@@ -156,13 +154,13 @@ async def test_the_end_of_the_session_reaches_all_that_wait(
     await done(client.get_children("/w", watch=told.append))
 
     async def follow() -> None:
-        if kind is AsyncClient:
+        if side.asyncio:
             async for _ in lasting:
                 pass
         else:
             await blocking(list, lasting)
 
-    wait = blocking(lasting.wait, PATIENCE) if kind is Client else awaited(lasting)
+    wait = blocking(lasting.wait, PATIENCE) if not side.asyncio else awaited(lasting)
     waiting = [asyncio.ensure_future(each) for each in (wait, follow())]
     await done(client.set_data("/w", b"x"))
     await asyncio.sleep(0)
@@ -187,9 +185,9 @@ async def test_the_end_of_the_session_reaches_all_that_wait(
 
 
 @both
-async def test_watches_survive_a_lost_connection(kind: Kind, fake: FakeServer) -> None:
+async def test_watches_survive_a_lost_connection(side: Side, fake: FakeServer) -> None:
     """Those of all kinds, each fires once, for what happened before, between and after."""
-    async with opened(kind, fake.hosts) as client, opened(kind, fake.hosts) as other:
+    async with side.opened(fake.hosts) as client, side.opened(fake.hosts) as other:
         for path in ("/data", "/gone", "/children", "/idle"):
             await done(client.create(path))
         watches = {name: Watch() for name in ("data", "gone", "children", "idle", "new")}
@@ -436,9 +434,9 @@ watches = pytest.mark.parametrize("watch", ["watch_data", "watch_children"])
 @both
 @watches
 async def test_a_callback_that_returns_false_ends_its_watch(
-    kind: Kind, watch: str, server: Server
+    side: Side, watch: str, server: Server
 ) -> None:
-    async with opened(kind, server.hosts) as client:
+    async with side.opened(server.hosts) as client:
         seen = list[Any]()
 
         def once(state: Any) -> bool:
@@ -497,8 +495,8 @@ def test_wait_called_tells_a_timeout_a_refusal_and_a_missing_callback(server: Se
 
 
 @both
-async def test_the_event_is_passed_if_it_is_asked_for(kind: Kind, server: Server) -> None:
-    async with opened(kind, server.hosts) as client:
+async def test_the_event_is_passed_if_it_is_asked_for(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
         seen = list[Any]()
         await done(client.create("/a", b"x"))
         watch = client.watch_data("/a", lambda *given: seen.append(given), with_event=True)
@@ -519,9 +517,9 @@ async def test_the_event_is_passed_if_it_is_asked_for(kind: Kind, server: Server
 @both
 @watches
 async def test_a_callback_with_other_parameters_is_refused_at_once(
-    kind: Kind, watch: str, server: Server
+    side: Side, watch: str, server: Server
 ) -> None:
-    client: Any = kind(server.hosts)
+    client: Any = side.Client(server.hosts)
     begin = getattr(client, watch)
     refusals: list[tuple[Any, bool, str]] = [
         (lambda data, stat: None, False, "with the state alone, without with_event=True"),
@@ -543,10 +541,10 @@ async def test_a_callback_with_other_parameters_is_refused_at_once(
     await done(client.close())
 
 
-@pytest.mark.parametrize("kind", [Supervisor, AsyncSupervisor], ids=["threads", "asyncio"])
+@both
 @watches
-async def test_a_supervisor_passes_them_on(kind: Any, watch: str, server: Server) -> None:
-    supervisor, seen = kind(server.hosts), list[Any]()
+async def test_a_supervisor_passes_them_on(side: Side, watch: str, server: Server) -> None:
+    supervisor, seen = side.Supervisor(server.hosts), list[Any]()
 
     def once(_: object, event: Event | None) -> bool:
         seen.append(event)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.both_clients import Kind, answer, asking, both, done, event_of, opened
-from zkwire import Client, Watch
+from tests.support.both_clients import Side, answer, asking, both, done, event_of
+from zkwire import Watch
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.skipif(
@@ -35,17 +35,17 @@ async def use(client: Any) -> None:
 @both
 @pytest.mark.parametrize("epoll", [True, False])
 async def test_a_client_has_few_descriptors_and_none_when_it_is_closed(
-    kind: Kind, epoll: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+    side: Side, epoll: bool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not epoll:
         monkeypatch.delattr(select, "epoll")
         monkeypatch.setattr(selectors, "DefaultSelector", selectors.PollSelector)
-    async with opened(kind, server.hosts):
+    async with side.opened(server.hosts):
         pass  # what the process itself gets once
-    own, theirs = 5 if kind is Client else 1, 1  # the server, here too, has the other end
+    own, theirs = 5 if not side.asyncio else 1, 1  # the server, here too, has the other end
     before = descriptors()
     async with AsyncExitStack() as stack:
         for _ in range(CLIENTS):
-            await use(await stack.enter_async_context(opened(kind, server.hosts)))
+            await use(await stack.enter_async_context(side.opened(server.hosts)))
         assert CLIENTS < descriptors() - before <= (own + theirs) * CLIENTS
     assert descriptors() <= before + theirs * CLIENTS

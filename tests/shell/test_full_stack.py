@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.both_clients import LOCKS, Side, both, done, entered, using
 from tests.support.lock_helpers import PATIENCE
-from tests.support.sides import LOCKS, Side, scenario
 from zkwire.testing import Server
 
 FRAMES = 120  # more than any call of a lock needs
@@ -41,7 +41,7 @@ def no_finalizers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-@scenario
+@both
 async def test_a_lock_used_at_any_depth_leaves_nothing(
     side: Side, server: Server, kind: str
 ) -> None:
@@ -56,26 +56,26 @@ async def test_a_lock_used_at_any_depth_leaves_nothing(
 
     async def all_gone() -> None:
         while left(server):
-            await side.call(client.exists, "/")  # the client does it now, or with its heartbeat
+            await done(client.exists("/"))  # the client does it now, or with its heartbeat
 
-    async with side.using("Client", server.hosts) as client:
+    async with using(side.Client(server.hosts)) as client:
         lock = side.lock(kind, client, "/locks/l")
-        async with side.entered(lock):  # what is imported or made once is there
+        async with entered(lock):  # what is imported or made once is there
             pass
         for frames in above():
             try:
-                assert await side.call(deep if side.prefix else deep_here, frames, lock.acquire)
+                assert await done((deep if side.asyncio else deep_here)(frames, lock.acquire))
             except RecursionError:
                 failed[0] += 1
                 assert not lock.held
                 await all_gone()
-                assert await side.call(lock.acquire, PATIENCE)
+                assert await done(lock.acquire(PATIENCE))
             try:
-                await side.call(deep if side.prefix else deep_here, frames, lock.release)
+                await done((deep if side.asyncio else deep_here)(frames, lock.release))
             except RecursionError:
                 failed[1] += 1
                 if lock.held:  # it has not begun
-                    await side.call(lock.release)
+                    await done(lock.release())
             assert not lock.held
             await all_gone()
-    assert all(5 < count < FRAMES - 5 for count in failed)
+    assert all(5 < count < FRAMES - 5 for count in failed), failed

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import LOCKS, Side, both, done, entered, result, using
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import poll
-from tests.support.sides import LOCKS, Side, scenario
 from zkwire import Client, LockCancelledError, SequentialLock
 from zkwire.testing import Server
 
@@ -32,57 +33,57 @@ async def cancelled(side: Side, server: Server, lock: Any, session: int, aside: 
     assert not lock.cancel()
     waiting = side.start(lock.acquire)
     # A watch of the acquisition before may still be set.
-    await side.until("it begins", lambda: is_contending(lock))
-    await side.until("it waits", lambda: server.watches(session))
-    assert (await side.aside(lock.cancel) if aside else lock.cancel()) is True
+    await eventually("it begins", lambda: is_contending(lock))
+    await eventually("it waits", lambda: server.watches(session))
+    assert (await blocking(lock.cancel) if aside else lock.cancel()) is True
     with pytest.raises(LockCancelledError, match="nothing is held"):
-        await side.result(waiting)
+        await result(waiting)
     assert not lock.held
-    await side.until("its node goes", lambda: paths(server) == before)
+    await eventually("its node goes", lambda: paths(server) == before)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@scenario
+@both
 async def test_an_acquisition_that_waits_is_cancelled(
     side: Side, server: Server, kind: str
 ) -> None:
-    async with side.using("Client", server.hosts) as other, side.using("Client", server.hosts) as c:
+    async with using(side.Client(server.hosts)) as other, using(side.Client(server.hosts)) as c:
         holder, lock = side.lock(kind, other, "/lock"), side.lock(kind, c, "/lock")
-        await side.call(holder.acquire)
-        await side.call(c.connect)
+        await done(holder.acquire())
+        await done(c.connect())
         for aside in (False, True):
             await cancelled(side, server, lock, c.session_id, aside)
         assert holder.held
-        await side.call(holder.release)
-        assert await side.call(lock.acquire, PATIENCE), "the lock can be acquired again"
+        await done(holder.release())
+        assert await done(lock.acquire(PATIENCE)), "the lock can be acquired again"
         assert not lock.cancel()
         assert lock.held
-        await side.call(lock.release)
+        await done(lock.release())
 
 
-@scenario
+@both
 async def test_a_supervised_lock_and_a_within_are_cancelled(side: Side, server: Server) -> None:
     async with (
-        side.using("Client", server.hosts) as other,
-        side.using("Supervisor", server.hosts) as supervisor,
-        side.entered(side.lock("sequential", other, "/lock")),
+        using(side.Client(server.hosts)) as other,
+        using(side.Supervisor(server.hosts)) as supervisor,
+        entered(side.lock("sequential", other, "/lock")),
     ):
         lock = side.lock("sequential", supervisor, "/lock")
 
         async def enter() -> None:
-            async with side.entered(lock.within(PATIENCE)):
+            async with entered(lock.within(PATIENCE)):
                 pytest.fail("it is held by another")
 
         for way in (
             lock.acquire,
-            enter if side.prefix else lambda: lock.within(PATIENCE).__enter__(),
+            enter if side.asyncio else lambda: lock.within(PATIENCE).__enter__(),
         ):
             waiting = side.start(way)
-            await side.until("it waits", lambda: len(paths(server)) == 2)
+            await eventually("it waits", lambda: len(paths(server)) == 2)
             assert lock.cancel()
             with pytest.raises(LockCancelledError):
-                await side.result(waiting)
-            await side.until("its node goes", lambda: len(paths(server)) == 1)
+                await result(waiting)
+            await eventually("its node goes", lambda: len(paths(server)) == 1)
 
 
 def test_a_wait_for_a_server_is_cancelled(server: Server) -> None:
@@ -143,29 +144,29 @@ def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> N
 
 
 @pytest.mark.parametrize("kind", ["sequential", "blocking", "lease"])
-@scenario
+@both
 async def test_node_is_the_own_node_while_held_or_queued(
     side: Side, server: Server, kind: str
 ) -> None:
-    async with side.using("Client", server.hosts) as one, side.using("Client", server.hosts) as two:
+    async with using(side.Client(server.hosts)) as one, using(side.Client(server.hosts)) as two:
         first, second = side.lock(kind, one, "/lock"), side.lock(kind, two, "/lock")
         assert not first.node
-        await side.call(first.acquire)
+        await done(first.acquire())
         assert server.tree.nodes[first.node].owner == one.session_id
         assert first.node.startswith(
             {"lease": "/lock/leases/", "sequential": "/lock/"}.get(kind, "")
         )
         waiting = side.start(second.acquire)
-        await side.until("it waits", lambda: two.session_id and server.watches(two.session_id))
+        await eventually("it waits", lambda: two.session_id and server.watches(two.session_id))
         if kind == "blocking":
             assert (first.node, second.node) == ("/lock", None)
         else:
-            await side.until("it has a node", lambda: second.node in server.tree.nodes)
+            await eventually("it has a node", lambda: second.node in server.tree.nodes)
             assert second.node != first.node
-        await side.call(first.release)
+        await done(first.release())
         assert not first.node
-        await side.result(waiting)
+        await result(waiting)
         assert server.tree.nodes[second.node].owner == two.session_id
-        await side.call(two.delete, second.node)
-        await side.until("it is lost", second.lost.is_set)
+        await done(two.delete(second.node))
+        await eventually("it is lost", second.lost.is_set)
         assert second.node is None

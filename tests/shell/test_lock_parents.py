@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.aio_helpers import blocking
+from tests.support.both_clients import LOCKS, Side, both, done, entered, using
 from tests.support.lock_frames import LockProxy
 from tests.support.lock_helpers import LONG, PATIENCE, Running
 from tests.support.server_control import Backend, Settings, poll
-from tests.support.sides import LOCKS, Side, scenario
 from zkwire import Client, Semaphore, SequentialLock
 from zkwire.testing import Server
 from zkwire.testing.proxy.faults import Gate, cut_before, hold
@@ -100,19 +101,19 @@ def asked(proxy: LockProxy) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@scenario
+@both
 async def test_a_parent_is_persistent_where_there_are_no_containers(side: Side, kind: str) -> None:
     with (
         Server(unknown_opcodes=[ops.CREATE_CONTAINER.opcode]) as without,
         LockProxy(without.hosts) as proxy,
     ):
-        async with side.using("Client", proxy.hosts) as client:
+        async with using(side.Client(proxy.hosts)) as client:
             for lock in (made(kind, client, side), side.lock("sequential", client, "/another/l")):
-                async with side.entered(lock):
+                async with entered(lock):
                     pass
-            await side.aside(remove_containers, without)
+            await blocking(remove_containers, without)
             for path in (PATH, "/another/l"):
-                assert await side.call(client.exists, path) is not None
+                assert await done(client.exists(path)) is not None
         assert asked(proxy) == 1  # what it does not know is remembered
 
 

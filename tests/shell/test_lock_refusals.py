@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.both_clients import Side
 from tests.support.family_helpers import lease_of, soon
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running
 from tests.support.server_control import poll
-from tests.support.sides import Side
 from zkwire import ACL, Client, Id, NoAuthError, NodeExistsError, Perms, SequentialLock, SetData
 from zkwire.testing import Server
 

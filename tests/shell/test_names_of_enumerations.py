@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-import zkwire
-from tests.support.both_clients import Kind, both, done, opened
-from zkwire import AsyncClient, NoNodeError
+from tests.support.both_clients import Side, both, done
+from zkwire import NoNodeError
 from zkwire.testing import Server
 
 SECONDS = 10.0
@@ -28,67 +27,66 @@ class Name(str, Enum):  # noqa: UP042
     TWO = "two"
 
 
-class Side:
+class Recipes:
     """The recipes for a client, by the names of those for threads."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self._prefix = "Async" if isinstance(client, AsyncClient) else ""
+    def __init__(self, side: Side, client: Any) -> None:
+        self.side, self.client = side, client
 
     def made(self, name: str, *arguments: Any, **options: Any) -> Any:
-        return getattr(zkwire, self._prefix + name)(self.client, *arguments, **options)
+        return getattr(self.side, name)(self.client, *arguments, **options)
 
 
-async def locks(side: Side) -> None:
-    both = side.made("ReadWriteLock", Path.A)
+async def locks(recipes: Recipes) -> None:
+    both = recipes.made("ReadWriteLock", Path.A)
     kinds = ("NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock")
     for lock in (
-        *(side.made(kind, Path.B if "Block" in kind else Path.A) for kind in kinds),
-        *(both.read, both.write, side.made("Election", Path.A).lead()),
-        side.made("Semaphore", Path.A, 2).lease(),
+        *(recipes.made(kind, Path.B if "Block" in kind else Path.A) for kind in kinds),
+        *(both.read, both.write, recipes.made("Election", Path.A).lead()),
+        recipes.made("Semaphore", Path.A, 2).lease(),
     ):
         assert await done(lock.acquire(SECONDS))
         assert f"{lock.path}".startswith("/")
         await done(lock.release())
 
 
-async def queues(side: Side) -> None:
+async def queues(recipes: Recipes) -> None:
     for flat in (False, True):
-        queue = side.made("Queue", Path.A, flat=flat)
+        queue = recipes.made("Queue", Path.A, flat=flat)
         await done(queue.put(b"x"))
         assert (await done(queue.get(SECONDS))).data == b"x"
 
 
-async def the_rest(side: Side) -> None:
-    assert await done(side.made("Counter", Path.A).add()) == 1
-    assert await done(side.made("DoubleBarrier", Path.B, 1).enter(SECONDS))
-    assert await done(side.made("OncePer", "/once", 60).claim())
+async def the_rest(recipes: Recipes) -> None:
+    assert await done(recipes.made("Counter", Path.A).add()) == 1
+    assert await done(recipes.made("DoubleBarrier", Path.B, 1).enter(SECONDS))
+    assert await done(recipes.made("OncePer", "/once", 60).claim())
 
 
-async def services(side: Side) -> None:
-    group = side.made("Group", Path.A)
+async def services(recipes: Recipes) -> None:
+    group = recipes.made("Group", Path.A)
     assert (await done(group.join(b"", Name.ONE))).path == "/a/one"
-    partitioner = side.made("Partitioner", Path.B, list(Name))
+    partitioner = recipes.made("Partitioner", Path.B, list(Name))
     assert list(await done(partitioner.next(SECONDS))) == ["one", "two"]
-    cache = side.made("Cache", Path.A)
+    cache = recipes.made("Cache", Path.A)
     assert await done(cache.wait_ready(SECONDS))
     assert list(cache) == ["/a", "/a/one"]
     assert cache.children(Path.A) == ["one"]
 
 
-async def trees(side: Side) -> None:
-    await done(side.client.ensure_path(Path.A))
-    walked = side.client.walk(Path.A)
+async def trees(recipes: Recipes) -> None:
+    await done(recipes.client.ensure_path(Path.A))
+    walked = recipes.client.walk(Path.A)
     paths = list(walked) if hasattr(walked, "__iter__") else [path async for path in walked]
     assert f"{paths[0]}" == "/a"
     with pytest.raises(NoNodeError, match="get_data /b: "):
-        await done(side.client.get_data(Path.B))
+        await done(recipes.client.get_data(Path.B))
 
 
 @both
 @pytest.mark.parametrize("scenario", [locks, queues, the_rest, services, trees])
 async def test_a_member_of_an_enumeration_is_a_str(
-    kind: Kind, server: Server, scenario: Any
+    side: Side, server: Server, scenario: Any
 ) -> None:
-    async with opened(kind, server.hosts) as client:
-        await scenario(Side(client))
+    async with side.opened(server.hosts) as client:
+        await scenario(Recipes(side, client))

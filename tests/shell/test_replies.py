@@ -10,7 +10,7 @@ import pytest
 
 from tests.shell.test_client import late
 from tests.support.aio_helpers import blocking, complaints, eventually
-from tests.support.both_clients import Kind, asking, both, done, ending, opened
+from tests.support.both_clients import Side, asking, both, done, ending
 from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import PATIENCE
 from zkwire import AsyncClient, Client, ClientClosedError, NoNodeError, OutcomeUnknownError
@@ -21,10 +21,10 @@ OF_A_COROUTINE = ["close", "send", "throw"]
 
 
 @both
-async def test_a_reply_has_the_few_public_attributes(kind: Kind, server: Server) -> None:
-    client: Any = kind(server.hosts)
+async def test_a_reply_has_the_few_public_attributes(side: Side, server: Server) -> None:
+    client: Any = side.Client(server.hosts)
     reply = asking(client).get_data("/")
-    more = OF_A_COROUTINE if kind is AsyncClient else []
+    more = OF_A_COROUTINE if side.asyncio else []
     assert [n for n in dir(reply) if n[0] != "_"] == sorted(PUBLIC + more)
     assert repr(reply) == "<reply of get_data /: not yet>"
     assert not reply.ready
@@ -36,9 +36,9 @@ async def test_a_reply_has_the_few_public_attributes(kind: Kind, server: Server)
 
 
 @both
-async def test_done_callbacks_come_in_the_order_of_the_answers(kind: Kind, server: Server) -> None:
+async def test_done_callbacks_come_in_the_order_of_the_answers(side: Side, server: Server) -> None:
     """And between the events around them; for one that has ended, too, and twice."""
-    async with opened(kind, server.hosts) as client:
+    async with side.opened(server.hosts) as client:
         seen = list[Any]()
         replies = [asking(client).exists("/a") for _ in range(100)]
         for reply in replies:
@@ -61,18 +61,18 @@ async def test_done_callbacks_come_in_the_order_of_the_answers(kind: Kind, serve
 
 
 @both
-async def test_a_done_callback_gets_refusals_losses_and_the_end(kind: Kind) -> None:
+async def test_a_done_callback_gets_refusals_losses_and_the_end(side: Side) -> None:
     gate, errors = threading.Event(), list[Any]()
 
     def see(reply: Any) -> None:
         errors.append(type(ending(reply)))
 
     with FakeServer() as refusing:
-        async with opened(kind, refusing.hosts) as client:
+        async with side.opened(refusing.hosts) as client:
             asking(client).get_data("/missing").add_done_callback(see)
             await eventually("refused", lambda: len(errors) == 1)
     with FakeServer(late(gate), mute) as fake:
-        async with opened(kind, fake.hosts) as client:
+        async with side.opened(fake.hosts) as client:
             asking(client).create("/a").add_done_callback(see)
             await blocking(fake.wait_for, lambda: fake.count("create") == 1)
             fake.connections[0].reset()
@@ -127,12 +127,12 @@ async def test_a_done_callback_may_be_a_coroutine_function_under_asyncio(server:
 
 
 @both
-async def test_a_done_callback_that_cannot_be_called_is_refused(kind: Kind, server: Server) -> None:
-    async with opened(kind, server.hosts) as client:
+async def test_a_done_callback_that_cannot_be_called_is_refused(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
         reply = asking(client).exists("/")
         with pytest.raises(TypeError, match="function must be callable"):
             reply.add_done_callback(None)
         assert await reply is not None
-        if kind is Client:
+        if not side.asyncio:
             with pytest.raises(TypeError, match="nothing awaits it"):
                 reply.add_done_callback(asyncio.sleep)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, both, done, using
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-from tests.support.sides import Side, scenario
 from tests.support.supervisor_helpers import Terms, kill
 from zkwire import (
     ACL,
@@ -45,13 +46,13 @@ class Play:
 
     def serve(self, kind: str, *arguments: Any, **named: Any) -> Any:
         named["on_problem"] = self.told.append
-        return self.side.made(kind, self.supervisor, *arguments, **named)
+        return getattr(self.side, kind)(self.supervisor, *arguments, **named)
 
     async def node(self) -> Any:
         return self.serve("PersistentNode", "/r/s")
 
     async def member(self) -> Any:
-        return await self.side.call(self.serve("Group", "/r").join, b"", "s", PATIENCE)
+        return await done(self.serve("Group", "/r").join(b"", "s", PATIENCE))
 
     async def cache(self) -> Any:
         return self.serve("Cache", "/r", on_event=print)
@@ -66,10 +67,10 @@ class Play:
         return bool(self.service.present)
 
     async def fresh(self) -> bool:
-        return await self.side.call(self.service.wait_fresh, PATIENCE) and "/r/s" in self.service
+        return await done(self.service.wait_fresh(PATIENCE)) and "/r/s" in self.service
 
     async def shares(self) -> bool:
-        return list(await self.side.call(self.service.next, PATIENCE)) == ["x"]
+        return list(await done(self.service.next(PATIENCE))) == ["x"]
 
     async def leads(self) -> bool:
         return self.terms.leading == 1
@@ -103,36 +104,36 @@ def observer(server: Server) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@scenario
+@both
 async def test_hazard_F1_F2_a_service_refused_in_a_new_session_is_right_later(
     side: Side, server: Server, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind = KINDS[name]
     caplog.set_level(logging.WARNING, "zkwire")
     async with (
-        side.using("Client", server.hosts) as observer,
-        side.using("Supervisor", server.hosts) as supervisor,
+        using(side.Client(server.hosts)) as observer,
+        using(side.Supervisor(server.hosts)) as supervisor,
     ):
         play = Play(side, supervisor)
-        await side.call(observer.ensure_path, "/r/s" if name in ("cache", "leadership") else "/r")
+        await done(observer.ensure_path("/r/s" if name in ("cache", "leadership") else "/r"))
         service = play.service = await kind.begin(play)
-        await side.until("it is right", lambda: kind.right(play))
+        await eventually("it is right", lambda: kind.right(play))
         assert service.problem is None
-        await side.call(observer.set_acl, kind.refused_path, kind.acl)
+        await done(observer.set_acl(kind.refused_path, kind.acl))
         if name == "cache":
-            await side.call(observer.set_data, "/r", b"to be read again")
+            await done(observer.set_data("/r", b"to be read again"))
         for _ in range(2):
             session, (number, _client) = (
                 supervisor._algorithm._newest,
                 supervisor._algorithm._present,
             )
             kill(server, session.session_id)
-            await side.until("the next", lambda: supervisor._algorithm._present[0] > number)  # noqa: B023
-            await side.until("a problem", lambda: service.problem)
+            await eventually("the next", lambda: supervisor._algorithm._present[0] > number)  # noqa: B023
+            await eventually("a problem", lambda: service.problem)
         assert isinstance(service.problem, NoAuthError)
-        await side.call(observer.set_acl, kind.refused_path, OPEN_ACL_UNSAFE)
-        await side.until("it is right", lambda: kind.right(play))
-        await side.until("all is told", lambda: len(play.told) == 2)
+        await done(observer.set_acl(kind.refused_path, OPEN_ACL_UNSAFE))
+        await eventually("it is right", lambda: kind.right(play))
+        await eventually("all is told", lambda: len(play.told) == 2)
         assert service.problem is None
         assert isinstance(play.told[0], NoAuthError)
         assert play.told[1] is None
@@ -182,11 +183,11 @@ def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral
         assert node.problem is None
 
 
-@scenario
+@both
 async def test_an_election_whose_text_cannot_be_sent_is_not_run_for(
     side: Side, server: Server
 ) -> None:
-    async with side.using("Supervisor", server.hosts) as supervisor:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
         with pytest.raises(ValueError, match="has 1048"):
             supervisor.lead("/e", Terms(side).lead, TOO_LARGE.decode())
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import zkwire
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.recipe_samples import MADE_BY_OTHERS, NO_RECIPES, RECIPES, used
-from tests.support.sides import Side, scenario
 from tests.support.supervisor_helpers import for_ever, kill, next_session
 from zkwire import Client, Counter, LockLostError, SequentialLock, SessionExpiredError, Supervisor
 from zkwire.testing import Server
@@ -43,39 +44,39 @@ def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
 
 
 async def end_of_session(side: Side, server: Server, supervisor: Any) -> None:
-    session = (await side.call(supervisor.client, PATIENCE)).session_id
+    session = (await done(supervisor.client(PATIENCE))).session_id
     kill(server, session)
-    await side.until(
+    await eventually(
         "the next", lambda: supervisor._algorithm._newest.session_id not in (0, session)
     )
 
 
-@scenario
+@both
 async def test_recipes_outlive_a_session_and_what_is_held_is_lost_with_it(
     side: Side, server: Server
 ) -> None:
-    async with side.using("Supervisor", server.hosts, session_timeout=5.0) as supervisor:
+    async with using(side.Supervisor(server.hosts, session_timeout=5.0)) as supervisor:
         lock, queue, counter = (
-            side.made(name, supervisor, f"/{name}")
+            getattr(side, name)(supervisor, f"/{name}")
             for name in ("SequentialLock", "Queue", "Counter")
         )
-        assert await side.call(counter.add) == 1
-        await side.call(queue.put, b"work")
+        assert await done(counter.add()) == 1
+        await done(queue.put(b"work"))
         with pytest.raises(LockLostError):
-            async with side.entered(lock) as entered, side.entered(queue.take(PATIENCE)) as item:
-                assert entered is lock
+            async with entered(lock) as inside, entered(queue.take(PATIENCE)) as item:
+                assert inside is lock
                 fence = lock.fence
                 await end_of_session(side, server, supervisor)
-                await side.until("the item is lost", item.lost.is_set)
+                await eventually("the item is lost", item.lost.is_set)
                 assert not lock.held
                 assert lock.lost.reason is not None
-        assert await side.call(counter.add) == 2
-        assert (await side.call(queue.get, PATIENCE)).data == b"work"
-        async with side.entered(lock.within(PATIENCE)):
+        assert await done(counter.add()) == 2
+        assert (await done(queue.get(PATIENCE))).data == b"work"
+        async with entered(lock.within(PATIENCE)):
             assert lock.held
             assert lock.fence > fence
     with pytest.raises(zkwire.ClientClosedError):
-        await side.call(counter.get)
+        await done(counter.get())
 
 
 def test_a_call_is_not_continued_in_the_next_session(server: Server) -> None:
@@ -113,26 +114,26 @@ def outlast_its_lease(server: Server) -> None:
 
 
 @pytest.mark.parametrize("end", [delete_its_node, outlast_its_lease])
-@scenario
+@both
 async def test_a_turn_follows_one_that_has_lost_its_lock(
     side: Side, server: Server, end: Callable[[Server], None]
 ) -> None:
     """Its loss is the end of a turn, and never of the program."""
     sessions, fences = list[int](), list[int]()
-    async with side.using("Supervisor", server.hosts, session_timeout=1.0) as supervisor:
-        async for session in side.each(supervisor):
+    async with using(side.Supervisor(server.hosts, session_timeout=1.0)) as supervisor:
+        async for session in each(supervisor):
             async with (
-                side.entered(session) as client,
-                side.entered(side.made("SequentialLock", client, "/lock")) as lock,
+                entered(session) as client,
+                entered(side.SequentialLock(client, "/lock")) as lock,
             ):
                 sessions.append(client.session_id)
                 fences.append(lock.fence)
                 if len(fences) == 2:
                     break
-                if side.prefix:
+                if side.asyncio:
                     lock.lost.add_callback(lambda _: server.start())
                     async with lock.cancel_on_loss():
-                        await side.aside(end, server)
+                        await blocking(end, server)
                         await for_ever()
                 end(server)
                 assert lock.lost.wait(PATIENCE)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising
 from tests.support.server_control import poll
-from tests.support.sides import Side, scenario
 from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, spin
 from zkwire import (
     AsyncClient,
@@ -38,7 +38,7 @@ from zkwire.testing import Server
 # --- sessions that are killed ---------------------------------------------------------------------
 
 
-@scenario
+@both
 async def test_services_and_leaderships_are_begun_again_in_each_session(
     side: Side, server: Server
 ) -> None:
@@ -47,36 +47,36 @@ async def test_services_and_leaderships_are_begun_again_in_each_session(
     async def callback(state: Any) -> None:
         seen.append(state.data)
 
-    async with side.using("Supervisor", server.hosts) as supervisor:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
         supervisor.lead("/election", terms.lead, "me")
         supervisor.watch_data("/config", side.function(callback))
         for number in range(1, 4):
             await terms.wait(number)
-            client = await side.call(supervisor.client, PATIENCE)
-            await side.call(client.ensure_path, "/config")
-            await side.call(client.set_data, "/config", b"%d" % number)
-            await side.until("the change", lambda: b"%d" % len(terms.fences) in seen)
+            client = await done(supervisor.client(PATIENCE))
+            await done(client.ensure_path("/config"))
+            await done(client.set_data("/config", b"%d" % number))
+            await eventually("the change", lambda: b"%d" % len(terms.fences) in seen)
             kill(server, client.session_id)
-            await side.until("its end", lambda: client.state is State.EXPIRED)  # noqa: B023
+            await eventually("its end", lambda: client.state is State.EXPIRED)  # noqa: B023
             with pytest.raises(SessionExpiredError):
-                await side.call(client.get_data, "/config")
+                await done(client.get_data("/config"))
         await terms.wait(4)
     assert_strictly_rising(terms.fences)
     assert (terms.most, terms.leading) == (1, 0)
 
 
-@scenario
+@both
 async def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
     side: Side, server: Server
 ) -> None:
     clients, left = list[Any](), list[object]()
-    async with side.using("Supervisor", server.hosts) as supervisor:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
         probes = [Probe(supervisor) for _ in range(5)]
-        async for session in side.each(supervisor):
-            async with side.entered(session) as client:
-                left += [each for before in clients for each in before._driver.services]
+        async for session in each(supervisor):
+            async with entered(session) as client:
+                left += [each for before in clients for service in before._driver.services]
                 clients.append(client)
-                await side.until("all run", lambda: all(probe.running for probe in probes))
+                await eventually("all run", lambda: all(probe.running for probe in probes))
                 if len(clients) == 5:
                     break
                 kill(server, client.session_id)
@@ -86,17 +86,17 @@ async def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
     assert [probe.runs for probe in probes] == [[c.session_id for c in clients]] * 5
 
 
-@scenario
+@both
 async def test_a_service_that_has_failed_or_was_dismissed_runs_no_longer(
     side: Side, server: Server
 ) -> None:
-    async with side.using("Supervisor", server.hosts) as supervisor:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
         failing, dismissed = Probe(supervisor, ValueError("mine")), Probe(supervisor)
-        await side.until("both run", lambda: failing._error and dismissed.running)
+        await eventually("both run", lambda: failing._error and dismissed.running)
         supervisor._algorithm.dismiss(dismissed)
-        await side.until("it has ended", lambda: not dismissed.running)
-        kill(server, (await side.call(supervisor.client)).session_id)
-        await side.until("another session", lambda: supervisor._algorithm._present[0] == 2)
+        await eventually("it has ended", lambda: not dismissed.running)
+        kill(server, (await done(supervisor.client())).session_id)
+        await eventually("another session", lambda: supervisor._algorithm._present[0] == 2)
         assert not supervisor._algorithm._services
         assert len(failing.runs) == len(dismissed.runs) == 1
         with pytest.raises(ValueError, match="mine"):
@@ -106,13 +106,13 @@ async def test_a_service_that_has_failed_or_was_dismissed_runs_no_longer(
 # --- the scope of a session -----------------------------------------------------------------------
 
 
-@scenario
+@both
 async def test_the_scope_of_a_session_swallows_its_end_alone(side: Side, server: Server) -> None:
     clients = list[Any]()
     group = ExceptionGroup("tasks", [SessionExpiredError("another's"), KeyError("x")])
-    async with side.using("Supervisor", server.hosts) as supervisor:
-        async for session in side.each(supervisor):
-            async with side.entered(session) as client:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
+        async for session in each(supervisor):
+            async with entered(session) as client:
                 clients.append(client)
                 if len(clients) < 3:
                     kill(server, client.session_id)
@@ -122,9 +122,9 @@ async def test_the_scope_of_a_session_swallows_its_end_alone(side: Side, server:
         assert len({client.session_id for client in clients}) == 3
         lost = ConnectionLossError("of another client"), LockLostError("deleted")
         for error in (KeyError("x"), *lost, group):
-            session = await anext(side.each(supervisor))
+            session = await anext(each(supervisor))
             with pytest.raises(type(error)):
-                async with side.entered(session):
+                async with entered(session):
                     raise error
 
 
@@ -209,28 +209,28 @@ async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -
 # --- no server, and one that refuses --------------------------------------------------------------
 
 
-@scenario
+@both
 async def test_without_a_server_it_keeps_trying_and_closes_at_once(
     side: Side, server: Server
 ) -> None:
     server.stop()
-    supervisor = side.made("Supervisor", server.hosts)
+    supervisor = side.Supervisor(server.hosts)
     with pytest.raises(UnreachableError, match=r"no session within 0\.05 s"):
-        await side.call(supervisor.client, 0.05)
-    assert not await side.call(supervisor.wait, 0)
+        await done(supervisor.client(0.05))
+    assert not await done(supervisor.wait(0))
     server.start()
-    assert await side.call((await side.call(supervisor.client, PATIENCE)).exists, "/")
+    assert await done((await done(supervisor.client(PATIENCE))).exists("/"))
     server.stop()
-    other = side.made("Supervisor", server.hosts)
+    other = side.Supervisor(server.hosts)
     with pytest.raises(UnreachableError):
-        await side.call(other.client, 0)
-    for each in (supervisor, other):
+        await done(other.client(0))
+    for one in (supervisor, other):
         begun = time.monotonic()
-        await side.call(each.close)
+        await done(one.close())
         assert time.monotonic() < begun + 3.0
-        assert await side.call(each.wait)
+        assert await done(one.wait())
         with pytest.raises(ClientClosedError):
-            each.watch_data("/", print)
+            one.watch_data("/", print)
 
 
 def test_a_refused_authentication_is_tried_again_with_a_warning(
@@ -325,8 +325,8 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     for _ in work:
         assert ready.acquire(timeout=PATIENCE)
     poll("sessions were killed", lambda: sum(killed) > 5 or None, PATIENCE)
-    for each in [Running(supervisor.close) for _ in range(3)]:
-        each.result()
+    for closing in [Running(supervisor.close) for _ in range(3)]:
+        closing.result()
     for one in work:
         with pytest.raises(ClientClosedError):
             one.result()
@@ -336,16 +336,16 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     assert not any(supervisor._algorithm._newest._driver.services)
 
 
-def test_one_that_nobody_closes_goes_on(server: Server) -> None:
+async def test_one_that_nobody_closes_goes_on(server: Server) -> None:
     """As a thread does: what was asked of it is to be true forever."""
     terms = Terms(Side(""))
     supervisor = Supervisor(server.hosts)
     supervisor.lead("/election", terms.lead)
     shell, sequence = supervisor._backend, supervisor._algorithm
-    run(terms.wait(1))
+    await terms.wait(1)
     del supervisor
     gc.collect()
     kill(server, run(sequence.client()).session_id)
-    run(terms.wait(2))
+    await terms.wait(2)
     run(sequence.stop())
     shell.join(PATIENCE)

@@ -22,9 +22,9 @@ import pytest
 
 import zkwire
 from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running, timed
 from tests.support.server_control import free_port, poll
-from tests.support.sides import Side, scenario
 from tests.support.supervisor_helpers import Terms, for_ever, kill
 from zkwire import (
     AsyncSupervisor,
@@ -60,38 +60,38 @@ async def ends_cancelled(_: object) -> None:
 def no_coroutine(_: object) -> None: ...
 
 
-async def entered(side: Side, hosts: str, function: Any, error: type[Exception]) -> Any:
+async def ended_by(side: Side, hosts: str, function: Any, error: type[Exception]) -> Any:
     """A supervisor that this function has ended with this error."""
-    supervisor = side.made("Supervisor", hosts)
+    supervisor = side.Supervisor(hosts)
     with pytest.raises(error) as caught:
-        async with side.entered(supervisor):
+        async with entered(supervisor):
             supervisor.lead("/other", Terms(side).lead)
             supervisor.lead("/election", function)
             with pytest.raises(error):
-                await side.call(supervisor.wait)
+                await done(supervisor.wait())
     assert "mine" in str(caught.value) or error is not KeyError
     return supervisor
 
 
-@scenario
+@both
 async def test_the_error_of_a_function_ends_it_and_is_raised(
     side: Side, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    supervisor = await entered(side, server.hosts, side.function(fail), KeyError)
+    supervisor = await ended_by(side, server.hosts, side.function(fail), KeyError)
     lead = lambda: supervisor.lead("/e", side.function(fail))  # noqa: E731
     for ask in (supervisor.wait, supervisor.client, lead):
         with pytest.raises(KeyError, match="mine"):
-            await side.call(ask)
+            await done(ask())
     said = [record for record in caplog.records if "ended the supervisor" in record.getMessage()]
     (record,) = said  # the functions beside it end with the same error
     assert record.getMessage().endswith("lead-/election has ended the supervisor")
     assert record.levelname == "ERROR"
     assert "in fail" in str(record.exc_text)
     with pytest.raises(ValueError, match="the body's"):
-        async with side.entered(side.made("Supervisor", server.hosts)) as supervisor:
+        async with entered(side.Supervisor(server.hosts)) as supervisor:
             supervisor.lead("/election", side.function(fail))
             with pytest.raises(KeyError):
-                await side.call(supervisor.wait)
+                await done(supervisor.wait())
             raise ValueError("the body's")
 
 
@@ -101,7 +101,7 @@ async def test_the_error_of_a_function_ends_it_and_is_raised(
 async def test_a_function_that_is_none_to_await_ends_it(
     server: Server, function: Any, error: type[Exception]
 ) -> None:
-    await entered(Side("Async"), server.hosts, function, error)
+    await ended_by(Side("Async"), server.hosts, function, error)
 
 
 def test_what_must_be_seen_is_written_without_logging(
@@ -174,36 +174,36 @@ def test_a_function_that_ignores_the_loss_is_named_in_a_warning(
 
 
 @pytest.mark.parametrize("where", ["function", "service", "client", "iteration"])
-@scenario
+@both
 async def test_close_from_its_own_threads_or_tasks(side: Side, server: Server, where: str) -> None:
     before, ended = threading.active_count(), list[str]()
 
     async def closing(_: object) -> None:
-        await side.call(supervisor.close)
+        await done(supervisor.close())
         ended.append(where)
 
-    supervisor = side.made("Supervisor", server.hosts)
-    async with side.entered(supervisor):
-        client = await side.call(supervisor.client, PATIENCE)
+    supervisor = side.Supervisor(server.hosts)
+    async with entered(supervisor):
+        client = await done(supervisor.client(PATIENCE))
         match where:
             case "function":
                 supervisor.lead("/election", side.function(closing))
             case "service":
                 supervisor.watch_data("/", side.function(closing))
             case "client":
-                await side.call(client.add_watch, "/", side.function(closing))
-                await side.call(client.create, "/child")
+                await done(client.add_watch("/", side.function(closing)))
+                await done(client.create("/child"))
             case _:
-                async for session in side.each(supervisor):
-                    async with side.entered(session):
+                async for session in each(supervisor):
+                    async with entered(session):
                         await closing(None)
-                        await side.call(client.exists, "/")
-        assert await side.call(supervisor.wait, PATIENCE)
-        if not side.prefix:
-            await side.until("the call returned", lambda: ended)
+                        await done(client.exists("/"))
+        assert await done(supervisor.wait(PATIENCE))
+        if not side.asyncio:
+            await eventually("the call returned", lambda: ended)
     with pytest.raises(ClientClosedError):
-        await side.call(client.exists, "/")
-    await side.until("the threads ended", lambda: threading.active_count() <= before)
+        await done(client.exists("/"))
+    await eventually("the threads ended", lambda: threading.active_count() <= before)
 
 
 async def test_close_cancels_a_callback_and_a_function_and_waits_for_them(server: Server) -> None:
@@ -422,14 +422,14 @@ def test_the_typed_options_are_those_of_a_client() -> None:
 
 @forks
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@scenario
+@both
 async def test_a_forked_child_gets_an_error_and_leaves_its_parent_alone(
     side: Side, server: Server
 ) -> None:
-    async with side.using("Supervisor", server.hosts) as supervisor:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
         watch = supervisor.watch_data("/")
-        assert await side.call(watch.next, PATIENCE) is not None
-        client = await side.call(supervisor.client, PATIENCE)
+        assert await done(watch.next(PATIENCE)) is not None
+        client = await done(supervisor.client(PATIENCE))
         asks: list[Callable[[], Any]] = [
             *(supervisor.wait, supervisor.client, watch.next),
             lambda: supervisor.lead("/e", side.function(fail)),
@@ -441,15 +441,15 @@ async def test_a_forked_child_gets_an_error_and_leaves_its_parent_alone(
             try:
                 for ask in asks:
                     with pytest.raises(ForkedError):
-                        side.call(ask).send(None)
+                        done(ask()).send(None)
                 for close in (watch.close, supervisor.close):
                     with pytest.raises(StopIteration):
-                        side.call(close).send(None)
+                        done(close()).send(None)
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        await side.call(client.create, "/still")
+        await done(client.create("/still"))
 
 
 async def test_another_loop_is_refused(server: Server) -> None:
