@@ -43,7 +43,6 @@ from zkwire import (
     EventType,
     NodeExistsError,
     NoNodeError,
-    OperationTimeoutError,
     State,
     Watch,
     ZooKeeperError,
@@ -395,40 +394,6 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
             points += cancelling.happened
         assert points >= 1
         assert b.client.session_id == session_id
-
-
-@async_waiting_kinds
-async def test_a_closed_client_while_cancelled_leaves_nothing(kind: AsyncKind) -> None:
-    """The session ends right behind the cancellation; nobody is left to clean up, nor is a node."""
-    with Server() as server:
-        async with AsyncClient(server.hosts) as observer:
-            for nth in itertools.count(1):
-                async with AsyncClient(server.hosts, session_timeout=LONG) as client:
-                    lock = kind(client, "/locks/l")
-                    cancelling = Cancelling(nth)
-                    with suppress(OperationTimeoutError):
-                        await cancelled_at(lock.acquire(), cancelling)
-                third = kind(observer, "/locks/l")
-                async with asyncio.timeout(PATIENCE):
-                    assert await third.acquire()
-                    await third.release()
-                if not cancelling.happened:
-                    break
-
-
-async def test_loss_awaited_by_a_cancelled_task() -> None:
-    async with bed() as b:
-        lock = AsyncNonBlockingLock(b.client, "/l")
-        assert await lock.acquire()
-        for how in ("waiting", "twice"):
-            assert await cancelled_at(awaited(lock.lost), Cancelling(1, how)) is None
-        waiting = [asyncio.ensure_future(awaited(lock.lost)) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[1].cancel()
-        await b.observer.delete("/l")
-        async with asyncio.timeout(PATIENCE):
-            assert [await waiting[0], await waiting[2]] == [True, True]
-        assert not lock.held
 
 
 async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client() -> None:

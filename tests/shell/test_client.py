@@ -16,7 +16,6 @@ import zkwire
 from tests.support.aio_helpers import blocking, eventually
 from tests.support.both_clients import Side, answer, asking, both, done
 from tests.support.fake_server import Connection, FakeServer, mute, silent
-from tests.support.lock_helpers import Running
 from tests.support.operation_samples import OPERATIONS, SAMPLES
 from tests.support.server_control import free_port, poll
 from zkwire import (
@@ -407,16 +406,6 @@ def late(gate: threading.Event) -> Callable[[Connection], None]:
             connection.answer(request)
 
     return script
-
-
-def test_two_threads_may_wait_for_one_reply() -> None:
-    gate = threading.Event()
-    with FakeServer(late(gate)) as server, Client(server.hosts) as client:
-        one = client.pipeline.exists("/a")
-        waiting = [Running(one.result) for _ in range(4)]
-        server.wait_for(lambda: server.count("exists"))
-        gate.set()
-        assert [w.result() for w in waiting] == [None] * 4
 
 
 # --- where there is no answer ---------------------------------------------------------------------

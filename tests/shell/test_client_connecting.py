@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import select
+import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, suppress
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,27 +30,23 @@ from tests.shell.test_client import (
     nowhere,
     own_threads,
     refused_port,
-    unanswering_port,
     within,
 )
-from tests.support.aio_helpers import awaited, blocking
+from tests.support.aio_helpers import blocking
 from tests.support.both_clients import Side, answer, asking, both, done
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
-    AsyncClient,
     Client,
-    ClientClosedError,
     NotSentError,
     OperationTimeoutError,
     ZooKeeperError,
 )
-from zkwire.net.dial import MOST_LOOK_UPS
+from zkwire.net import connection as link
+from zkwire.net.dial import MOST_LOOK_UPS, Dialer
 from zkwire.session.hosts import HostList, parse_hosts
-from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Gate, hold
 
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
@@ -106,13 +104,6 @@ async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(side: Side) 
         await done(client.close())
 
 
-def test_a_dead_server_among_three_is_passed_over(fake: FakeServer) -> None:
-    for seed in range(6):
-        hosts = f"127.0.0.1:{refused_port()},{fake.hosts},127.0.0.1:{refused_port()}"
-        with within(1.0), hooked(Client)(hosts, _seed=seed) as client:
-            client.exists("/")
-
-
 def test_ipv6() -> None:
     try:
         server = FakeServer(host="::1")
@@ -132,7 +123,7 @@ def at_name(*addresses: FakeServer | int, **options: Any) -> Client:
     return hooked(Client)("zoo.example", _resolver=resolver, **options)
 
 
-def test_names_are_resolved_at_each_attempt() -> None:
+def test_hazard_A31_names_are_resolved_at_each_attempt() -> None:
     """A31: the addresses behind a name change, and the client follows."""
     with FakeServer() as one, FakeServer() as two:
         two.sessions = one.sessions
@@ -155,22 +146,6 @@ def test_names_are_resolved_at_each_attempt() -> None:
                 client.sync()
         assert set(asked) == {("zoo.example", 4711)}
         assert len(asked) >= 3
-
-
-def test_every_address_of_a_name_is_tried(fake: FakeServer) -> None:
-    addresses = [
-        (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
-        *named(refused_port(), refused_port(), fake),
-    ]
-    resolver = lambda host, port: addresses  # noqa: E731
-    with within(1.0), hooked(Client)("zoo.example", _resolver=resolver) as client:
-        assert client.exists("/") is not None
-    with (
-        unanswering_port() as port,  # that leaves time for the next
-        within(6.0),
-        at_name(port, fake, session_timeout=6.0) as client,
-    ):
-        assert client.exists("/") is not None
 
 
 def hangs_up(_: Connection) -> None:
@@ -217,27 +192,6 @@ def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str, fake: Fa
         client.connect()
     client.close()
     all_ended()
-
-
-def test_a_stuck_look_up_does_not_stop_a_close() -> None:
-    """A31."""
-    with StuckResolver() as resolver:
-        client = hooked(Client)("zoo.example", _resolver=resolver)
-        call = client.pipeline.exists("/a")
-        with within(CLOSE_BOUND):
-            client.close()
-        with pytest.raises(ClientClosedError):
-            call.result()
-        all_ended(but="zkwire-resolve")
-
-
-def test_a_stuck_look_up_of_one_server_leaves_the_others(fake: FakeServer) -> None:
-    options: dict[str, Any] = {"session_timeout": 5.0}
-    with StuckResolver() as options["_resolver"]:
-        for seed in range(3):
-            hosts = f"zoo.example,{fake.hosts}"
-            with within(5.0), hooked(Client)(hosts, _seed=seed, **options) as client:
-                assert client.exists("/") is not None
 
 
 def test_stuck_look_ups_do_not_pile_up_and_are_named() -> None:
@@ -476,16 +430,87 @@ def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
             waiting.result()
 
 
-async def test_asyncio_timeout_around_one_operation() -> None:
-    gate = Gate()
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client:
-            proxy.on("exists", action=hold(gate), reply=True)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await client.exists("/")
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(awaited(client.get_data("/")), 0.05)
-            gate.release()
-            assert (await client.get_data("/")).data == b"", "in step"
-            assert not client._session.unanswered
+# --- below the clients ----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from zkwire.session.hosts import Address
+
+
+@pytest.fixture
+def listening() -> Iterator[list[Address]]:
+    """Two addresses at which connections are accepted."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        yield [(socket.AF_INET, server.getsockname()) for server in servers]
+
+
+@pytest.fixture
+def refusing() -> Address:
+    """An address at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return socket.AF_INET, server.getsockname()
+
+
+class Attempt:
+    """A dialer of a name that has these addresses; the test is its selector and its clock."""
+
+    def __init__(self, addresses: list[Address], first: Address | None = None) -> None:
+        self._sock: socket.socket | None = None
+        found: Any = SimpleNamespace(found=list(addresses), used=False)
+        target = "zoo.example", 2181
+        self.dialer = Dialer(target, lambda _: found, self._listen, None, list, first)
+
+    def _listen(self, _: object, sock: socket.socket, events: int) -> None:
+        self._sock = sock if events else None
+
+    def go_on(self) -> Dialer:
+        """Do as a selector does, until the attempt has ended."""
+        while self.dialer.connected is None and self.dialer.failure is None:
+            self.dialer.advance(0.0, 10.0)
+            if self._sock is not None:
+                select.select((), (self._sock,), (), PATIENCE)
+                self.dialer.ready(selectors.EVENT_WRITE)
+        return self.dialer
+
+
+def test_every_address_is_tried(listening: list[Address], refusing: Address) -> None:
+    dialer = Attempt([refusing, refusing, listening[0]]).go_on()
+    assert dialer.address == listening[0]
+    assert dialer.connected is not None
+    dialer.cancel()
+    assert Attempt([refusing, refusing]).go_on().failure == "Connection refused"
+
+
+def test_addresses_share_the_time(listening: list[Address]) -> None:
+    dialer = Attempt(listening).dialer
+    assert dialer.advance(0.0, 10.0) == 5.0
+    assert dialer.address == listening[0]
+    assert dialer.advance(5.0, 10.0) == 10.0, "nobody has told it of an answer"
+    assert dialer.address == listening[1]
+    dialer.cancel()
+
+
+def test_the_next_attempt_begins_behind_the_address_that_was_reached(
+    listening: list[Address],
+) -> None:
+    first = Attempt(listening).go_on()
+    assert first.following == listening[1]
+    first.cancel()
+    second = Attempt(listening, first.following).go_on()
+    assert (second.address, second.following) == (listening[1], listening[0])
+    second.cancel()
+
+
+def test_what_the_kernel_has_taken_is_known_to_the_byte() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        connection, data = link.Connection(here), bytes(10_000_000)
+        connection.written += len(data)
+        connection.send(data)
+        assert 0 < connection.written < len(data)
+        assert len(connection.backlog) == len(data) - connection.written
+        here.shutdown(socket.SHUT_WR)
+        received = 0
+        while piece := there.recv(1_000_000):
+            received += len(piece)
+        assert received == connection.written

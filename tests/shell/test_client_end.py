@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import gc
-import os
-import pickle
 import socket
 import threading
 import time
@@ -24,7 +21,6 @@ from tests.shell.test_client import (
     PATIENCE,
     all_ended,
     nowhere,
-    own_threads,
     refused_port,
     undisturbed,
     within,
@@ -209,7 +205,7 @@ def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None
     assert fake.count("close_session") == 20
 
 
-def test_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
+def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
     """E9: eight threads use and close fresh clients; each call ends, each thread ends."""
     rng = Random(seed)
 
@@ -237,15 +233,6 @@ async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
     never.add_state_listener(told.append)
     await done(never.close())
     await eventually("the listener is told", lambda: told == [State.CLOSED])
-
-
-async def test_close_by_many_tasks_at_once(hosts: str) -> None:
-    client = AsyncClient(hosts)
-    await client.connect()
-    last = client.exists("/")
-    with within(CLOSE_BOUND):
-        assert await asyncio.gather(*(client.close() for _ in range(5))) == [None] * 5
-    assert await last is not None, "what was asked for before is still answered"
 
 
 async def test_close_while_connecting_and_calls_while_closing() -> None:
@@ -342,17 +329,6 @@ async def test_close_where_the_caller_has_been_interrupted_in_the_middle(
     await assert_dead_at_once(client)
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_client_is_not_copied(fake: FakeServer, copied: Callable[[object], object]) -> None:
-    """The end of a copy would be the end of the session."""
-    with Client(fake.hosts) as client:
-        message = "Client cannot be copied or pickled: it belongs to this process"
-        with pytest.raises(TypeError, match=message):
-            copied(client)
-        gc.collect()
-        client.exists("/")
-
-
 class Owner:
     """Part of a cycle, which the collector finds: in any thread, at any time.
 
@@ -365,22 +341,6 @@ class Owner:
 
     def __del__(self) -> None:
         self.closed.close()
-
-
-def test_close_in_a_finalizer(fake: FakeServer) -> None:
-    """E8."""
-
-    def connected() -> Client:
-        client = Client(fake.hosts)
-        client.connect()
-        return client
-
-    Owner(connected)
-    with within(CLOSE_BOUND):
-        gc.collect()
-    all_ended()
-    fake.wait_for(lambda: fake.count("close_session"))
-    assert fake.count("close_session") == 1
 
 
 def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
@@ -399,15 +359,6 @@ def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
         Owner(watching)
         assert Running(collect).result() == 1, "it was closed in the middle of something else"
         poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
-
-
-def test_a_client_that_is_never_used_leaves_nothing() -> None:
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    clients = [Client("127.0.0.1:1,zoo.example/chroot") for _ in range(100)]
-    assert own_threads() == set()
-    assert not before or len(os.listdir("/proc/self/fd")) <= before + 1
-    del clients
-    gc.collect()
 
 
 # --- idle -----------------------------------------------------------------------------------------

@@ -1,20 +1,20 @@
-"""What both clients say when a connection breaks, and what they make of a broken server.
+"""What both clients say when a connection breaks, and what a broken server costs them.
 
 The fake server writes down what it received and what it executed, so each verdict is compared with
 the truth: *refused*, *not sent*, *outcome unknown*, *over*. What the state machine decides is
-tested elsewhere; this is about the I/O around it: what is sent and when, and what is held back.
-"""
+tested elsewhere; this is about the I/O around it: what is sent and when, and what is held back."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import socket
+import struct
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,17 @@ from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import blocking, eventually, spinning
 from tests.support.both_clients import Side, answer, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
-from tests.support.fake_server import Connection, FakeServer, answering, deaf, mute, reply, serve
+from tests.support.fake_server import (
+    Connection,
+    FakeServer,
+    GoneError,
+    Node,
+    answering,
+    deaf,
+    mute,
+    reply,
+    serve,
+)
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
@@ -41,11 +51,13 @@ from zkwire import (
     OperationTimeoutError,
     OutcomeUnknownError,
     ProtocolError,
+    ReplyTooLargeError,
     SessionExpiredError,
     State,
-    Watch,
     ZooKeeperError,
 )
+from zkwire.jute import records as r
+from zkwire.jute.frames import frame
 from zkwire.net.dial import readable_within
 from zkwire.session.request import SEND_BATCH
 from zkwire.testing import FaultProxy, Server
@@ -318,31 +330,6 @@ async def test_answers_that_arrived_before_the_break_count(side: Side) -> None:
             assert errors[100] is not None
 
 
-def test_threads_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
-    rng = random.Random(seed)
-    for _ in range(10):
-        with (
-            FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server,
-            Client(server.hosts, session_timeout=20) as client,
-        ):
-            outcomes: dict[str, str] = {}
-
-            def work(number: int, client: Client = client, to: dict[str, str] = outcomes) -> None:
-                for n in range(8):
-                    to[f"/{number}-{n}"] = "done"
-                    try:
-                        client.create(f"/{number}-{n}")
-                    except ConnectionLossError as error:
-                        to[f"/{number}-{n}"] = "unknown" if error.maybe_applied else "not sent"
-
-            for worker in [Running(partial(work, n)) for n in range(16)]:
-                worker.result()
-            executed = {q.path for q in server.executed if q.op == "create"}
-            received = {q.path for q in server.received if q.op == "create"}
-            assert {path for path, outcome in outcomes.items() if outcome == "done"} <= executed
-            assert not {p for p, outcome in outcomes.items() if outcome == "not sent"} & received
-
-
 async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
     """Whatever was said to have been done is done, once; the loop never stands still."""
     with Server() as server, FaultProxy(server.hosts) as proxy:
@@ -396,7 +383,9 @@ async def retried(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @both
-async def test_the_state_at_rest_is_the_real_one(side: Side, fake: FakeServer, seed: int) -> None:
+async def test_hazard_A44_the_state_at_rest_is_the_real_one(
+    side: Side, fake: FakeServer, seed: int
+) -> None:
     """A44: after any pattern of cuts the last word is "connected", and a call proves it."""
     rng = random.Random(seed)
     async with side.opened(fake.hosts, session_timeout=20) as client:
@@ -430,20 +419,6 @@ def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
         return noticed - heard
 
     undisturbed(noticed_after, 0.6 + SLACK / 2)
-
-
-@both
-async def test_a_half_closed_connection_is_replaced(side: Side) -> None:
-    def half(connection: Connection) -> None:
-        connection.greet()
-        connection.half_close()
-        connection.wait_gone()
-
-    with FakeServer(half, serve) as server:
-        async with side.opened(server.hosts) as client:
-            await blocking(server.wait_for, lambda: len(server.connections) == 2)
-            with within(1.0):
-                await retried(client.exists, "/")
 
 
 def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:
@@ -485,45 +460,6 @@ async def test_small_requests_leave_at_once(side: Side, fake: FakeServer) -> Non
 # --- under asyncio --------------------------------------------------------------------------------
 
 
-async def test_garbage_ends_the_connection_and_nothing_else() -> None:
-    """All kinds of it are in test_broken_servers."""
-
-    def broken(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(reply(77))  # an xid that was never sent
-        connection.wait_gone()
-
-    with FakeServer(broken, serve) as server:
-        async with AsyncClient(server.hosts, session_timeout=20) as client:
-            session_id = client.session_id
-            errors = await ended([client.create("/a"), client.create("/b")])
-            assert isinstance(errors[0], GarbledError | ProtocolError)
-            assert errors[0].maybe_applied
-            assert isinstance(errors[1], ConnectionLossError)
-            assert await client.create("/c") == "/c"
-            assert client.session_id == session_id
-
-
-async def test_a_black_hole_is_noticed_and_what_was_there_comes_back() -> None:
-    """The connection is given up in time, calls end in time, watches and session are restored."""
-    with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
-        # The client must be back in the last third of its time.
-        async with AsyncClient(proxy.hosts, session_timeout=6.0) as client:
-            session_id, watch = client.session_id, Watch()
-            await client.exists("/new", watch=watch)
-            proxy.black_hole()
-            with within(4.0 + SLACK):
-                (error,) = await ended([client.create("/sent")])
-            assert isinstance(error, OutcomeUnknownError)
-            proxy.black_hole(False)
-            proxy.cut_all()
-            await retried(client.create, "/new")
-            async with asyncio.timeout(PATIENCE):
-                assert (await watch).type is EventType.NODE_CREATED
-            assert client.session_id == session_id
-
-
 async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
     with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
         async with AsyncClient(proxy.hosts, session_timeout=2.0) as client:
@@ -558,3 +494,156 @@ async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) ->
         assert waiting.ready
         assert (await waiting).version == 1
         assert client._driver.current_connection is link
+
+
+# --- servers that break the protocol --------------------------------------------------------------
+
+
+def data_reply(xid: int, data: bytes) -> bytes:
+    return reply(xid, r.GetDataResponse(data, Node(data, 1).stat()))
+
+
+OK = data_reply(1, b"data")
+GARBAGE: dict[str, bytes] = {
+    "length -1": struct.pack(">i", -1),
+    "length 15": frame(bytes(15)),
+    "http": b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+    "the wrong xid": data_reply(7, b""),
+    "a body with a byte too many": frame(OK[4:] + b"\0"),
+    "data longer than the frame": frame(OK[4:20] + struct.pack(">i", 10**6) + OK[24:]),
+    "a notification cut short": frame(reply(-1, r.WatcherEvent(1, 3, "/a"))[4:-1]),
+}
+
+
+def answers_first(
+    garbage: bytes, then: Callable[[Connection], object] = Connection.wait_gone
+) -> Callable[[Connection], None]:
+    """A script that answers the first request with these bytes, and then waits.
+
+    All later requests are served.  A connection that ends before its first one changes nothing.
+    """
+    asked: list[Connection] = []
+
+    def script(connection: Connection) -> None:
+        connection.greet()
+        for request in connection.requests():
+            if not asked:
+                asked.append(connection)
+                connection.send(garbage)
+                then(connection)
+                return
+            connection.answer(request)
+
+    return script
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_for_a_reply(kind: str) -> None:
+    """It costs one connection: a definite error for the call, and the next one is answered."""
+    with FakeServer(answers_first(GARBAGE[kind])) as server, Client(server.hosts) as client:
+        session_id = client.session_id
+        verb, arguments = ("create", ("/x",)) if "xid" in kind else ("get_data", ("/",))
+        call = getattr(client.pipeline, verb)(*arguments)
+        behind = client.pipeline.create("/y")
+        with within(1.0), pytest.raises((ProtocolError, GarbledError)) as caught:
+            call.result()
+        assert caught.value.maybe_applied == ("xid" in kind)
+        with within(1.0):
+            error = ending(behind)  # none, if it was asked for after the break
+            assert error is None or isinstance(error, ConnectionLossError)
+            assert client.exists("/") is not None
+        assert client.session_id == session_id
+        assert len(server.connections) == 2
+
+
+@contextmanager
+def impatient(hosts: str) -> Iterator[Client]:
+    """A client that gives a silent connection up soon, once it is connected."""
+    with closing(Client(hosts, session_timeout=0.6)) as client:
+        client.connect(PATIENCE)
+        yield client
+
+
+def answers_pings(connection: Connection) -> None:
+    for _ in connection.requests():
+        connection.flush()
+
+
+UNENDED: dict[str, tuple[bytes, Callable[[Connection], object], str]] = {
+    # A length that is garbage swallows the answers to pings, a few bytes in each third of T.
+    "grows": (struct.pack(">i", 10 * MEGABYTE), answers_pings, "/"),
+    "stays": (OK[:-10], Connection.wait_gone, "nothing arrived"),
+    "is cut": (OK[:-10], lambda _: None, "/"),
+}
+
+
+@pytest.mark.parametrize("how", UNENDED)
+def test_a_frame_that_never_ends_is_given_up(how: str) -> None:
+    sent, then, message = UNENDED[how]
+    with FakeServer(answers_first(sent, then)) as server, impatient(server.hosts) as client:
+        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match=message):
+            client.get_data("/")
+        again(client)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    """Fail if the block, with the client and the fake server in it, allocates more at any time."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < limit, f"{(peak - before) / MEGABYTE:.1f} MB"
+
+
+def test_endless_frames_are_read_and_forgotten() -> None:
+    """A flood of notifications that nobody asked for: no memory, and answers get through."""
+    event = r.WatcherEvent(EventType.NODE_DATA_CHANGED, 3, "/" + "f" * 9999)
+    flood = reply(-1, event, zxid=-1) * 10
+    stop = threading.Event()
+
+    def script(connection: Connection) -> None:
+        connection.greet()
+
+        def pour() -> None:
+            with suppress(GoneError):
+                while not stop.is_set():
+                    connection.send(flood)
+
+        pouring = threading.Thread(target=pour)
+        pouring.start()
+        try:
+            for request in connection.requests():
+                connection.answer(request)
+                connection.flush()
+        finally:
+            stop.set()
+            pouring.join()
+
+    with FakeServer(script) as server, Client(server.hosts, session_timeout=20) as client:
+        with memory_below(5 * MEGABYTE), within(PATIENCE):
+            for _ in range(20):
+                assert client.exists("/") is not None
+        assert len(server.connections) == 1
+
+
+@pytest.mark.real
+def test_a_big_reply_of_a_real_server(zookeeper: Any, fresh_path: str) -> None:
+    """Frames of more than 1 MiB are ordinary: servers do not apply their limit to replies."""
+    with Client(zookeeper.hosts) as client:
+        client.create(fresh_path)
+        names = [f"{n:0200d}" for n in range(7000)]
+        for call in [client.pipeline.create(f"{fresh_path}/{name}") for name in names]:
+            call.result(60)
+        assert sorted(client.get_children(fresh_path)) == names
+        with Client(zookeeper.hosts, receive_limit=1_000_000) as small:
+            with pytest.raises(ReplyTooLargeError):
+                small.get_children(fresh_path)
+            assert small.exists(fresh_path) is not None
+        client.delete_tree(fresh_path)

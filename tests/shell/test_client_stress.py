@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import random
 import threading
 import time
@@ -15,7 +14,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, PAUSE, SLACK, poll_state, within
+from tests.shell.test_client import PATIENCE, PAUSE, poll_state, within
 from tests.shell.test_client_threads import STALL, ask, ask_until_answered, run_child
 from tests.support.fake_server import Connection, FakeServer, Request, echo, reply
 from tests.support.lock_helpers import Running
@@ -28,7 +27,6 @@ from zkwire.testing.proxy import (
     Frame,
     cut_after,
     cut_before,
-    drip,
     rst_after,
     rst_before,
     split,
@@ -145,103 +143,6 @@ def test_stress(threads: int, cuts: bool, seed: int) -> None:
         poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
         assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
         assert cuts or len(server.connections) == 1
-
-
-def test_calls_from_many_threads_keep_their_own_order(seed: int, fake: FakeServer) -> None:
-    """A18: what a thread asks for first is executed first; 16 threads, blocking and pipelined."""
-    with Client(fake.hosts, session_timeout=20) as client:
-
-        def work(number: int) -> None:
-            rng = random.Random(f"{seed}-{number}")
-            calls = []
-            for n in range(200):
-                calls.append(client.pipeline.create(f"/{number}-{n:03d}"))
-                if rng.random() < 0.05:
-                    calls[-1].result()
-            for call in calls:
-                call.result()
-
-        for worker in [Running(partial(work, n)) for n in range(16)]:
-            worker.result(STALL)
-        created = [q.path for q in fake.executed if q.op == "create"]
-        for number in range(16):
-            mine = [path for path in created if path.startswith(f"/{number}-")]
-            assert mine == [f"/{number}-{n:03d}" for n in range(200)]
-
-
-class Injected(BaseException):
-    """What is thrown into threads from outside."""
-
-
-# A thread that has done so much more has not been hit: Python has ignored the exception.
-IGNORED = 50
-
-
-class Victim:
-    """A thread that asks on, whatever is thrown into it."""
-
-    def __init__(self, client: Client, number: int, rng: random.Random) -> None:
-        self.done = self.hits = self.ident = 0
-        self.stop = False
-        self._client, self._number, self._rng = client, number, rng
-        self._running = Running(self._work)
-
-    def _work(self) -> None:
-        self.ident = threading.get_ident()
-        while not self.stop:
-            try:
-                with contextlib.suppress(ConnectionLossError):
-                    self._ask()
-                self.done += 1
-            except Injected:
-                self.hits += 1
-
-    def _ask(self) -> None:
-        if self._rng.random() < 0.7:
-            ask(self._client, f"/{self._number}/{self.done}")
-            return
-        tags = [f"/{self._number}/{n}" for n in range(20)]
-        calls = [self._client.pipeline.get_data(tag) for tag in tags]
-        assert [call.result().data.decode() for call in calls] == tags
-
-    def hit(self, deadline: float) -> None:
-        """Throw; it has been caught when the thread has gone on, and is back in its try."""
-        wanted, moved = self.hits + 1, self.done
-        self._throw()
-        while self.hits < wanted or self.done <= moved + 1:
-            assert time.monotonic() < deadline, f"thread {self._number} stalls"
-            if self.hits < wanted and self.done > moved + IGNORED:
-                self._throw()
-                moved = self.done
-            time.sleep(0)
-
-    def _throw(self) -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self.ident), ctypes.py_object(Injected)
-        )
-
-    def end(self) -> int:
-        """How often it was hit."""
-        self.stop = True
-        self._running.result(STALL)
-        return self.hits
-
-
-# Python ignores what hits a weak reference's callback, and says so.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_exceptions_thrown_into_threads_hurt_nobody_else(seed: int) -> None:
-    """Into leaders, followers and sleepers alike; one at a time for each thread."""
-    injections, rng = 400, random.Random(seed)
-    with FakeServer(echo) as server, Client(server.hosts, session_timeout=20) as client:
-        victims = [Victim(client, n, random.Random(f"{seed}-{n}")) for n in range(6)]
-        poll("they work", lambda: all(v.done for v in victims) or None, PATIENCE)
-        deadline = time.monotonic() + STALL
-        for _ in range(injections):
-            rng.choice(victims).hit(deadline)
-        assert sum([victim.end() for victim in victims]) > injections / 2
-        with within(1.0):
-            ask_until_answered(client, "/last")
-        assert len(server.sessions) == 1
 
 
 CHILD_UNDER_INTERRUPTS = """
@@ -366,20 +267,3 @@ def test_pings_go_out_under_a_flood(reader: str) -> None:
         assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < TIMEOUT
         assert server.count("ping") >= 3
         assert len(server.connections) == 1
-
-
-def test_pings_go_out_while_a_big_reply_trickles_in() -> None:
-    """A24: 900 KB take two session timeouts; the session is kept, and so is the connection."""
-    with (
-        FakeServer() as server,
-        FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, session_timeout=TIMEOUT) as client,
-    ):
-        client.create("/big", bytes(900_000))
-        proxy.on("get_data", action=drip(2 * TIMEOUT))
-        with within(2 * TIMEOUT + 4 * SLACK):
-            assert len(client.get_data("/big").data) == 900_000
-        times = [frame.time for frame in proxy.frames() if frame.direction == "c2s"]
-        assert max(b - a for a, b in pairwise(times)) < TIMEOUT  # which is due after a third
-        assert len(server.connections) == 1
-        assert server.count("ping") >= 4

@@ -35,25 +35,21 @@ import zkwire
 from tests.shell.test_client import (
     CLOSE_BOUND,
     PATIENCE,
-    PAUSE,
     all_ended,
-    poll_state,
     within,
 )
-from tests.support.fake_server import FakeServer, echo, mute, serve
+from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
     Cache,
     Client,
-    ClientClosedError,
     ConnectionLossError,
     DataWatch,
     Event,
     Group,
     Partitioner,
     PersistentNode,
-    State,
     Watch,
 )
 from zkwire.net.wakeup import EventFd, WakeupEpolls
@@ -131,7 +127,10 @@ class Interruption:
             code = frame.f_code
             self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {code.co_name}"
             sys.settrace(None)
-            raise self._kind(self.where)
+            self._happen(self.where)
+
+    def _happen(self, where: str) -> None:
+        raise self._kind(where)
 
 
 # The library itself. The standard library (the start of a thread, the making of a pair of sockets,
@@ -442,70 +441,6 @@ def on_signal(handler: Callable[[], None]) -> Iterator[Callable[[], None]]:
         yield lambda: signal.pthread_kill(main, signal.SIGUSR1)
     finally:
         signal.signal(signal.SIGUSR1, previous)
-
-
-def waiting_while_signalled(
-    client: Client, send: Callable[[], None], handled: threading.Event, error: type[Exception]
-) -> None:
-    """Wait for an answer as the reader; the signal is sent once a caller has the read role.
-
-    And again until it has been seen to: one that arrives right before a system call begins waits
-    until that ends; so CPython has it.
-    """
-    call = client.pipeline.exists("/a")
-
-    def send_when_read() -> None:
-        while (link := client._driver.current_connection) is None or link.reader is None:
-            time.sleep(0.001)
-        while not handled.is_set():
-            send()
-            handled.wait(0.05)
-
-    sender = Running(send_when_read)
-    with pytest.raises(error):
-        call.result()
-    sender.result()
-
-
-def test_a_signal_handler_that_dwells_in_a_reader_does_not_cost_the_session() -> None:
-    """The reader holds the read role all the while; pings go on, and then a new connection."""
-    dwelt: list[bool] = []
-    handled = threading.Event()
-
-    def dwell() -> None:
-        handled.set()
-        server.wait_for(lambda: len(server.connections) >= 2 and server.count("ping") >= 4)
-        dwelt.append(poll_state(client, State.CONNECTED))
-
-    with (
-        FakeServer(mute, serve) as server,
-        on_signal(dwell) as send,
-        Client(server.hosts, session_timeout=0.9) as client,
-    ):
-        waiting_while_signalled(client, send, handled, ConnectionLossError)
-        assert dwelt[0]
-        assert client.exists("/") is not None
-        assert len(server.sessions) == 1
-
-
-def test_close_in_a_signal_handler_of_a_reader() -> None:
-    """E8."""
-    took: list[float] = []
-    handled = threading.Event()
-
-    def close() -> None:
-        handled.set()
-        started = time.monotonic()
-        client.close()
-        took.append(time.monotonic() - started)
-
-    with FakeServer(mute) as server, on_signal(close) as send:
-        client = Client(server.hosts, session_timeout=20)
-        client.connect()
-        waiting_while_signalled(client, send, handled, ClientClosedError)
-        client.close()
-        all_ended()
-    assert took[0] < CLOSE_BOUND + PAUSE
 
 
 def test_a_question_in_a_signal_handler_of_a_reader_is_answered() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.snippets import ROOT, blocks
 from zkwire import Client, OutcomeUnknownError, SessionExpiredError
 from zkwire.operations import Operations
-from zkwire.session import HostList, Request, Session, State, Waitable, Watch
+from zkwire.session import HostList, Request, Session, State, Watch
 from zkwire.session import __all__ as session_exports
 from zkwire.session.states import TRANSITIONS
 from zkwire.testing import FaultProxy, Server
@@ -85,16 +85,6 @@ def test_the_shell_is_short_uses_the_core_alone_and_works(
     assert list(server.sessions) == []
 
 
-def test_pings_keep_the_session(shell: Any, proxy: FaultProxy) -> None:
-    shell.create("/own", ephemeral=True)
-    watch = Watch()
-    shell.get_data("/own", watch=watch)
-    assert not shell.wait(watch, timeout=2 * TIMEOUT)  # nothing but pings is sent meanwhile
-    assert sent(proxy.frames()).count("ping") >= 4
-    assert shell.exists("/own").ephemeral_owner == shell.session.session_id
-    assert sent(proxy.frames()).count("connect") == 1
-
-
 def test_a_cut_connection(shell: Any, server: Server, proxy: FaultProxy) -> None:
     """The request in flight ends, the session goes on, and a watch is set again."""
     shell.create("/watched")
@@ -110,23 +100,6 @@ def test_a_cut_connection(shell: Any, server: Server, proxy: FaultProxy) -> None
     assert watch.take().path == "/watched"  # type: ignore[union-attr]
     assert shell.exists("/lost").ephemeral_owner == session_id == shell.session.session_id
     assert sent(proxy.frames()).count("connect") == 2
-
-
-def test_a_server_that_cannot_be_reached(shell: Any, proxy: FaultProxy) -> None:
-    shell.create("/before", b"1")
-    proxy.refuse()
-    proxy.cut_all()
-    assert not shell.wait(Never(), timeout=0.3)
-    assert not shell.session.usable
-    assert list(shell.session.failures) == [proxy.hosts]
-    proxy.refuse(False)
-    assert shell.get_data("/before").data == b"1"
-
-
-class Never(Waitable):
-    """What is waited for when time is to pass."""
-
-    ready = False
 
 
 def test_the_end_of_a_session(shell: Any, server: Server) -> None:

@@ -154,46 +154,6 @@ def test_a_change_moves_the_next_connection_and_not_this_one(doors: Doors) -> No
         assert client.session_id == session_id
 
 
-def test_a_removed_server_is_not_tried(doors: Doors) -> None:
-    """Not even when all others are away."""
-    with following(doors.hosts[0]) as client:
-        doors.ensemble.set_config(config(*doors.hosts[1:]))
-        follows(client, *doors.hosts[1:])
-        for proxy in doors.proxies[1:]:
-            proxy.refuse()
-        failed = threading.Semaphore(0)
-
-        def listen(state: State) -> None:
-            if state is State.DISCONNECTED:
-                failed.release()
-
-        client.add_state_listener(listen)
-        doors.proxies[0].cut_all()
-        for _ in range(8):
-            assert failed.acquire(timeout=PATIENCE)
-        doors.proxies[2].refuse(False)
-        assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
-        again(client.sync)
-        first, _, third = doors.tried()
-        assert first == 1
-        assert third >= 1
-
-
-def test_a_change_while_the_connection_is_away(doors: Doors) -> None:
-    """The watch is restored with the connection, and tells of it."""
-    doors.ensemble.set_config(config(*doors.hosts[:2]))
-    with following(doors.hosts[0]) as client:
-        follows(client, *doors.hosts[:2])
-        for proxy in doors.proxies:
-            proxy.refuse()
-        doors.proxies[0].cut_all()
-        assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-        doors.ensemble.set_config(config(*doors.hosts[1:]))
-        doors.proxies[1].refuse(False)
-        follows(client, *doors.hosts[1:])
-        again(client.sync)
-
-
 @pytest.mark.parametrize("action", [cut_before, cut_after])
 @pytest.mark.parametrize("reply", [False, True])
 def test_a_read_that_is_lost_is_repeated_below_a_chroot_too(
@@ -267,15 +227,6 @@ def test_a_busy_server_is_asked_again(code: int) -> None:
         server.refuse_next("get_data", code)
         with following(server.hosts) as client:
             follows(client, "127.0.0.1:7777")
-
-
-def test_the_end_of_the_session_ends_the_following(doors: Doors) -> None:
-    with following(doors.hosts[0]) as client:
-        follows(client, doors.ensemble.hosts)
-        doors.ensemble.expire(client.session_id)
-        assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
-        doors.ensemble.set_config(config(doors.hosts[2]))
-        assert client._session.watch_count == 0
 
 
 # --- real servers ---------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer, silent
 from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
-from tests.support.lock_helpers import Running
 from tests.support.server_control import Backend, Ensemble, NoBackendError, Settings, poll
 from zkwire import (
     Client,
@@ -252,24 +251,6 @@ def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) ->
         assert shaken.states == TO_THE_BETTER
 
 
-def test_a_break_while_read_only(three: embedded.Ensemble) -> None:
-    """No other server knows a read-only session, so the next connection has a new one."""
-    with (
-        FaultProxy(upstream=three.servers[0].hosts) as proxy,
-        Client(proxy.hosts, read_only=True, session_timeout=LONG) as client,
-    ):
-        watch = Watch()
-        client.get_data("/kept", watch=watch)
-        for _ in range(3):
-            proxy.cut_all()
-            assert again(partial(client.get_data, "/kept")).data == b"kept"
-            assert client.state is RO
-        three.set_read_only(False)
-        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-        client.set_data("/kept", b"")
-        assert types(watch) == [EventType.NODE_DATA_CHANGED]
-
-
 def test_a_real_session_stays_away_from_the_embedded_one(three: embedded.Ensemble) -> None:
     three.set_read_only(False)
     with Client(three.hosts, read_only=True, session_timeout=LONG) as client:
@@ -279,27 +260,6 @@ def test_a_real_session_stays_away_from_the_embedded_one(three: embedded.Ensembl
         shaken.wait(6)
         three.set_read_only(False)
         assert_same_session(client, session_id, "/mine", shaken)
-
-
-def test_calls_from_many_threads_on_the_way_to_read_write(three: embedded.Ensemble) -> None:
-    """Each is answered, or ends with the loss of the connection; then all can write."""
-    with Client(three.hosts, read_only=True, session_timeout=LONG) as client:
-        here = three.server_for_session(client.session_id)
-        moved = threading.Event()
-
-        def work(number: int) -> None:
-            while not moved.is_set():
-                assert again(partial(client.get_data, "/kept")).data == b"kept"
-            again(partial(client.exists, f"/{number}"))
-            client.create(f"/{number}")
-
-        workers = [Running(partial(work, number)) for number in range(6)]
-        next(server for server in three.servers if server is not here).set_read_only(False)
-        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-        moved.set()
-        for worker in workers:
-            worker.result()
-        assert len([name for name in client.get_children("/") if name.isdigit()]) == 6
 
 
 # --- the question "isro" --------------------------------------------------------------------------

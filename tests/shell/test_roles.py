@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -25,7 +23,6 @@ from zkwire import (
     AsyncClient,
     Client,
     ClientClosedError,
-    Event,
     EventType,
     SessionExpiredError,
     State,
@@ -140,18 +137,6 @@ def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player)
     late.link.listener = None
 
 
-def test_a_listener_that_finds_a_leader_has_the_io_thread_read(late: Player) -> None:
-    """A leader that is held up (by a signal handler, say) does not keep events from others."""
-    watch = late.watched("/a")
-    late.link.reader = "a leader that is held up"
-    late.change("/a")
-    assert readable_within(late.link.sock, PATIENCE)
-    soon("the I/O thread leaves it to the leader", lambda: late.io._rearm_at is not None)
-    assert not late.driver._listen(watch, None)
-    soon("the event has been read", lambda: watch.ready)
-    late.link.reader = None
-
-
 class Looks(Waitable):
     """Answers for as many looks at it."""
 
@@ -194,38 +179,6 @@ def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_read(
         client.sync()
         assert not io.stay_away(pump.now())  # something else is due
         io.listen()
-
-
-def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
-    player: Player,
-) -> None:
-    """Who waits for an event must not have the read role: the handler stands on top of it."""
-    watch, got = player.watched("/a"), list[bytes]()
-
-    def handle(*_: object) -> None:
-        got.append(player.client.get_data("/a").data)
-        player.change("/a")
-
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        assert watch.wait(PATIENCE) is not None
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert got == [b""]
-
-
-def test_an_event_behind_blocking_calls_is_read_at_once(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The I/O thread does not stand back from callers who read for longer than a moment."""
-    with_times(monkeypatch, REARM=LATE)
-    called = SimpleQueue[Event]()
-    player.client.get_data("/a", watch=called.put)
-    for _ in range(300):
-        player.client.sync()
-    player.change("/a")
-    assert called.get(timeout=PATIENCE).path == "/a"
 
 
 # --- pauses in a long pipeline --------------------------------------------------------------------
@@ -328,18 +281,6 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
 
 
 # --- what has come counts, however late it is read ------------------------------------------------
-
-
-def test_the_io_thread_reads_before_it_judges(late: Player) -> None:
-    """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
-    late.have_stand_back()
-    reply = late.client.pipeline.get_data("/a")
-    assert readable_within(late.link.sock, PATIENCE)
-    late.clock.ahead = 19.0
-    late.driver.wake()
-    soon("there is an answer", lambda: reply.ready)
-    assert reply.result().data == b""
-    assert len(late.server.connections) == 1
 
 
 @pytest.mark.parametrize("epolls", [True, False])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -16,7 +15,6 @@ import pytest
 
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, each, entered, using
-from tests.support.fake_server import Connection, FakeServer, reply
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising
 from tests.support.server_control import poll
 from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, spin
@@ -63,44 +61,6 @@ async def test_services_and_leaderships_are_begun_again_in_each_session(
         await terms.wait(4)
     assert_strictly_rising(terms.fences)
     assert (terms.most, terms.leading) == (1, 0)
-
-
-@both
-async def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
-    side: Side, server: Server
-) -> None:
-    clients, left = list[Any](), list[object]()
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        probes = [Probe(supervisor) for _ in range(5)]
-        async for session in each(supervisor):
-            async with entered(session) as client:
-                left += [each for before in clients for service in before._driver.services]
-                clients.append(client)
-                await eventually("all run", lambda: all(probe.running for probe in probes))
-                if len(clients) == 5:
-                    break
-                kill(server, client.session_id)
-                await spin(side, client)
-    assert left == []
-    assert not any(probe.overlapped or probe.running for probe in probes)
-    assert [probe.runs for probe in probes] == [[c.session_id for c in clients]] * 5
-
-
-@both
-async def test_a_service_that_has_failed_or_was_dismissed_runs_no_longer(
-    side: Side, server: Server
-) -> None:
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        failing, dismissed = Probe(supervisor, ValueError("mine")), Probe(supervisor)
-        await eventually("both run", lambda: failing._error and dismissed.running)
-        supervisor._algorithm.dismiss(dismissed)
-        await eventually("it has ended", lambda: not dismissed.running)
-        kill(server, (await done(supervisor.client())).session_id)
-        await eventually("another session", lambda: supervisor._algorithm._present[0] == 2)
-        assert not supervisor._algorithm._services
-        assert len(failing.runs) == len(dismissed.runs) == 1
-        with pytest.raises(ValueError, match="mine"):
-            failing._check()
 
 
 # --- the scope of a session -----------------------------------------------------------------------
@@ -231,25 +191,6 @@ async def test_without_a_server_it_keeps_trying_and_closes_at_once(
         assert await done(one.wait())
         with pytest.raises(ClientClosedError):
             one.watch_data("/", print)
-
-
-def test_a_refused_authentication_is_tried_again_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def reject(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(reply(-4, error=-115))
-
-    with (
-        caplog.at_level(logging.WARNING, "zkwire"),
-        FakeServer(reject, reject) as server,
-        Supervisor(server.hosts, auth=[("digest", b"a:b")]) as supervisor,
-    ):
-        server.wait_for(lambda: len(server.connections) >= 2)
-        poll("the warning", lambda: "keeps trying" in caplog.text or None, PATIENCE)
-        with pytest.raises(UnreachableError, match="within 0 s: the server rejected the cred"):
-            supervisor.client(0)
 
 
 # --- callbacks ------------------------------------------------------------------------------------

@@ -20,14 +20,11 @@ from zkwire import (
     LockLostError,
     LockTakenError,
     LockTimeoutError,
-    NotSentError,
     OperationTimeoutError,
     SetData,
     State,
-    UnreachableError,
 )
 
-# ruff: noqa: PT012 - how a scope ends is what these tests are about
 SHORT = 0.05  # seconds that pass
 LONG = 30.0  # seconds that must not
 QUEUES = ("sequential", "read", "write", "lease", "leadership")
@@ -132,7 +129,7 @@ async def out_of_time(side: Side, function: Callable[..., Any], *arguments: Any)
 
 @all_kinds
 @both
-async def test_hazard_B40_without_a_server_no_acquire_succeeds_in_time(
+async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
     side: Side, nobody: str, kind: str
 ) -> None:
     async with client_of(side, nobody, SHORT) as client:
@@ -172,31 +169,6 @@ async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
             assert await done(lock.try_acquire()) is False
 
 
-@all_kinds
-@both
-async def test_one_try_on_a_server_that_stands_still_ends(
-    side: Side, server: FakeServer, stall: Stall, kind: str
-) -> None:
-    async with client_of(side, server.hosts, SHORT) as client:
-        await done(client.connect(LONG))
-        lock = lock_of(side, kind, client)
-        stall.begin()
-        assert await done(lock.acquire(0)) is False
-        if kind != "re-entrant":
-            await out_of_time(side, lock.try_acquire)
-        await all_gone(side, server, stall)
-
-
-@both
-async def test_to_connect_is_not_sent_and_out_of_time(side: Side, nobody: str) -> None:
-    async with client_of(side, nobody) as client:
-        error = await out_of_time(side, client.connect, SHORT)
-    assert isinstance(error, UnreachableError)
-    assert isinstance(error, NotSentError)
-    assert isinstance(error, TimeoutError)
-    assert not error.maybe_applied
-
-
 # --- to release -----------------------------------------------------------------------------------
 
 
@@ -216,23 +188,6 @@ async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
             await done(lock.release())
         await all_gone(side, server, stall)
         assert await done(lock.acquire(LONG))
-
-
-@all_kinds
-@both
-async def test_the_end_of_a_body_knows_the_operation_timeout(
-    side: Side, server: FakeServer, stall: Stall, kind: str
-) -> None:
-    async with client_of(side, server.hosts, SHORT) as client:
-        for error in (OperationTimeoutError, LookupError):
-            lock = lock_of(side, kind, client)
-            with pytest.raises(error):
-                async with entered(lock.within(LONG)):
-                    stall.begin()
-                    if error is LookupError:
-                        raise LookupError("of the body")
-            assert not lock.held
-            await all_gone(side, server, stall)
 
 
 @pytest.mark.parametrize("kind", ["blocking", "multi"])  # a close takes a second then
