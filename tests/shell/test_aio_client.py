@@ -67,7 +67,6 @@ def shape(member: Any) -> list[tuple[str, Any, Any, Any]]:
     ids=lambda kind: kind.__name__,
 )
 def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: type) -> None:
-    """Those of the locks are compared in test_family."""
     assert public(one) - ONLY_BLOCKING == public(other)
     for name in public(other):
         ours, theirs = getattr(one, name), getattr(other, name)

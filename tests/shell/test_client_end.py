@@ -25,7 +25,7 @@ from tests.shell.test_client import (
     undisturbed,
     within,
 )
-from tests.support.aio_helpers import awaited, blocking, eventually
+from tests.support.aio_helpers import blocking, eventually
 from tests.support.both_clients import Side, answer, asking, both, done, ending, event_of
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
@@ -275,33 +275,6 @@ def test_close_while_a_callback_is_blocked(fake: FakeServer) -> None:
     client.close()
     all_ended()
     assert len(outcome) == 1
-
-
-@both
-async def test_close_ends_those_who_wait(side: Side) -> None:
-    with FakeServer(mute) as server:
-        client: Any = side.Client(server.hosts)
-        await done(client.connect())
-        watch = Watch()
-        calls = [
-            asking(client).create("/a"),
-            asking(client).exists("/a", watch=watch),
-            asking(client).delete("/x"),
-        ]
-        waiting: list[Any]
-        if not side.asyncio:
-            waiting = [Running(each) for each in (*(call.result for call in calls), watch.wait)]
-        else:
-            waiting = [asyncio.ensure_future(awaited(each)) for each in (*calls, watch)]
-            await asyncio.sleep(0)
-        with within(CLOSE_BOUND):
-            await done(client.close())
-        errors = []
-        for one in waiting:
-            with pytest.raises(ClientClosedError) as caught:
-                await (blocking(one.result) if not side.asyncio else one)
-            errors.append((caught.value.path, caught.value.maybe_applied))
-        assert errors == [("/a", True), ("/a", False), ("/x", True), (None, False)]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, SLACK, refused_port, undisturbed, within
+from tests.shell.test_client import PATIENCE, SLACK, undisturbed, within
 from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import blocking, eventually, spinning
 from tests.support.both_clients import Side, answer, asking, both, done, ended
@@ -31,7 +31,6 @@ from tests.support.fake_server import (
     GoneError,
     Node,
     answering,
-    deaf,
     mute,
     reply,
     serve,
@@ -46,7 +45,6 @@ from zkwire import (
     ConnectionLossError,
     EventType,
     GarbledError,
-    NoNodeError,
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
@@ -88,24 +86,6 @@ async def refusal(call: Callable[[], Any]) -> ZooKeeperError:
     with pytest.raises(ZooKeeperError) as caught:
         await done(call())
     return caught.value
-
-
-@both
-async def test_what_is_refused_or_finds_no_server_was_not_applied(
-    side: Side, fake: FakeServer
-) -> None:
-    async with side.opened(fake.hosts) as client:
-        error = await refusal(lambda: client.set_data("/a", b""))
-        assert ends_with(error, NoNodeError, "set_data", "/a", False, "no such node")
-        assert isinstance(error, NoNodeError)
-        assert error.code == -101
-    port = refused_port()
-    lonely: Any = side.Client(f"127.0.0.1:{port}", session_timeout=1.0)
-    with within(1.0 + SLACK):
-        error = await refusal(lambda: lonely.set_data("/a", b""))
-    assert ends_with(error, NotSentError, "set_data", "/a", False, "repeat it freely")
-    assert f"127.0.0.1:{port}: Connection refused" in str(error)
-    await done(lonely.close())
 
 
 WRITES: dict[str, tuple[Any, ...]] = {"create": (), "delete": (), "set_data": (b"",)}
@@ -302,20 +282,6 @@ async def test_a_server_that_reads_slowly_gets_everything_in_order(side: Side) -
             assert [await answer(call) for call in calls] == paths
             assert not link.pending
         assert [q.path for q in server.executed if q.op == "create"] == paths
-
-
-@both
-async def test_a_server_that_stops_reading_is_given_up(side: Side) -> None:
-    with FakeServer(deaf, serve) as server:
-        # Long enough to submit them all before it is given up, on a busy machine too.
-        async with side.opened(server.hosts, session_timeout=3.0) as client:
-            calls = [asking(client).create(f"/{n}", bytes(100_000)) for n in range(200)]
-            with within(3.0 + SLACK):
-                errors = await ended(calls)
-            assert isinstance(errors[0], OutcomeUnknownError)
-            assert isinstance(errors[199], NotSentError)
-            with within(1.0):
-                await retried(client.exists, "/")
 
 
 @both

@@ -207,34 +207,6 @@ def test_hazard_A25_a_callback_may_block_and_the_session_lives_on(fake: FakeServ
         assert len(fake.sessions) == 1
 
 
-def test_a_callback_may_call_the_client_and_wait(client: Client, fresh_path: str) -> None:
-    """A26: also for an event that another thread has to bring about, and for its own."""
-    results: list[Any] = []
-    over = threading.Event()
-
-    def again(event: Event) -> None:
-        if event.type == EventType.NONE:
-            return
-        results.append(client.get_data(fresh_path, watch=again).stat.version)
-        over.set() if len(results) == 20 else client.set_data(fresh_path, b"")
-
-    def ask(event: Event) -> None:
-        results.append(client.get_data(fresh_path).data)
-        results.append(client.pipeline.set_data(fresh_path, b"y").result(PATIENCE).version)
-        watch = Watch()
-        client.get_data(fresh_path, watch=watch)
-        client.set_data(fresh_path, b"z")
-        fired = watch.wait(PATIENCE)
-        results.append(fired and fired.type)
-        client.get_data(fresh_path, watch=again)
-        client.set_data(fresh_path, b"")
-
-    client.exists(fresh_path, watch=ask)
-    client.create(fresh_path, b"x")
-    assert over.wait(PATIENCE)
-    assert results == [b"x", 1, EventType.NODE_DATA_CHANGED, *range(3, 20)]
-
-
 def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
     client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,18 +354,3 @@ async def test_a_callback_with_other_parameters_is_refused_at_once(
         begin("/", callback, with_event=with_event).close()
     await eventually("no watch is left", lambda: not server.watches(client.session_id))
     await done(client.close())
-
-
-@both
-@watches
-async def test_a_supervisor_passes_them_on(side: Side, watch: str, server: Server) -> None:
-    supervisor, seen = side.Supervisor(server.hosts), list[Any]()
-
-    def once(_: object, event: Event | None) -> bool:
-        seen.append(event)
-        return False
-
-    begun = getattr(supervisor, watch)("/", once, with_event=True)
-    assert await done(begun.wait_called(PATIENCE))
-    assert seen == [None]
-    await done(supervisor.close())

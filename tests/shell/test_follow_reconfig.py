@@ -169,20 +169,6 @@ def test_a_read_that_is_lost_is_repeated_below_a_chroot_too(
         follows(client, *doors.hosts[:2])
 
 
-def test_a_reconfiguration_of_the_embedded_ensemble() -> None:
-    with (
-        embedded.Ensemble(3, reconfig=True, super_password="magic") as ensemble,
-        following(ensemble.servers[0].hosts) as client,
-        Client(ensemble.hosts, auth=[("digest", b"super:magic")]) as admin,
-    ):
-        follows(client, ensemble.hosts)
-        *two, third = ensemble.servers
-        admin.reconfig(leaving=["3"])
-        follows(client, *(server.hosts for server in two))
-        admin.reconfig(joining=[f"server.3={LOOPBACK}:2888:3888;{third.hosts}"])
-        follows(client, ensemble.hosts)
-
-
 NOTHING_TO_FOLLOW = {
     "empty": b"",
     # What a server that joins an ensemble without them makes of it: the others are still there.

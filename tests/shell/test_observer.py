@@ -410,27 +410,6 @@ def test_the_parent_of_a_span_is_the_callers(server: Server, spans: Any) -> None
     assert request.attributes["server.port"] == int(port)
 
 
-def test_the_parent_of_a_span_is_the_tasks(server: Server, exporter: Any) -> None:
-    names = run_block(1, server.hosts)
-    own: dict[int, str] = {}
-
-    async def worker(client: AsyncClient, number: int) -> None:
-        with names["tracer"].start_as_current_span(f"worker {number}") as span:
-            own[span.context.span_id] = f"/{number}"
-            await client.create(f"/{number}")
-
-    async def main() -> None:
-        async with AsyncClient(server.hosts, observer=names["Spans"]()) as client:
-            await asyncio.gather(*(worker(client, number) for number in range(3)))
-
-    exporter.clear()
-    asyncio.run(main())
-    requests = [s for s in exporter.get_finished_spans() if s.name == "zookeeper create"]
-    found = {s.parent.span_id: s.attributes["zookeeper.path"] for s in requests}
-    assert found == own
-    assert len(own) == 3
-
-
 @pytest.mark.parametrize("fault", [cut_after, cut_before, None])
 def test_a_lost_request_says_what_is_known(server: Server, spans: Any, fault: Any) -> None:
     """Of one that was never sent, that it cannot have been done."""
