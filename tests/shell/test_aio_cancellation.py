@@ -312,30 +312,6 @@ async def assert_nothing_left(b: Bed, lock: AsyncLock, path: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "cut"), every_way)
-@pytest.mark.parametrize("there", [True, False], ids=["there", "missing"])
-@async_waiting_kinds
-async def test_a_free_lock_cancelled_anywhere(
-    kind: AsyncKind, there: bool, how: str, cut: str
-) -> None:
-    async with bed() as b:
-        if there:
-            await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
-        points = 0
-        for cancelling in b.points(how, cut):
-            path = "/locks/l" if there else f"/locks{cancelling.nth}/a/b/l"
-            lock = kind(b.client, path)
-
-            async def cycle(lock: AsyncLock = lock) -> None:
-                async with lock:
-                    assert lock.held
-
-            await cancelled_at(cycle(), cancelling)
-            await assert_nothing_left(b, lock, path)
-            points += cancelling.happened
-        assert points >= 2
-
-
-@pytest.mark.parametrize(("how", "cut"), every_way)
 @async_waiting_kinds
 async def test_a_taken_lock_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
     """The holder gives it up once the waiter has seen it, so that every step is come by."""

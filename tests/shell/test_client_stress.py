@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, PAUSE, poll_state, within
-from tests.shell.test_client_threads import STALL, ask, ask_until_answered, run_child
+from tests.shell.test_client import PATIENCE, poll_state, within
+from tests.shell.test_client_threads import STALL, ask, ask_until_answered
 from tests.support.fake_server import Connection, FakeServer, Request, echo, reply
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
@@ -143,69 +143,6 @@ def test_stress(threads: int, cuts: bool, seed: int) -> None:
         poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
         assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
         assert cuts or len(server.connections) == 1
-
-
-CHILD_UNDER_INTERRUPTS = """
-import contextlib, random, signal, sys, threading, time
-from tests.shell.test_client_threads import ask, ask_until_answered
-from zkwire import Client, ConnectionLossError
-
-hosts, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-rng, armed, hits, stop, counts, longest = random.Random(seed), False, 0, False, [], 0.0
-
-def interrupt(signum, frame):
-    global hits
-    if armed:
-        hits += 1
-        raise KeyboardInterrupt
-
-signal.signal(signal.SIGALRM, interrupt)
-client = Client(hosts, session_timeout=20)
-client.connect()
-
-def others(number):
-    n = 0
-    while not stop:
-        n += 1
-        with contextlib.suppress(ConnectionLossError):
-            ask(client, f"/{number}/{n}")
-    counts.append(n)
-
-threads = [threading.Thread(target=others, args=(n,)) for n in range(2)]
-for thread in threads:
-    thread.start()
-for n in range(rounds):
-    started = time.monotonic()
-    try:
-        armed = True
-        signal.setitimer(signal.ITIMER_REAL, rng.random() * 0.002 + 1e-6)
-        while True:
-            with contextlib.suppress(ConnectionLossError):
-                ask(client, f"/main/{n}")
-                calls = [client.pipeline.get_data(f"/p/{i}") for i in range(5)]
-                assert [c.result().data for c in calls] == [b"/p/%d" % i for i in range(5)]
-    except KeyboardInterrupt:
-        armed = False
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    longest = max(longest, time.monotonic() - started)
-stop = True
-for thread in threads:
-    thread.join(30)
-    assert not thread.is_alive(), "a thread hangs"
-ask_until_answered(client, "/last")
-client.close()
-left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
-assert not left, left
-assert hits == rounds and min(counts) > 1, (hits, counts)
-print("longest", longest)
-"""
-
-
-def test_ctrl_c_at_random_in_a_main_thread(seed: int) -> None:
-    with FakeServer(echo) as server:
-        longest = run_child(CHILD_UNDER_INTERRUPTS, server.hosts, seed % 1000, 600).split()[1]
-        assert float(longest) < 2.0 + PAUSE
-        assert len({c.session_id for c in server.connections if c.session_id}) == 1
 
 
 # --- pings under load -----------------------------------------------------------------------------

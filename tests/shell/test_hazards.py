@@ -1,6 +1,7 @@
 """Hazards of clients and locks that need bytes, threads or a server's fault.
 
-Rows that are not here have a ``test_known_<row>_...`` or ``test_hazard_<row>_...`` elsewhere."""
+Other rows of the table have a ``test_known_<row>_...`` or a ``test_hazard_<row>_...`` elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -514,7 +514,7 @@ def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
     assert holder.running.result() is True
 
 
-# --- asyncio --------------------------------------------------------------------------------------
+# --- tasks that have ended ------------------------------------------------------------------------
 
 
 async def test_hazard_B38_a_task_that_has_ended_holds_no_lock(
@@ -575,7 +575,7 @@ def above() -> range:
     return range(limit - FRAMES, limit)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_finalizers() -> Iterator[None]:
     """What one says on a full stack reaches nobody, and pytest cannot take it in."""
     gc.collect()
@@ -584,6 +584,7 @@ def no_finalizers() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.usefixtures("no_finalizers")
 @pytest.mark.parametrize("kind", LOCKS)
 @both
 async def test_a_lock_used_at_any_depth_leaves_nothing(
