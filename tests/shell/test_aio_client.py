@@ -30,15 +30,12 @@ from zkwire import (
     ClientClosedError,
     Create,
     Delete,
-    Event,
-    EventType,
     MultiError,
     NoNodeError,
     OperationTimeoutError,
     ReconfigDisabledError,
     SessionExpiredError,
     State,
-    TraceFrame,
     Transaction,
     Watch,
 )
@@ -212,37 +209,6 @@ async def test_callbacks_have_the_context_in_which_the_client_was_made(server: S
     await eventually("all are called", lambda: len(seen) == 9)
     assert set(seen.values()) == {"made"}
     await supervisor.close()
-
-
-async def test_callbacks_run_in_the_loop_and_may_be_coroutines(hosts: str, fresh_path: str) -> None:
-    events: list[tuple[str, EventType, str]] = []
-    frames: list[TraceFrame] = []
-
-    def plain(event: Event) -> None:
-        assert asyncio.get_running_loop() is loop
-        events.append(("plain", EventType(event.type), event.path))
-
-    async def coroutine(event: Event) -> None:
-        if event.type is not EventType.NONE:
-            assert await client.exists(fresh_path) is not None, "it may use the client"
-        events.append(("coroutine", EventType(event.type), event.path))
-
-    async def trace(frame: TraceFrame) -> None:
-        frames.append(frame)
-
-    loop = asyncio.get_running_loop()
-    async with AsyncClient(hosts, trace=trace) as client:
-        await client.exists(fresh_path, watch=plain)
-        await client.exists(fresh_path, watch=coroutine)
-        await client.create(fresh_path)
-        await eventually("both have run", lambda: len(events) == 2)
-        created = (EventType.NODE_CREATED, fresh_path)
-        assert events == [("plain", *created), ("coroutine", *created)]
-        events.clear()
-        await client.get_children(fresh_path, watch=coroutine)
-        await eventually("it is traced", lambda: any(frame.op == "exists" for frame in frames))
-    await eventually("the end is told", lambda: events)
-    assert events == [("coroutine", EventType.NONE, "")]
 
 
 async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_path: str) -> None:

@@ -25,14 +25,11 @@ from tests.shell.test_client import (
     Addresses,
     StuckResolver,
     all_ended,
-    late,
     named,
     nowhere,
-    own_threads,
     refused_port,
     within,
 )
-from tests.support.aio_helpers import blocking
 from tests.support.both_clients import Side, answer, asking, both, done
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
 from tests.support.hooks import hooked
@@ -46,7 +43,7 @@ from zkwire import (
 )
 from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer
-from zkwire.session.hosts import HostList, parse_hosts
+from zkwire.session.hosts import HostList
 
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
@@ -239,44 +236,6 @@ def test_a_stuck_look_up_does_not_keep_the_next_from_beginning(fake: FakeServer)
     gate.set()
 
 
-def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next(fake: FakeServer) -> None:
-    """Each ends only when the attempt at the other server has begun."""
-    asked: list[str] = []
-    gates = [threading.Event() for _ in range(100)]
-
-    def resolver(host: str, port: int) -> Addresses:
-        asked.append(host)
-        gates[len(asked)].set()
-        assert gates[len(asked) + 1].wait(PATIENCE)
-        return named(fake)
-
-    with closing(hooked(Client)("one,other", session_timeout=1.0, _resolver=resolver)) as client:
-        client.connect(PATIENCE / 3)
-    for gate in gates:
-        gate.set()
-    assert sorted(asked[:2]) == ["one", "other"]
-
-
-def test_what_a_look_up_found_during_a_connection_is_not_used_after_it(fake: FakeServer) -> None:
-    hosts = f"zoo.example,{fake.hosts}"
-    servers, _ = parse_hosts(hosts)
-    seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
-    with (
-        StuckResolver(fake) as resolver,
-        closing(
-            hooked(Client)(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)
-        ) as client,
-    ):
-        client.connect(PATIENCE)
-        assert resolver.asked == ["zoo.example"]
-        with resolver:
-            pass
-        poll("it ends", lambda: "zkwire-resolve" not in own_threads() or None, PATIENCE)
-        fake.connections[0].sock.shutdown(socket.SHUT_RDWR)
-        fake.wait_for(lambda: len(fake.connections) > 1)
-        assert resolver.asked == ["zoo.example"] * 2
-
-
 def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
     class Told(str):
         __slots__ = ()
@@ -400,34 +359,6 @@ async def test_a_call_that_was_given_up_unsent_is_never_sent(side: Side) -> None
         await done(client.create("/wanted"))
         await done(client.close())
         assert [r.path for r in server.executed if r.op == "create"] == ["/wanted"]
-
-
-@both
-async def test_a_sent_call_that_was_given_up_keeps_its_place(side: Side) -> None:
-    gate = threading.Event()
-    with FakeServer(late(gate)) as server:
-        async with side.opened(server.hosts) as client:
-            first = asking(client).create("/a", b"first")
-            await blocking(server.wait_for, lambda: server.count("create"))
-            with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:
-                await answer(first, 0.05)
-            assert caught.value.maybe_applied
-            gate.set()
-            assert (await done(client.get_data("/a"))).data == b"first"
-            assert first.result() == "/a"
-
-
-def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
-    # There is nothing to read from, so the other one sleeps.
-    with nowhere("black hole") as (hosts, _), closing(Client(hosts, session_timeout=20)) as client:
-        call = client.pipeline.create("/a")
-        waiting = Running(call.result)
-        while not call._request._wakers:  # type: ignore[attr-defined]
-            time.sleep(0)
-        with pytest.raises(OperationTimeoutError):
-            call.result(0.05)
-        with within(SLACK), pytest.raises(NotSentError, match="withdrawn"):
-            waiting.result()
 
 
 # --- below the clients ----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import socket
 import threading
@@ -185,26 +184,6 @@ async def test_close_carries_out_what_was_asked_before(
         assert sorted(names) == sorted(str(n) for n in range(100))
 
 
-@pytest.mark.parametrize("closers", [2, 8])
-def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None:
-    """E9, and the session is ended properly: none of them cuts the other's request short."""
-    for _ in range(20):
-        client = Client(fake.hosts)
-        client.create("/e", ephemeral=True)
-        barrier = threading.Barrier(closers)
-
-        def close(client: Client = client, barrier: threading.Barrier = barrier) -> None:
-            barrier.wait(PATIENCE)
-            client.close()
-
-        with within(CLOSE_BOUND):
-            for one in [Running(close) for _ in range(closers)]:
-                one.result()
-        all_ended()
-        poll("the session is over", lambda: "/e" not in fake.nodes or None, PATIENCE)
-    assert fake.count("close_session") == 20
-
-
 def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
     """E9: eight threads use and close fresh clients; each call ends, each thread ends."""
     rng = Random(seed)
@@ -233,23 +212,6 @@ async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
     never.add_state_listener(told.append)
     await done(never.close())
     await eventually("the listener is told", lambda: told == [State.CLOSED])
-
-
-async def test_close_while_connecting_and_calls_while_closing() -> None:
-    with FakeServer(mute) as server:
-        client = AsyncClient(server.hosts)
-        connecting = asyncio.ensure_future(client.connect())
-        await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(ClientClosedError):
-            await connecting
-        client = AsyncClient(server.hosts)
-        await client.connect()
-        closing = asyncio.ensure_future(client.close())
-        await asyncio.sleep(0)
-        with pytest.raises(ClientClosedError, match="being closed"):
-            client.exists("/")
-        await closing
 
 
 def test_close_while_a_callback_is_blocked(fake: FakeServer) -> None:

@@ -11,7 +11,6 @@ import random
 import socket
 import struct
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, SLACK, undisturbed, within
+from tests.shell.test_client import PATIENCE, SLACK, within
 from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import blocking, eventually, spinning
 from tests.support.both_clients import Side, answer, asking, both, done, ended
@@ -296,40 +295,6 @@ async def test_answers_that_arrived_before_the_break_count(side: Side) -> None:
             assert errors[100] is not None
 
 
-async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
-    """Whatever was said to have been done is done, once; the loop never stands still."""
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with (
-            AsyncClient(proxy.hosts, session_timeout=20) as client,
-            AsyncClient(server.hosts) as observer,
-        ):
-            session_id, stop = client.session_id, asyncio.Event()
-            outcomes: dict[str, type | None] = {}
-
-            async def work(name: int) -> None:
-                number = 0
-                while not stop.is_set():
-                    path, number = f"/{name}-{number}", number + 1
-                    try:
-                        await client.create(path)
-                        outcomes[path] = None
-                    except (NotSentError, OutcomeUnknownError) as error:
-                        outcomes[path] = type(error)
-
-            workers = [asyncio.ensure_future(work(n)) for n in range(8)]
-            for number in range(100):
-                wanted = len(outcomes) + 8
-                await eventually("they go on", lambda n=wanted: len(outcomes) > n)  # type: ignore[misc]
-                (proxy.cut_all if number % 2 else proxy.reset_all)()
-            stop.set()
-            await asyncio.gather(*workers)
-            there = {f"/{name}" for name in await observer.get_children("/")}
-            for path, outcome in outcomes.items():
-                assert outcome is not None or path in there
-                assert outcome is not NotSentError or path not in there
-            assert client.session_id == session_id
-
-
 # --- the state of things --------------------------------------------------------------------------
 
 
@@ -367,24 +332,6 @@ async def test_hazard_A44_the_state_at_rest_is_the_real_one(
             # The server may still be about to hear of the last cut.
             await eventually("at rest", lambda: client.state is State.CONNECTED)
         assert len(fake.sessions) == 1
-
-
-def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
-    """A21."""
-
-    def noticed_after() -> float:
-        with FakeServer(mute) as server:
-            client = Client(server.hosts, session_timeout=0.9)
-            begun = time.monotonic()
-            client.connect(PATIENCE)
-            heard, before = time.monotonic(), len(server.connections)
-            server.wait_for(lambda: len(server.connections) > before)
-            noticed = time.monotonic()
-            client.close()
-        assert noticed - begun > 0.6
-        return noticed - heard
-
-    undisturbed(noticed_after, 0.6 + SLACK / 2)
 
 
 def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:

@@ -198,24 +198,6 @@ def test_an_interrupt_anywhere_in_a_call_hurts_nobody_else(
     assert points > FEWEST
 
 
-def test_an_interrupt_anywhere_in_a_pipeline(echoing: Client) -> None:
-    kept: list[Any] = []
-
-    def scenario() -> None:
-        for n in range(3):
-            kept.append((n, echoing.pipeline.get_data(f"/{n}")))
-        for n, call in kept:
-            assert call.result().data == b"/%d" % n
-
-    for where in interrupted_everywhere(scenario):
-        with within(1.0):
-            for n, call in kept:
-                with contextlib.suppress(ConnectionLossError):
-                    assert call.result().data == b"/%d" % n, where
-            ask_until_answered(echoing, "/after")
-        kept.clear()
-
-
 def test_an_interrupted_leader_leaves_its_followers_somebody_who_reads(echoing: Client) -> None:
     """Others wait at the moment of the interrupt; each gets its answer, or learns of the loss."""
     go, stop = threading.Barrier(4), False
