@@ -34,7 +34,6 @@ from zkwire import (
     AuthFailedError,
     Client,
     ClientClosedError,
-    Event,
     EventType,
     NotSentError,
     OperationTimeoutError,
@@ -212,31 +211,6 @@ async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
     never.add_state_listener(told.append)
     await done(never.close())
     await eventually("the listener is told", lambda: told == [State.CLOSED])
-
-
-def test_close_while_a_callback_is_blocked(fake: FakeServer) -> None:
-    """A38: the close does not wait for it for long; what is called next raises."""
-    entered, leave = threading.Event(), threading.Event()
-    outcome: list[Exception] = []
-    client = Client(fake.hosts)
-
-    def block(event: Event) -> None:
-        entered.set()
-        assert leave.wait(PATIENCE)
-        try:
-            client.exists("/a")
-        except ClientClosedError as error:
-            outcome.append(error)
-
-    client.exists("/a", watch=block)
-    client.create("/a")
-    assert entered.wait(PATIENCE)
-    with within(CLOSE_BOUND):
-        client.close()
-    leave.set()
-    client.close()
-    all_ended()
-    assert len(outcome) == 1
 
 
 @contextmanager

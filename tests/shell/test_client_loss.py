@@ -254,36 +254,6 @@ async def test_what_the_kernel_never_took_was_not_sent(side: Side) -> None:
 
 
 @both
-async def test_a_server_that_reads_slowly_gets_everything_in_order(side: Side) -> None:
-    """And the client holds one batch outside of its queue, whatever is asked of it."""
-    may_read, count, size = threading.Event(), 300, 50_000
-
-    def slow(connection: Connection) -> None:
-        connection.greet()
-        assert may_read.wait(PATIENCE)
-        for request in connection.requests():
-            connection.answer(request)
-
-    with FakeServer(slow) as server:
-        asyncio.get_running_loop().set_debug(False)
-        async with side.opened(server.hosts, session_timeout=20) as client:
-            tracemalloc.start()
-            try:
-                calls = [asking(client).create(f"/{n}", bytes(size)) for n in range(count)]
-                link = client._driver.current_connection
-                await eventually("the kernel takes no more", lambda: link.pending)
-                held, _ = tracemalloc.get_traced_memory()
-            finally:
-                tracemalloc.stop()
-            assert held < count * size + 2 * MEGABYTE, f"{held} bytes"
-            may_read.set()
-            paths = [f"/{n}" for n in range(count)]
-            assert [await answer(call) for call in calls] == paths
-            assert not link.pending
-        assert [q.path for q in server.executed if q.op == "create"] == paths
-
-
-@both
 async def test_answers_that_arrived_before_the_break_count(side: Side) -> None:
     """The client is still sending when the server, which has answered, resets the connection."""
     with FakeServer(answering(100, Connection.half_close), serve) as server:

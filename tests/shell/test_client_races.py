@@ -22,7 +22,6 @@ from tests.support.lock_helpers import Running
 from zkwire import Client, SequentialLock, State, Watch, testing
 from zkwire.blocking import driver as drivers
 from zkwire.net.wakeup import Sleeper
-from zkwire.recipes._service import ObservableService
 from zkwire.session.request import Request
 from zkwire.session.waitable import Waitable
 from zkwire.testing import Server
@@ -254,36 +253,6 @@ def test_of_two_threads_one_acquires_the_object(server: Server) -> None:
         lock.release()
         with Client(server.hosts) as other:
             assert other.get_children("/lock") == []
-
-
-def test_waiters_come_and_go_while_a_service_tells_them() -> None:
-    """Without an interpreter's lock a copy of what they stand in must be one step."""
-    service, over = ObservableService.__new__(ObservableService), threading.Event()
-    waiting: dict[Any, None] = {}
-    service._waiting = waiting
-
-    def come_and_go() -> int:
-        rounds = 0
-        while not over.is_set():
-            condition: Any = object()
-            waiting[condition] = None
-            del waiting[condition]
-            rounds += 1
-        return rounds
-
-    class Told:
-        def notify(self) -> None:
-            pass
-
-    waiting.update((Told(), None) for _ in range(200))  # so many take a while to copy
-    workers = [Running(come_and_go) for _ in range(2)]
-    try:
-        for _ in range(5000):
-            with suppress(AttributeError):  # an object that has been caught is told nothing
-                service._changed()
-    finally:
-        over.set()
-    assert all(worker.result() > 0 for worker in workers)
 
 
 # --- on top of the client's own work --------------------------------------------------------------

@@ -32,7 +32,7 @@ from zkwire import (
 from zkwire.aio.loop import LoopIO
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.net.background import Deferred
-from zkwire.net.connection import LONG_LINE, LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
+from zkwire.net.connection import LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
@@ -219,18 +219,6 @@ def pauses() -> Pauses:
     return Pauses()
 
 
-@pytest.mark.parametrize("long", [False, True])
-def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
-    pauses: Pauses, long: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = LONG_LINE * 2 if long else LONG_LINE - 1
-    with FakeServer(dripping(count)) as server, Client(server.hosts) as client:
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", pauses.note)
-        replies = [client.pipeline.get_data("/a") for _ in range(count)]
-        assert all(reply.result(PATIENCE).data == b"x" for reply in replies)
-    pauses.check(long)
-
-
 @pytest.mark.parametrize("many", [False, True])
 def test_a_reader_pauses_for_the_answers_of_many_threads_that_sleep(
     pauses: Pauses, many: bool, monkeypatch: pytest.MonkeyPatch
@@ -303,27 +291,6 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
         soon("there is an answer", lambda: reply.ready)
         assert player.driver.current_connection is player.link
         link.reader = None
-
-
-def test_who_waits_learns_that_somebody_else_has_read_for_it(player: Player) -> None:
-    link = player.link
-    wait, recv, received = link.wait, link._recv, list[bytes]()
-
-    def receive(most: int, flags: int) -> bytes:
-        received.append(recv(most, flags))
-        return received[-1]
-
-    def too_late(seconds: float | None, most: int) -> object:
-        """The I/O thread has been faster, so no byte is to come any more."""
-        link.wait = wait
-        assert readable_within(link.sock, PATIENCE)
-        player.io.read_soon()
-        soon("it has been read", lambda: not player.driver.session.unanswered)
-        return wait(seconds, most)
-
-    link.wait, link._recv = too_late, receive
-    assert Running(lambda: player.client.get_data("/a")).result(PATIENCE).data == b""
-    assert len(received) == 1, "only the answer to a ping has woken it"
 
 
 def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> None:
@@ -510,12 +477,6 @@ def test_the_io_thread_ends_with_the_session_and_what_runs_in_the_background() -
         assert client.wait_for_state(State.CLOSED) is State.EXPIRED
     assert open_descriptors() == descriptors
     client.close()
-
-
-def test_what_has_come_before_the_end_is_not_lost_to_it(player: Player) -> None:
-    player.client.close()
-    soon("its thread ends", lambda: player.driver.ended)
-    assert player.driver.wait(Looks(False))  # ready right behind the first look
 
 
 # --- what is done before the next request ---------------------------------------------------------

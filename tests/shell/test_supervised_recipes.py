@@ -54,7 +54,7 @@ def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
         used(recipe, supervisor, "/a")
 
 
-async def end_of_session(side: Side, server: Server, supervisor: Any) -> None:
+async def end_of_session(server: Server, supervisor: Any) -> None:
     session = (await done(supervisor.client(PATIENCE))).session_id
     kill(server, session)
     await eventually(
@@ -77,7 +77,7 @@ async def test_recipes_outlive_a_session_and_what_is_held_is_lost_with_it(
             async with entered(lock) as inside, entered(queue.take(PATIENCE)) as item:
                 assert inside is lock
                 fence = lock.fence
-                await end_of_session(side, server, supervisor)
+                await end_of_session(server, supervisor)
                 await eventually("the item is lost", item.lost.is_set)
                 assert not lock.held
                 assert lock.lost.reason is not None

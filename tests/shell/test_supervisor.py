@@ -91,7 +91,7 @@ async def test_the_scope_of_a_session_swallows_its_end_alone(side: Side, server:
                 clients.append(client)
                 if len(clients) < 3:
                     kill(server, client.session_id)
-                    await spin(side, client)
+                    await spin(client)
             if len(clients) == 3:
                 break
         assert len({client.session_id for client in clients}) == 3
@@ -114,7 +114,7 @@ def test_a_scope_that_begins_behind_the_end_swallows_it(server: Server) -> None:
 
 async def in_a_group(client: AsyncClient) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(spin(Side("Async"), client))
+        group.create_task(spin(client))
         group.create_task(for_ever())
 
 

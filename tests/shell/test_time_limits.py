@@ -94,13 +94,13 @@ def server(stall: Stall) -> Iterator[FakeServer]:
             stall.end()
 
 
-async def all_gone(side: Side, server: FakeServer, stall: Stall) -> None:
+async def all_gone(server: FakeServer, stall: Stall) -> None:
     """The server goes on, and no node of a lock is left."""
     stall.end()
     await eventually("none is left", lambda: not [n for n in server.nodes.values() if n.owner])
 
 
-async def refusal(side: Side, lock: Any, timeout: float | None) -> OperationTimeoutError:
+async def refusal(lock: Any, timeout: float | None) -> OperationTimeoutError:
     """What is raised where the lock cannot be entered in time."""
     with pytest.raises(OperationTimeoutError) as caught:
         async with entered(lock if timeout is None else lock.within(timeout)):
@@ -108,17 +108,17 @@ async def refusal(side: Side, lock: Any, timeout: float | None) -> OperationTime
     return caught.value
 
 
-async def seen_taken(side: Side, lock: Any) -> LockTimeoutError:
+async def seen_taken(lock: Any) -> LockTimeoutError:
     """What is raised where another contender was seen to have the lock."""
     for timeout in (SHORT, 20 * SHORT, LONG):  # on a busy machine no answer may come in the first
-        error = await refusal(side, lock, timeout)
+        error = await refusal(lock, timeout)
         if isinstance(error, LockTimeoutError):
             break
     assert isinstance(error, LockTimeoutError)
     return error
 
 
-async def out_of_time(side: Side, function: Callable[..., Any], *arguments: Any) -> Any:
+async def out_of_time(function: Callable[..., Any], *arguments: Any) -> Any:
     with pytest.raises(OperationTimeoutError) as caught:
         await done(function(*arguments))
     return caught.value
@@ -136,12 +136,12 @@ async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
         lock = lock_of(side, kind, client)
         for timeout in (SHORT, 0):
             assert await done(lock.acquire(timeout)) is False
-            assert not isinstance(await refusal(side, lock, timeout), LockTakenError)
+            assert not isinstance(await refusal(lock, timeout), LockTakenError)
         if kind != "re-entrant":
-            await out_of_time(side, lock.try_acquire)
+            await out_of_time(lock.try_acquire)
         if kind == "non-blocking":
-            await out_of_time(side, lock.acquire)
-            assert not isinstance(await refusal(side, lock, None), LockTakenError)
+            await out_of_time(lock.acquire)
+            assert not isinstance(await refusal(lock, None), LockTakenError)
 
 
 @all_kinds
@@ -157,12 +157,12 @@ async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
                 assert inside is lock
                 assert lock.held
             assert not lock.held
-        await all_gone(side, server, stall)
+        await all_gone(server, stall)
         assert await done(lock_of(side, kind, rival).acquire())
         lock = lock_of(side, kind if kind != "read" else "write", client)
         for limit in (SHORT, 0):
             assert await done(lock.acquire(limit)) is False
-        for error in (await seen_taken(side, lock), await refusal(side, lock, 0)):
+        for error in (await seen_taken(lock), await refusal(lock, 0)):
             assert isinstance(error, LockTimeoutError)
             assert kind != "lease" or "none of 1 leases was free in time" in str(error)
         if kind != "re-entrant":
@@ -181,12 +181,12 @@ async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
         lock = lock_of(side, kind, client)
         assert await done(lock.acquire(LONG))
         stall.begin()
-        assert (await out_of_time(side, lock.release, SHORT)).maybe_applied
+        assert (await out_of_time(lock.release, SHORT)).maybe_applied
         assert not lock.held
         assert not lock.lost.is_set()
         with pytest.raises(RuntimeError):
             await done(lock.release())
-        await all_gone(side, server, stall)
+        await all_gone(server, stall)
         assert await done(lock.acquire(LONG))
 
 
@@ -201,7 +201,7 @@ async def test_a_release_without_a_connection_is_in_doubt(
         server.stop_listening()
         server.reset_all()
         await done(client.wait_for_state(State.DISCONNECTED))
-        assert (await out_of_time(side, lock.release, SHORT)).maybe_applied
+        assert (await out_of_time(lock.release, SHORT)).maybe_applied
         assert not lock.held
 
 
@@ -231,9 +231,9 @@ async def test_what_a_holder_asks_knows_the_operation_timeout(
         lock = lock_of(side, kind, client)
         assert await done(lock.acquire(LONG))
         stall.begin()
-        error = await out_of_time(side, lock.guard, [SetData("/a", b"new")])
+        error = await out_of_time(lock.guard, [SetData("/a", b"new")])
         assert error.maybe_applied
-        await out_of_time(side, lock.contenders)
+        await out_of_time(lock.contenders)
         assert lock.held
         stall.end()
 
@@ -246,4 +246,4 @@ async def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, no
         questions += [side.Semaphore(client, "/a", 1).holders]
         questions += [side.ReadWriteLock(client, "/a").contenders]
         for question in questions:
-            await out_of_time(side, question)
+            await out_of_time(question)

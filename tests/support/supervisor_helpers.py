@@ -70,7 +70,7 @@ async def for_ever(*_: object) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def spin(side: Side, client: Any) -> None:
+async def spin(client: Any) -> None:
     """Ask until that raises."""
     while True:
         await done(client.exists("/"))
