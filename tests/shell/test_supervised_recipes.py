@@ -1,14 +1,8 @@
-"""Recipes that are given a supervisor, or stand in a loop over sessions; the page's examples."""
+"""Recipes that are given a supervisor, or stand in a loop over its sessions: they outlive one."""
 
 from __future__ import annotations
 
-import re
-import threading
-from collections import defaultdict
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -18,23 +12,18 @@ from tests.support.aio_helpers import blocking, eventually
 from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.recipe_samples import MADE_BY_OTHERS, NO_RECIPES, RECIPES, used
-from tests.support.server_control import poll
-from tests.support.snippets import blocks
 from tests.support.supervisor_helpers import for_ever, kill, next_session
 from zkwire import (
     Client,
     Counter,
     LockLostError,
-    NodeExistsError,
-    Queue,
     SessionExpiredError,
+    State,
     Supervisor,
 )
 from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, Frame
 from zkwire.testing.proxy.faults import Cut, Step
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "hold-a-lock.md"
 
 
 def test_no_recipe_is_left_out() -> None:
@@ -109,6 +98,16 @@ def test_a_call_is_not_continued_in_the_next_session(server: Server) -> None:
         assert counter.add() == 3
 
 
+def test_a_call_between_two_sessions_waits_for_the_next(server: Server) -> None:
+    with Supervisor(server.hosts) as supervisor:
+        counter = Counter(supervisor, "/count")
+        for number in range(1, 4):
+            assert Running(counter.add).result(PATIENCE) == number
+            client = supervisor.client(PATIENCE)
+            kill(server, client.session_id)
+            client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+
+
 # --- a lock inside a loop over sessions -----------------------------------------------------------
 
 
@@ -152,148 +151,3 @@ async def test_a_turn_follows_one_that_has_lost_its_lock(
                 lock.check()
     assert len(set(sessions)) == 1 or end is outlast_its_lease
     assert fences[0] < fences[1]
-
-
-def test_the_page_about_a_lock_for_ever_holds_it_for_ever(server: Server) -> None:
-    """Its node is deleted, its session ends, and at last its work fails."""
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    fences: SimpleQueue[int] = SimpleQueue()
-    ended = threading.Event()
-
-    def work(_: str, fence: int) -> None:
-        fences.put(fence)
-        if ended.is_set():
-            raise KeyError("the program's own")
-
-    code = block.replace("127.0.0.1:2181", server.hosts).replace("wait(1.0)", "wait(0.01)")
-    program = Running(lambda: exec(code.replace("/locks/report", "/lock"), {"print": work}))
-
-    def later(fence: int) -> int:
-        while (newer := fences.get(timeout=PATIENCE)) <= fence:
-            pass
-        return newer
-
-    fence = later(0)
-    delete_its_node(server)
-    fence = later(fence)
-    kill(server, next(iter(server.sessions)).session_id)
-    later(fence)
-    ended.set()
-    with pytest.raises(KeyError, match="the program's own"):
-        program.result()
-
-
-# --- the examples of docs/supervisor.md -----------------------------------------------------------
-
-LONGEST = 10
-"""Lines of an example, without imports and blank ones."""
-
-
-class EndError(Exception):
-    """Raised by an example's print, to end it."""
-
-
-class Program:
-    """An example that runs, and what it has printed."""
-
-    def __init__(self, block: str) -> None:
-        self.printed = defaultdict[str, list[Any]](list)
-        self.end = threading.Event()
-        names = {"print": self.print, "input": lambda _: self.end.wait()}
-        self.running = Running(lambda: exec(block, names))
-
-    def print(self, words: str, value: object) -> None:
-        self.printed[words].append(value)
-        if self.end.is_set():
-            raise EndError
-
-
-def until(what: str, look: Callable[[], object]) -> None:
-    poll(what, lambda: look() or None, PATIENCE)
-
-
-def kill_the_others(server: Server, mine: Client) -> None:
-    for session in list(server.sessions):
-        if session.session_id != mine.session_id:
-            kill(server, session.session_id)
-
-
-def registered(program: Program, server: Server, client: Client) -> None:
-    def owner() -> Any:
-        stat = client.exists("/services/db")
-        return stat and stat.ephemeral_owner
-
-    until("the node", owner)
-    before = owner()
-    kill_the_others(server, client)
-    until("another node", lambda: owner() not in (None, before))
-
-
-def numbered(what: str) -> Callable[[Program, Server, Client], None]:
-    """It prints a number, another one after its session is killed."""
-
-    def check(program: Program, server: Server, client: Client) -> None:
-        printed = program.printed[what]
-        until(f"{what} the first", lambda: printed)
-        kill_the_others(server, client)
-        until(f"{what} another", lambda: len(set(printed)) == 2)
-        program.end.set()
-        kill_the_others(server, client)
-
-    return check
-
-
-def told(what: str, tell: Callable[[Client, bytes], object]) -> Callable[..., None]:
-    """It prints what it is told, also after its session is killed."""
-
-    def check(program: Program, server: Server, client: Client) -> None:
-        printed = program.printed[what]
-        for data in (b"1", b"2"):
-            tell(client, data)
-            until("it is seen", lambda data=data: printed[-1:] == [data])  # type: ignore[misc]
-            kill_the_others(server, client)
-        program.end.set()
-        tell(client, b"3")
-
-    return check
-
-
-def configure(client: Client, data: bytes) -> None:
-    with suppress(NodeExistsError):
-        client.create("/config", data)
-    client.set_data("/config", data)
-
-
-leading, each_session = numbered("leading, with the fence"), numbered("a new session:")
-working = told("working on", lambda client, data: Queue(client, "/jobs").put(data))
-
-
-def configured(program: Program, server: Server, client: Client) -> None:
-    until("no node", lambda: None in program.printed["the configuration is"])
-    told("the configuration is", configure)(program, server, client)
-
-
-def all_of_them(program: Program, server: Server, client: Client) -> None:
-    terms = program.printed["leading, with the fence"]
-    registered(program, server, client)
-    until("another term", lambda: len(set(terms)) > 1)
-    configured(program, server, client)
-
-
-CHECKS = (registered, leading, configured, working, all_of_them, each_session)
-
-
-@pytest.mark.parametrize(("number", "check"), [*enumerate(CHECKS)])
-def test_an_example_survives_a_killed_session(
-    number: int, check: Callable[[Program, Server, Client], None], server: Server
-) -> None:
-    program = Program(blocks("supervisor", server.hosts)[number])
-    with Client(server.hosts) as client:
-        check(program, server, client)
-        program.end.set()
-        with nullcontext() if check is registered else pytest.raises(EndError):
-            program.running.result()
-    lines = [
-        line for line in blocks("supervisor")[number].splitlines() if line and "import" not in line
-    ]
-    assert number > 2 or len(lines) <= LONGEST
