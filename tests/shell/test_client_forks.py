@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import re
 import socket
 import subprocess
@@ -322,36 +320,3 @@ def test_each_worker_of_gunicorn_has_a_session(server: Server, tmp_path: Path) -
     for answer in answers:
         assert "has ['zookeeper']" in answer
         assert not any(session in answer for session in parent)
-
-
-_names: dict[str, Any] = {}
-
-
-def session_of_worker(_: int) -> int:
-    client: Client = _names["client"]
-    client.get_data("/")
-    return client.session_id
-
-
-@forks
-def test_each_worker_of_a_pool_has_a_session(server: Server) -> None:
-    registered: list[Any] = []
-    _names.update(__name__="application", registered=registered)
-    registers = "os.register_at_fork(after_in_child=connect)"
-    exec(program(server.hosts).replace(registers, "registered.append(connect)"), _names)
-    # Once registered it is so for the life of this process, so it does nothing after this test.
-    os.register_at_fork(after_in_child=lambda: [connect() for connect in registered])
-    parent: Client = _names["client"]
-    try:
-        parent.get_data("/")
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            sessions = set(pool.map(session_of_worker, range(8), chunksize=1))
-            pool.close()
-            pool.join()
-        assert sessions
-        assert parent.session_id not in sessions
-        assert parent.get_data("/").data == b""
-    finally:
-        registered.clear()
-        parent.close()
-        _names.clear()

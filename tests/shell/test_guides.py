@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from random import Random
 from types import FrameType
 from typing import Any
 
@@ -30,9 +29,6 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.operations import Operations
-from zkwire.session import HostList, Request, Session
-from zkwire.session import __all__ as session_exports
 from zkwire.session.states import TRANSITIONS
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Frame, cut_after, cut_before
@@ -288,13 +284,6 @@ SHELL, USE = blocks("core")
 MOST_LINES = 60
 TIMEOUT = 1.0
 
-# Members of a Session that the page does not promise: for the I/O layers of this package.
-NOT_PROMISED = {
-    "act_at", "callbacks", "chroot", "connection", "control_frames", "dead_at", "hold", "hosts",
-    "in_flight", "last_zxid", "lease_holders", "peer", "push", "queue", "refused", "resumed",
-    "send_alone", "send_limit", "server", "trace", "unhold", "watch_count",
-}  # fmt: skip
-
 
 def table(title: str) -> list[list[str]]:
     """The cells of the first table below a title, without its head."""
@@ -378,32 +367,6 @@ def test_the_end_of_a_session(shell: Any, quick_server: Server) -> None:
 
 
 # --- the tables -----------------------------------------------------------------------------------
-
-
-def test_the_names_of_the_tables_are_those_that_there_are() -> None:
-    found: dict[str, object] = {}
-    exec("\n".join(re.findall(r"^\| `(from .+? import .+?)` \|", CORE, re.MULTILINE)), found)
-    assert set(found) - {"__builtins__"} == {"Operations", *session_exports}
-    session = Session(HostList([("a", 1)], Random(1)), timeout=1.0)
-    session.start(0.0)
-    members = {name for name in dir(session) if not name.startswith("_")}
-    rows = table("Inputs")[1:] + table("Outputs")
-    told = {name for first, *_ in rows for name in names(first)}
-    assert told | {"observers"} == members - NOT_PROMISED
-    assert members >= NOT_PROMISED
-    rows = table("Requests and watches")
-    hooks = [name for first, *_ in rows[:6] for name in names(first)]
-    assert hooks == ["_submit", "_own", "_chroot", "_acl", "_send_limit", "_kind"]
-    waited = ["ready", "_add_waker", "_drop_waker"]
-    of_requests, of_watches = (re.findall(rf"`{x}\.(\w+)", CORE) for x in ("Request", "Watch"))
-    assert {"value", "error"} <= {*of_requests}
-    for kind, promised in (
-        (Operations, hooks),
-        (Request, [*waited, *of_requests]),
-        (Watch, [*waited, *of_watches]),
-        (Watch(), ["_owner"]),
-    ):
-        assert [name for name in promised if not hasattr(kind, name)] == []
 
 
 def test_the_states() -> None:
