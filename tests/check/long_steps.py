@@ -41,12 +41,11 @@ WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
-    "session*", "plain_answers", "states", "trace", "read_only", "opening", "sasl", "watches",
-    "recipe_*", "locks", "lock_losses", "lock_refusals", "hazards_client", "hazards_family",
-    "hazards_holders", "hazards_queue", "family", "cache", "membership*", "supervisor",
-    "simulation_worlds", "read_write", "convenience", "following", "partitioner", "time_limits",
-    "unknown_operations", "counter", "barriers", "once_per", "queue", "handover", "owner_ends",
-    "giving_up", "nested", "lock_requests",
+    "session*", "plain_answers", "states", "trace", "ensembles", "opening", "sasl", "watches",
+    "recipe_*", "locks", "lock_losses", "hazards", "family", "cache", "membership*", "services",
+    "supervisor", "simulation_worlds", "read_write", "convenience", "following", "partitioner",
+    "time_limits", "server_settings", "counter", "barriers", "once_per", "queue", "handover",
+    "giving_up", "client_races", "lock_requests",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"

@@ -43,7 +43,6 @@ from zkwire import (
     EventType,
     NodeExistsError,
     NoNodeError,
-    OperationTimeoutError,
     State,
     Watch,
     ZooKeeperError,
@@ -313,30 +312,6 @@ async def assert_nothing_left(b: Bed, lock: AsyncLock, path: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "cut"), every_way)
-@pytest.mark.parametrize("there", [True, False], ids=["there", "missing"])
-@async_waiting_kinds
-async def test_a_free_lock_cancelled_anywhere(
-    kind: AsyncKind, there: bool, how: str, cut: str
-) -> None:
-    async with bed() as b:
-        if there:
-            await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
-        points = 0
-        for cancelling in b.points(how, cut):
-            path = "/locks/l" if there else f"/locks{cancelling.nth}/a/b/l"
-            lock = kind(b.client, path)
-
-            async def cycle(lock: AsyncLock = lock) -> None:
-                async with lock:
-                    assert lock.held
-
-            await cancelled_at(cycle(), cancelling)
-            await assert_nothing_left(b, lock, path)
-            points += cancelling.happened
-        assert points >= 2
-
-
-@pytest.mark.parametrize(("how", "cut"), every_way)
 @async_waiting_kinds
 async def test_a_taken_lock_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
     """The holder gives it up once the waiter has seen it, so that every step is come by."""
@@ -395,40 +370,6 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
             points += cancelling.happened
         assert points >= 1
         assert b.client.session_id == session_id
-
-
-@async_waiting_kinds
-async def test_a_closed_client_while_cancelled_leaves_nothing(kind: AsyncKind) -> None:
-    """The session ends right behind the cancellation; nobody is left to clean up, nor is a node."""
-    with Server() as server:
-        async with AsyncClient(server.hosts) as observer:
-            for nth in itertools.count(1):
-                async with AsyncClient(server.hosts, session_timeout=LONG) as client:
-                    lock = kind(client, "/locks/l")
-                    cancelling = Cancelling(nth)
-                    with suppress(OperationTimeoutError):
-                        await cancelled_at(lock.acquire(), cancelling)
-                third = kind(observer, "/locks/l")
-                async with asyncio.timeout(PATIENCE):
-                    assert await third.acquire()
-                    await third.release()
-                if not cancelling.happened:
-                    break
-
-
-async def test_loss_awaited_by_a_cancelled_task() -> None:
-    async with bed() as b:
-        lock = AsyncNonBlockingLock(b.client, "/l")
-        assert await lock.acquire()
-        for how in ("waiting", "twice"):
-            assert await cancelled_at(awaited(lock.lost), Cancelling(1, how)) is None
-        waiting = [asyncio.ensure_future(awaited(lock.lost)) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[1].cancel()
-        await b.observer.delete("/l")
-        async with asyncio.timeout(PATIENCE):
-            assert [await waiting[0], await waiting[2]] == [True, True]
-        assert not lock.held
 
 
 async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client() -> None:

@@ -1,4 +1,4 @@
-"""The asyncio client as its users see it: the same face, order, contexts, callbacks."""
+"""The asyncio client as its users see it: the same face, order, contexts, coroutines, callbacks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import asyncio
 import contextvars
 import gc
 import inspect
-import subprocess
 import sys
-import warnings
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import awaited, complaints, eventually
-from tests.support.fake_server import FakeServer, echo
+from tests.support.aio_helpers import awaited, blocking, complaints, eventually, watch_count
+from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.operation_samples import OPERATIONS, SAMPLES
 from zkwire import (
@@ -28,18 +27,21 @@ from zkwire import (
     AsyncSupervisor,
     AsyncTransaction,
     Client,
-    Event,
-    EventType,
+    ClientClosedError,
+    Create,
+    Delete,
+    MultiError,
     NoNodeError,
+    OperationTimeoutError,
     ReconfigDisabledError,
+    SessionExpiredError,
     State,
-    TraceFrame,
     Transaction,
     Watch,
 )
-from zkwire.net.pipeline import Pipeline
-from zkwire.operations import Operations
-from zkwire.testing import FaultProxy, Server
+from zkwire.session.request import Request
+from zkwire.session.session import Session
+from zkwire.testing import Server
 
 # --- the same face --------------------------------------------------------------------------------
 
@@ -62,7 +64,6 @@ def shape(member: Any) -> list[tuple[str, Any, Any, Any]]:
     ids=lambda kind: kind.__name__,
 )
 def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: type) -> None:
-    """Those of the locks are compared in test_family."""
     assert public(one) - ONLY_BLOCKING == public(other)
     for name in public(other):
         ours, theirs = getattr(one, name), getattr(other, name)
@@ -75,16 +76,6 @@ def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: t
             assert shape(ours) == shape(theirs), name
     first = 1 if one is Transaction else 0
     assert shape(one)[first:] == shape(other)[first:]
-
-
-def test_every_operation_of_the_client_is_one_of_the_async_client() -> None:
-    assert public(Pipeline) == OPERATIONS
-    for name in OPERATIONS:
-        ours, theirs = getattr(AsyncClient, name), getattr(Operations, name)
-        assert ours.__code__ is theirs.__code__, "not the one definition"
-        assert not inspect.iscoroutinefunction(getattr(AsyncClient, name)), "it would start late"
-    for name in ("connect", "close", "detach", "wait_for_state", "ensure_path", "delete_tree"):
-        assert inspect.iscoroutinefunction(getattr(AsyncClient, name)), name
 
 
 def fits(value: object, annotation: ast.expr) -> bool:
@@ -110,21 +101,6 @@ def test_each_result_is_of_the_type_that_the_signature_tells(server: Server) -> 
             with suppress(ReconfigDisabledError):
                 result = sample.call(client, f"/{number}")
                 assert fits(result, ast.parse(told, mode="eval").body), (sample.method, result)
-
-
-def test_import_loads_no_asyncio_and_starts_nothing() -> None:
-    code = (
-        "import sys, threading, zkwire\n"
-        "zkwire.Client('h'); zkwire.SequentialLock(zkwire.Client('h'), '/a'); zkwire.Watch()\n"
-        "assert 'asyncio' not in sys.modules, 'asyncio is loaded'\n"
-        "assert not [m for m in sys.modules if m.startswith('zkwire.aio')]\n"
-        "zkwire.AsyncClient\n"
-        "assert 'asyncio' in sys.modules\n"
-        "assert threading.active_count() == 1\n"
-    )
-    command = [sys.executable, "-W", "error", "-c", code]
-    ran = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE)
-    assert (ran.stdout, ran.stderr) == (b"", b"")
 
 
 async def test_conveniences(whole: str, fresh_path: str) -> None:
@@ -158,28 +134,6 @@ async def test_conveniences(whole: str, fresh_path: str) -> None:
 # --- the order of the calls -----------------------------------------------------------------------
 
 
-async def test_requests_leave_in_the_order_of_the_calls(hosts: str, fresh_path: str) -> None:
-    """Whoever awaits what, and when, and whether at all."""
-    with FaultProxy(hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client:
-            await client.create(fresh_path)
-            proxy.reset()
-            replies: dict[str, Any] = {}
-
-            async def some(name: str) -> None:
-                for number in range(20):
-                    path = f"/{name}{number}"
-                    replies[path] = client.exists(path)
-                    if number % 3 == 0:
-                        await replies[path]
-
-            await asyncio.gather(some("a"), some("b"), some("c"))
-            for path in reversed(replies):
-                assert await replies[path] is None
-            seen = [f.path for f in proxy.frames() if f.op == "exists" and f.direction == "c2s"]
-            assert seen == list(replies)
-
-
 async def test_collected_first_and_awaited_later_often_and_by_several(
     hosts: str, fresh_path: str
 ) -> None:
@@ -199,41 +153,10 @@ async def test_collected_first_and_awaited_later_often_and_by_several(
         assert await asyncio.gather(awaited(unfinished), awaited(unfinished)) == [None, None]
 
 
-async def test_never_awaited_is_no_fault(hosts: str, fresh_path: str) -> None:
-    """Neither a warning nor anything left, and it is executed."""
-    async with AsyncClient(hosts) as client:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            client.create(fresh_path)
-            client.get_data("/")
-            await client.sync()
-            gc.collect()
-        assert await client.exists(fresh_path) is not None
-        assert not client._session.unanswered
-
-
-async def test_each_of_many_tasks_gets_its_own_answers() -> None:
-    """This server echoes the path; the variables of a task stay its own."""
-    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
-    with FakeServer(echo) as server:
-        async with AsyncClient(server.hosts) as client:
-            asyncio.get_running_loop().set_debug(False)
-
-            async def work(task: int) -> int:
-                variable.set(task)
-                for number in range(1000):
-                    path = f"/{task}-{number}"
-                    assert (await client.get_data(path)).data == path.encode()
-                return variable.get()
-
-            assert await asyncio.gather(*map(work, range(16))) == list(range(16))
-        assert server.count("get_data") == 16_000
-
-
 # --- callbacks, listeners, traces -----------------------------------------------------------------
 
 
-class Request:
+class Kept:
     """What a program keeps in a context while it serves a request of its own."""
 
 
@@ -253,8 +176,8 @@ async def test_callbacks_have_the_context_in_which_the_client_was_made(server: S
         note("a leader")(_)
         await asyncio.sleep(LONG)
 
-    async def connect() -> weakref.ref[Request]:
-        variable.set(request := Request())
+    async def connect() -> weakref.ref[Kept]:
+        variable.set(request := Kept())
         await client.create("/a")
         return weakref.ref(request)
 
@@ -288,37 +211,6 @@ async def test_callbacks_have_the_context_in_which_the_client_was_made(server: S
     await supervisor.close()
 
 
-async def test_callbacks_run_in_the_loop_and_may_be_coroutines(hosts: str, fresh_path: str) -> None:
-    events: list[tuple[str, EventType, str]] = []
-    frames: list[TraceFrame] = []
-
-    def plain(event: Event) -> None:
-        assert asyncio.get_running_loop() is loop
-        events.append(("plain", EventType(event.type), event.path))
-
-    async def coroutine(event: Event) -> None:
-        if event.type is not EventType.NONE:
-            assert await client.exists(fresh_path) is not None, "it may use the client"
-        events.append(("coroutine", EventType(event.type), event.path))
-
-    async def trace(frame: TraceFrame) -> None:
-        frames.append(frame)
-
-    loop = asyncio.get_running_loop()
-    async with AsyncClient(hosts, trace=trace) as client:
-        await client.exists(fresh_path, watch=plain)
-        await client.exists(fresh_path, watch=coroutine)
-        await client.create(fresh_path)
-        await eventually("both have run", lambda: len(events) == 2)
-        created = (EventType.NODE_CREATED, fresh_path)
-        assert events == [("plain", *created), ("coroutine", *created)]
-        events.clear()
-        await client.get_children(fresh_path, watch=coroutine)
-        await eventually("it is traced", lambda: any(frame.op == "exists" for frame in frames))
-    await eventually("the end is told", lambda: events)
-    assert events == [("coroutine", EventType.NONE, "")]
-
-
 async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_path: str) -> None:
     seen: list[Any] = []
 
@@ -346,17 +238,197 @@ async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_pat
         assert word in heard, heard
 
 
-async def test_listeners_and_wait_for_state(server: Server) -> None:
-    states: list[State] = []
-    with FaultProxy(server.hosts) as proxy:
-        client = AsyncClient(proxy.hosts)
-        client.add_state_listener(states.append)
-        waiting = asyncio.ensure_future(client.wait_for_state(State.DISCONNECTED))
-        await client.connect()
-        proxy.cut_all()
-        assert await waiting is State.DISCONNECTED, "however short it was"
-        assert await client.exists("/") is not None
-        client.remove_state_listener(states.append)
+# --- a coroutine ----------------------------------------------------------------------------------
+
+
+async def _in_a_group(reply: Any) -> Any:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reply)
+    return task.result()
+
+
+async def _from_a_thread(reply: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(reply, loop))
+
+
+async def _by_two_tasks(reply: Any) -> Any:
+    return (await asyncio.gather(*map(asyncio.create_task, [reply, reply])))[1]
+
+
+async def _with_eager_tasks(reply: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        loop.set_task_factory(asyncio.eager_task_factory)
+    try:
+        return await asyncio.create_task(reply)
+    finally:
+        loop.set_task_factory(None)
+
+
+WAYS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
+    "create_task": lambda reply: asyncio.wait_for(asyncio.create_task(reply), PATIENCE),
+    "TaskGroup": _in_a_group,
+    "run_coroutine_threadsafe": _from_a_thread,
+    "wait_for": lambda reply: asyncio.wait_for(reply, PATIENCE),
+    "shield": lambda reply: asyncio.wait_for(asyncio.shield(reply), PATIENCE),
+    "two tasks": _by_two_tasks,
+    "eager tasks": _with_eager_tasks,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_known_A50_asyncio_takes_an_operation_for_a_coroutine(
+    way: str, fake: FakeServer
+) -> None:
+    async with AsyncClient(fake.hosts) as client:
+        assert await WAYS[way](client.create("/a")) == "/a"
+        with pytest.raises((NoNodeError, ExceptionGroup)):
+            await WAYS[way](client.get_data("/none"))
+        # The request has been sent at the call, before anything runs it.
+        reply = client.create("/b")
+        assert client._session.unanswered == 1
+        assert "create /b" in repr(asyncio.ensure_future(reply))
+        reply.close()
+        assert await reply == "/b", "closed before it began, which is nothing"
+
+
+async def test_a_cancelled_task_takes_back_what_was_not_sent(fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts) as client:
+        fake.stop_listening()
+        fake.reset_all()
+        await client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+        for turns in (0, 1):  # before it has begun, and while it waits
+            task = asyncio.create_task(client.create("/a"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert client._session.queued == 1
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert client._session.queued == 0
+
+
+async def test_called_in_another_thread_it_is_sent_by_the_loop(fake: FakeServer) -> None:
+    async with AsyncClient(fake.hosts) as client:
+        loop = asyncio.get_running_loop()
+
+        def elsewhere() -> list[Any]:
+            replies = [client.create("/a"), client.get_data("/a"), client.get_data("/none")]
+            made = [asyncio.run_coroutine_threadsafe(each, loop) for each in replies]
+            return [each.exception(PATIENCE) or each.result() for each in made]
+
+        path, (data, _), error = await blocking(elsewhere)
+        assert (path, data, type(error)) == ("/a", b"", NoNodeError)
         await client.close()
-    connected = [State.CONNECTING, State.HANDSHAKE, State.CONNECTED]
-    assert states == [*connected, State.DISCONNECTED, *connected]
+        assert [type(each) for each in await blocking(elsewhere)] == [ClientClosedError] * 3
+
+
+def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next(fake: FakeServer) -> None:
+    with asyncio.Runner() as runner:
+        client = AsyncClient(fake.hosts)
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            client.exists("/")
+        runner.run(client.connect())
+        reply: Any = client.exists("/")
+        runner.get_loop().run_until_complete(reply)
+        runner.run(client.close())
+    with pytest.raises(ClientClosedError):
+        client.exists("/")
+
+
+# --- a refusal that goes unnoticed ----------------------------------------------------------------
+
+
+async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        client.delete("/none")
+        client.multi([Create("/a"), Delete("/none")])
+        client.create("/b")
+        kept = client.get_data("/kept")
+        await client.sync()
+        await asyncio.sleep(0)
+        first, second = complaints().take()
+        assert "never retrieved: NoNodeError" in first
+        assert "never retrieved: MultiError" in second
+        del kept
+        await asyncio.sleep(0)
+        (third,) = complaints().take()
+        assert "NoNodeError" in third
+
+
+async def test_what_is_no_news_is_not_reported(server: Server) -> None:
+    """Awaited, in whatever way it ended; taken back; ended by the close."""
+    async with AsyncClient(server.hosts) as client:
+        refused = client.get_data("/none"), client.multi([Delete("/none")]), client.exists("/")
+        await refused[-1]
+        with pytest.raises(NoNodeError):
+            await refused[0]
+        with pytest.raises(MultiError):
+            refused[1].result()
+        del refused
+        cancelled = asyncio.ensure_future(client.get_data("/none"))
+        cancelled.cancel()
+        await client.sync()
+        async with AsyncSequentialLock(client, "/l/o/c/k"):  # asks for what is not there
+            pass
+    with FakeServer(mute) as mute_server:
+        async with AsyncClient(mute_server.hosts, operation_timeout=0.01) as client:
+            with pytest.raises(OperationTimeoutError):
+                await client.get_data("/none")
+            client.get_data("/none")
+    gc.collect()
+    assert not complaints()
+
+
+# --- what comes from another thread, or in the middle of something --------------------------------
+
+
+async def test_hazard_E10_a_watch_closed_in_another_thread_is_closed_by_the_loop(
+    server: Server,
+) -> None:
+    async with AsyncClient(server.hosts) as client:
+        watch = Watch()
+        await client.exists("/", watch=watch)
+        closing = threading.Thread(target=watch.close)
+        closing.start()
+        closing.join()  # the loop stands still meanwhile
+        assert watch.closed
+        assert watch_count(client) == 1, "another thread has been in the state machine"
+        await asyncio.sleep(0)
+        assert watch_count(client) == 0
+
+
+async def test_hazard_E10_a_watch_that_a_finalizer_closes_in_the_middle_of_a_request(
+    monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    """Between the moment when a request gets its number and the moment when it is sent."""
+    async with AsyncClient(server.hosts) as client:
+        watch = Watch()
+        await client.exists("/", watch=watch)
+        send_alone = Session.send_alone
+
+        def collecting(session: Session, request: Request, now: float) -> bytes:
+            data = send_alone(session, request, now)
+            watch.close()
+            return data
+
+        monkeypatch.setattr(Session, "send_alone", collecting)
+        assert (await client.get_data("/")).data == b""
+        assert watch_count(client) == 0
+        assert client.state is State.CONNECTED
+
+
+async def test_a_callback_for_a_loss_may_be_added_in_another_thread(server: Server) -> None:
+    heard: list[object] = []
+    async with AsyncClient(server.hosts) as client:
+        lock = AsyncSequentialLock(client, "/lock")
+        await lock.acquire()
+        lost = lock.lost
+        await blocking(lost.add_callback, heard.append)
+        server.expire(client.session_id)
+        assert await lost
+        await blocking(lost.add_callback, heard.append)
+        with pytest.raises(SessionExpiredError):
+            await client.exists("/")
+    assert heard == [lost, lost]

@@ -1,52 +1,43 @@
-"""The asyncio client connects, idles, starts no thread; TLS, SASL, read-only servers."""
+"""The asyncio client's life in one loop: what it refuses, and what forks and interrupts leave."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import threading
-from collections.abc import Callable
+import time
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import zkwire
 from tests.shell.test_client import CLOSE_BOUND, within
-from tests.support.aio_helpers import awaited, blocking, eventually, library_threads, run, spinning
-from tests.support.both_clients import opened
-from tests.support.fake_server import FakeServer, silent
+from tests.shell.test_client_threads import in_child
+from tests.support.aio_helpers import awaited, blocking, library_threads, spinning
+from tests.support.fake_server import FakeServer
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import PATIENCE
-from tests.support.secure_servers import SecureServer
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
     Client,
     ClientClosedError,
     DigestMD5,
-    NoNodeError,
-    NotReadOnlyError,
-    NotSentError,
+    EventType,
+    ForkedError,
+    OutcomeUnknownError,
     State,
+    Watch,
 )
-from zkwire.testing import Server, VirtualClock
+from zkwire.net.connection import INTERRUPTED
+from zkwire.net.dial import shut_down
+from zkwire.session.session import Session
+from zkwire.session.waitable import Awaited, Waitable
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import Gate, hold
 
 # --- connecting and leaving -----------------------------------------------------------------------
-
-
-async def test_a_cancelled_connect_leaves_nothing() -> None:
-    with FakeServer(silent) as server:
-
-        async def use() -> None:
-            async with AsyncClient(server.hosts):
-                raise AssertionError("it is not connected")
-
-        task = asyncio.ensure_future(use())
-        await blocking(server.wait_for, lambda: server.connections)
-        task.cancel()
-        with within(CLOSE_BOUND), pytest.raises(asyncio.CancelledError):
-            await task
 
 
 async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
@@ -73,7 +64,7 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
         assert stat is not None
         assert stat.ephemeral_owner == two.session_id
         credentials = await two.detach()
-    async with opened(Client, whole, resume=credentials) as three:
+    with Client(whole, resume=credentials) as three:
         assert three.exists(fresh_path) is not None
         assert three.session_id == credentials.session_id
 
@@ -151,27 +142,6 @@ def test_a_look_up_that_ends_after_the_loop_disturbs_nobody() -> None:
     asyncio.run(client.close())
 
 
-def test_debug_mode_has_nothing_to_complain_about(
-    whole: str, fresh_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """No slow callback (see `run`), no exception that nobody fetched, nothing never awaited."""
-
-    async def main() -> None:
-        async with AsyncClient(whole) as client:
-            await client.create(fresh_path)
-            replies = [client.create(f"{fresh_path}/{n}") for n in range(1000)]
-            await replies[-1]
-            with pytest.raises(NoNodeError):
-                await asyncio.ensure_future(awaited(client.get_data("/none")))
-            async with AsyncSequentialLock(client, f"{fresh_path}/lock"):
-                pass
-            await client.delete_tree(fresh_path)
-
-    with caplog.at_level(logging.WARNING, logger="asyncio"):
-        run(main, debug=True)
-    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
-
-
 async def test_what_needs_no_loop_leaves_it_alone(fake: FakeServer) -> None:
     """A client with nothing to do rests; an await on what has been answered does not suspend."""
     async with AsyncClient(fake.hosts, session_timeout=20) as client:
@@ -186,94 +156,7 @@ async def test_what_needs_no_loop_leaves_it_alone(fake: FakeServer) -> None:
         assert count() < 10
 
 
-# --- 10,000 idle seconds --------------------------------------------------------------------------
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop in which time passes only when nothing else happens; ``clock`` follows it.
-
-    A wait for bytes gets a moment of real time first; while a client waits for an answer, as much
-    as it takes.
-    """
-
-    def __init__(self, clock: VirtualClock, busy: Callable[[], bool]) -> None:
-        super().__init__()
-        self._clock = clock
-        selector: Any = self._selector  # type: ignore[attr-defined]
-        real = selector.select
-
-        def select(timeout: float | None = None) -> Any:
-            if timeout is not None and timeout <= 0:
-                return real(0)
-            while not (ready := real(0.002)) and (busy() or timeout is None):
-                pass
-            if not ready and timeout is not None:
-                clock.advance(timeout)
-            return ready
-
-        selector.select = select
-
-    def time(self) -> float:
-        return self._clock()
-
-
-def test_ten_thousand_idle_seconds(fresh_path: str) -> None:
-    """Pings keep the session; nothing else is sent, nothing accumulates, nothing breaks."""
-    clock = VirtualClock(1000.0)
-    clients: list[AsyncClient] = []
-    traced: list[object] = []
-
-    def busy() -> bool:
-        return any(c._session._live._pings or c._session.unanswered for c in clients)
-
-    async def main(hosts: str) -> None:
-        options: dict[str, Any] = {"_now": clock, "trace": traced.append}
-        async with hooked(AsyncClient)(hosts, session_timeout=30.0, **options) as client:
-            clients.append(client)
-            await client.create(fresh_path, ephemeral=True)
-            lock = AsyncSequentialLock(client, "/lock")
-            assert await lock.acquire()
-            start, session_id, before = clock(), client.session_id, len(traced)
-            await asyncio.sleep(10_000)
-            assert clock() - start >= 10_000
-            assert 2 * 990 <= len(traced) - before <= 2 * 1010
-            assert (client.session_id, client.state) == (session_id, State.CONNECTED)
-            assert lock.held
-            assert client.lease_remaining() > 19.0
-            assert await client.exists(fresh_path) is not None
-            await lock.release()
-
-    with Server(now=clock, tick=2.0) as server:
-        run(
-            lambda: main(server.hosts),
-            loop_factory=lambda: VirtualLoop(clock, busy),
-            seconds=20_000,
-            debug=False,
-        )
-
-
 # --- TLS, SASL, read-only -------------------------------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-@pytest.mark.real
-@pytest.mark.apache
-async def test_tls(tls_zookeeper: SecureServer, fresh_path: str) -> None:
-    context = tls_zookeeper.client_context()
-    async with AsyncClient(tls_zookeeper.hosts, tls=context) as client:
-        data = bytes(900_000)
-        await client.create(fresh_path, data)
-        answers = await asyncio.gather(*(client.get_data(fresh_path) for _ in range(8)))
-        assert all(answer.data == data for answer in answers)
-        await asyncio.gather(*(client.create(f"{fresh_path}/{n}", bytes(500)) for n in range(500)))
-        assert len(await client.get_children(fresh_path)) == 500
-        async with AsyncSequentialLock(client, f"{fresh_path}/lock"):
-            pass
-        await client.delete_tree(fresh_path)
-    plain = AsyncClient(tls_zookeeper.server.hosts, tls=context, session_timeout=2.5)
-    with pytest.raises(NotSentError, match="TLS"):
-        await plain.connect()
-    await plain.close()
 
 
 async def test_sasl_of_the_embedded_server_and_auth() -> None:
@@ -291,33 +174,256 @@ async def test_sasl_of_the_embedded_server_and_auth() -> None:
             assert (await other.get_data("/mine")).data == b""
 
 
-async def test_read_only_and_back() -> None:
-    with Server(read_only=True) as server:
-        states: list[State] = []
-        client = AsyncClient(server.hosts, read_only=True, session_timeout=6.0)
-        client.add_state_listener(states.append)
-        async with client:
-            assert client.state is State.CONNECTED_READ_ONLY
-            assert await client.exists("/") is not None
-            with pytest.raises(NotReadOnlyError):
-                await client.create("/a")
-            await blocking(server.set_read_only, False)
-            await client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
-            assert await client.create("/a") == "/a"
-    with Server(read_only=True) as server:
-        refused = AsyncClient(server.hosts, session_timeout=0.5)
-        with pytest.raises(NotSentError):
-            await refused.connect()
-        await refused.close()
+# --- misuse ---------------------------------------------------------------------------------------
 
 
-async def test_follow_reconfig() -> None:
-    with Server() as one, Server() as two:
-        async with AsyncClient(one.hosts, follow_reconfig=True) as client:
-            port = two.port
-            text = f"server.1=h:1:2:participant;127.0.0.1:{port}\nversion=100".encode()
+def test_without_a_loop_there_is_a_clear_error() -> None:
+    client = AsyncClient("127.0.0.1:1")
+    for ask in (
+        *(client.start, lambda: client.exists("/a"), lambda: client.create("/a")),
+        lambda: client.get_data("/a", watch=Watch()),
+    ):
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            ask()
+    assert client.state is State.NOT_STARTED
+    assert client._session.queued == 0
+    asyncio.run(client.close())
+
+
+async def test_another_loop_is_refused_and_harms_nothing(server: Server) -> None:
+    """The client's loop goes on meanwhile; what was asked for there is answered there."""
+    gate = Gate()
+
+    async def elsewhere(client: AsyncClient, reply: Any, watch: Watch) -> None:
+        async def call() -> None:
             await client.exists("/")
-            await eventually("it watches", lambda: client._session.watch_count)
-            await blocking(one.set_config, text)
-            expected = [("127.0.0.1", port)]
-            await eventually("it follows", lambda: client._session.hosts._hosts == expected)
+
+        for ask in (
+            *(call, client.connect, client.close, client.detach),
+            lambda: client.wait_for_state(State.CLOSED),
+            lambda: client.ensure_path("/a"),
+            lambda: awaited(reply),
+            lambda: awaited(watch),
+            AsyncSequentialLock(client, "/lock").try_acquire,
+            lambda: anext(client.walk("/")),
+        ):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await ask()
+
+    with FaultProxy(server.hosts) as proxy:
+        async with AsyncClient(proxy.hosts) as client:
+            watch = Watch()
+            await client.exists("/new", watch=watch)
+            proxy.on("get_data", action=hold(gate))
+            reply = client.get_data("/")
+            late = client.create("/late")
+            await blocking(lambda: asyncio.run(elsewhere(client, reply, watch)))
+            gate.release()
+            assert (await reply).data == b""
+            assert await late == "/late"
+            assert client.state is State.CONNECTED
+            await client.create("/new")
+            assert (await watch).type is EventType.NODE_CREATED
+
+
+def test_use_after_the_loop_has_ended(server: Server) -> None:
+    """Whoever forgot to close it: a clear error in the next loop, and close lets go."""
+    client = AsyncClient(server.hosts)
+
+    async def use() -> None:
+        await client.exists("/")
+
+    asyncio.run(use())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(use())
+    asyncio.run(client.close())
+    assert client.state is State.CLOSED
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.connect())
+
+
+async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        watch, lost = Watch(), AsyncSequentialLock(client, "/lock").lost
+        await client.exists("/none", watch=watch)
+        for wait in (
+            *(watch.wait, lambda: watch.wait(5.0), lambda: lost.wait(5.0)),
+            lambda: next(iter(watch)),
+        ):
+            with within(1.0), pytest.raises(RuntimeError, match="block the event loop"):
+                wait()
+        with pytest.raises(RuntimeError, match="use await"):
+            watch.wait()
+        assert watch.wait(0) is None
+        assert lost.wait(0) is False
+    with Client(hosts) as threaded:
+        unasked = Watch()
+        threaded.exists("/none", watch=unasked)
+        with pytest.raises(RuntimeError, match="await belongs to AsyncClient"):
+            await unasked
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> None:
+    async with AsyncClient(hosts, session_timeout=6.0) as client:
+        await client.exists("/")
+        session_id = client.session_id
+        reply = client.exists("/")
+
+        def child() -> None:
+            async def use() -> None:
+                async def call() -> None:
+                    await client.exists("/")
+
+                for ask in (call, client.connect, lambda: awaited(reply)):
+                    with pytest.raises(ForkedError):
+                        await ask()
+                await client.close()
+
+            assert client.lease_remaining() == 0.0
+            asyncio.run(use())
+
+        in_child(child)
+        assert (await reply) is not None
+        for _ in range(10):
+            assert await client.exists("/") is not None
+        assert client.session_id == session_id
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alone() -> None:
+    """Nothing that was planned in the parent's loop happens in the child's."""
+    with FakeServer() as server:
+        client = AsyncClient(server.hosts, session_timeout=0.3)
+        await client.connect(PATIENCE)
+        async with client:
+            await client.exists("/")
+            driver = client._driver.io
+            assert driver is not None
+
+            def child() -> None:
+                time.sleep(0.5)  # everything is overdue now: pings, the connection's end
+                for _ in range(3):
+                    driver.turn()
+                driver.wake()
+                assert client._driver.current_connection is None
+                state = client._session.state
+                assert state is State.CONNECTED, "the child has acted on the session"
+
+            in_child(child)
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
+    hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may run its loop again; the call whose answer is gone must end."""
+    async with AsyncClient(hosts) as client:
+        pump = client._driver
+        link = pump.current_connection
+        assert link is not None
+        reply = client.set_data("/", b"")
+        receive = Session.receive_data
+
+        def interrupted(session: Session, data: bytes, now: float) -> None:
+            monkeypatch.setattr(Session, "receive_data", receive)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Session, "receive_data", interrupted)
+
+        def read() -> None:
+            while link.closed_because is None:
+                pump.read(link)
+
+        with pytest.raises(KeyboardInterrupt):
+            read()
+        assert link.closed_because == INTERRUPTED
+        with pytest.raises(OutcomeUnknownError):
+            await reply
+        assert await client.exists("/") is not None
+
+
+async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        called: list[str] = []
+
+        def interrupted() -> None:
+            if not called:
+                called.append("interrupted")
+                raise KeyboardInterrupt
+
+        client._session.callbacks += [interrupted, lambda: called.append("behind")]
+        with pytest.raises(KeyboardInterrupt):
+            client._driver.call_callbacks()
+        client._driver.call_callbacks()
+        assert called == ["interrupted", "behind"]
+
+
+class Flicker(Waitable):
+    """Wakes its waiters when it is not ready any more, and once more when it is."""
+
+    __slots__ = ("moments",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.moments >= 2
+
+    def flicker(self) -> None:
+        self.moments += 1
+        for waker in self._take_wakers():
+            waker()
+
+
+async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
+    """A connection that lasted a moment is no time limit that has passed."""
+    async with AsyncClient(hosts) as client:
+        flicker = Flicker()
+        waiter = asyncio.create_task(client._driver.within(flicker, PATIENCE))
+        for _ in range(2):
+            while not flicker._wakers:
+                await asyncio.sleep(0)
+            assert not waiter.done()
+            flicker.flicker()
+        assert await waiter
+        assert not await client._driver.within(Flicker(), 0.01)
+
+
+async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        flicker = Flicker()
+
+        async def work(_: object) -> None:
+            while not flicker.ready:
+                await Awaited(flicker)
+
+        client._driver.spawn(work)
+        await client.connect()
+        leaving = asyncio.create_task(client.detach())
+        await asyncio.sleep(0)
+        async with AsyncSequentialLock(client, f"/detached-{uuid4().hex}"):
+            flicker.moments = 2
+            flicker.flicker()
+            with pytest.raises(RuntimeError, match="a lock is held"):
+                await leaving
+        assert (await client.detach()).session_id
+
+
+async def test_a_broken_pipe_is_read_to_its_end_by_a_loop_that_does_not_tell(hosts: str) -> None:
+    """uvloop listens no more to a socket that has had an error."""
+    async with AsyncClient(hosts) as client:
+        link, driver = client._driver.current_connection, client._driver.io
+        assert link is not None
+        assert driver is not None
+        driver.connector.listen(0)
+        shut_down(link.sock)
+        link.send(b"0")
+        assert link.broken_pipe
+        driver.turn()
+        assert client._driver.current_connection is not link
+        assert await client.exists("/") is not None

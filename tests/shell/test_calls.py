@@ -1,16 +1,23 @@
-"""An operation takes no more steps of Python than `benchmarks/counts.json` says."""
+"""What an operation costs: steps of Python (`benchmarks/counts.json`), and calls of the kernel."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
 import pytest
 
 from benchmarks import gate
 from benchmarks.gate import VERSION, WORKS
+from benchmarks.sides import SIDES
 from zkwire import Client
 from zkwire.testing import Server
+
+# --- zkwire's own counts --------------------------------------------------------------------------
 
 GROWTH = 1.02
 OTHER_VERSIONS = 1.2
@@ -50,16 +57,39 @@ def test_what_requests_need_is_found_at_once() -> None:
         assert not hasattr(client._session, "__dict__")
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the margin of other versions is wide")
-def test_two_more_calls_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two, as under load the I/O thread makes some of the calls."""
-    plain = Client.get_data
+# --- calls of the kernel -------------------------------------------------------------------------
 
-    def inner(self: Client, path: str) -> object:
-        return plain(self, path)
+KERNEL = (
+    *("select", "poll", "epoll", "send", "recv", "write", "read", "acquire", "wait", "sleep"),
+    "deque.extend",  # in which a connection sends, or receives
+)
+"""Of what the calls into C are called that may block or wake another thread."""
 
-    def get_data(self: Client, path: str) -> object:
-        return inner(self, path)
+GETS, ATTEMPTS = 50, 5
 
-    monkeypatch.setattr(Client, "get_data", get_data)
-    assert "calls" in grown("get")
+
+def kernel_calls(work: Callable[[], object]) -> Counter[str]:
+    """The calls of this thread that may block or wake somebody, by name."""
+    calls: Counter[str] = Counter()
+
+    def profile(_frame: object, event: str, called: Any) -> None:
+        if event == "c_call" and any(each in called.__qualname__ for each in KERNEL):
+            calls[called.__name__] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_a_lone_get_is_one_send_one_wait_and_one_receive(server: Server) -> None:
+    """No thread is woken, no lock is slept on.
+
+    At a moment when the background thread reads for once, a call does sleep on a lock.
+    """
+    with closing(SIDES["zkwire"](server.hosts)) as made:
+        attempts = [kernel_calls(lambda: made.work("get")(GETS)) for _ in range(ATTEMPTS)]
+    assert {"extend": 2 * GETS, "poll": GETS} in attempts, attempts

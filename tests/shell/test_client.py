@@ -14,15 +14,13 @@ import pytest
 
 import zkwire
 from tests.support.aio_helpers import blocking, eventually
-from tests.support.both_clients import Kind, answer, asking, both, done, opened
+from tests.support.both_clients import Side, answer, asking, both, done
 from tests.support.fake_server import Connection, FakeServer, mute, silent
-from tests.support.lock_helpers import Running
 from tests.support.operation_samples import OPERATIONS, SAMPLES
 from tests.support.server_control import free_port, poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    AsyncClient,
     Check,
     Client,
     Create,
@@ -163,10 +161,9 @@ def normal(value: Any, root: str) -> Any:
 async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str) -> None:
     """A script of every operation: with each client, and with the pipeline."""
     seen = []
-    kinds: list[Kind] = [Client, Client, AsyncClient]
-    for number, kind in enumerate(kinds):
+    for number, side in enumerate([Side(""), Side(""), Side("Async")]):
         root, results = f"{fresh_path}-{number}", []
-        async with opened(kind, whole) as client:
+        async with side.opened(whole) as client:
             for verb, arguments, named in script(root):
                 kept = number == 1 and verb in OPERATIONS
                 try:
@@ -192,10 +189,10 @@ async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str)
 @both
 @pytest.mark.since("3.5")
 async def test_a_chroot_is_put_before_and_taken_off(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
     events: list[Event] = []
-    async with opened(kind, hosts) as outside, opened(kind, hosts + fresh_path) as inside:
+    async with side.opened(hosts) as outside, side.opened(hosts + fresh_path) as inside:
         await done(outside.create(fresh_path))
         assert await done(inside.create("/a", b"1")) == "/a"
         assert await done(inside.create("/s-", sequential=True)) == "/s-0000000001"
@@ -213,8 +210,8 @@ async def test_a_chroot_is_put_before_and_taken_off(
 
 
 @both
-async def test_properties(kind: Kind, hosts: str) -> None:
-    client: Any = kind(hosts, session_timeout=30.0)
+async def test_properties(side: Side, hosts: str) -> None:
+    client: Any = side.Client(hosts, session_timeout=30.0)
     assert (client.state, client.session_id) == (State.NOT_STARTED, 0)
     assert (client.session_timeout, client.lease_remaining()) == (30.0, 0.0)
     await done(client.connect())
@@ -222,7 +219,7 @@ async def test_properties(kind: Kind, hosts: str) -> None:
     assert client.session_id != 0
     assert client.session_timeout == 30.0
     assert 20.0 < client.lease_remaining() <= 30.0
-    assert f"{kind.__name__} {hosts}" in repr(client)
+    assert f"{side.prefix}Client {hosts}" in repr(client)
     await done(client.close())
     assert (client.state, client.lease_remaining()) == (State.CLOSED, 0.0)
 
@@ -378,9 +375,9 @@ ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIO
 
 
 @both
-async def test_operations_are_carried_out_in_order(kind: Kind, fake: FakeServer) -> None:
+async def test_operations_are_carried_out_in_order(side: Side, fake: FakeServer) -> None:
     """Those from before the connection, too; their results may be asked for in any order."""
-    client: Any = kind(fake.hosts)
+    client: Any = side.Client(fake.hosts)
     made = [asking(client).create(f"/{n}") for n in range(50)]
     assert await done(client.exists("/49")) is not None
     assert [reply.result() for reply in made] == [f"/{n}" for n in range(50)]
@@ -409,16 +406,6 @@ def late(gate: threading.Event) -> Callable[[Connection], None]:
             connection.answer(request)
 
     return script
-
-
-def test_two_threads_may_wait_for_one_reply() -> None:
-    gate = threading.Event()
-    with FakeServer(late(gate)) as server, Client(server.hosts) as client:
-        one = client.pipeline.exists("/a")
-        waiting = [Running(one.result) for _ in range(4)]
-        server.wait_for(lambda: server.count("exists"))
-        gate.set()
-        assert [w.result() for w in waiting] == [None] * 4
 
 
 # --- where there is no answer ---------------------------------------------------------------------

@@ -1,17 +1,30 @@
-"""What both clients refuse before they send anything."""
+"""What both clients refuse before they send anything, and what they take for a str."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from datetime import timedelta
+from enum import Enum
 from typing import Any
 
 import pytest
 
 from tests.shell.test_client import ARGUMENTS, bad, own_threads
-from tests.support.both_clients import Kind, answer, asking, both, done, event_of, opened
+from tests.support.both_clients import Side, answer, asking, both, done, event_of
 from tests.support.fake_server import FakeServer
+from tests.support.recipe_samples import RECIPES, made
 from tests.unit.test_exports import NO_OPERATIONS
-from zkwire import AsyncClient, Client, MultiLock, SequentialLock, State, Watch
+from zkwire import (
+    OPEN_ACL_UNSAFE,
+    AsyncClient,
+    Client,
+    MultiLock,
+    NoNodeError,
+    SequentialLock,
+    State,
+    Watch,
+)
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing import Server
 
@@ -25,9 +38,9 @@ def test_every_operation_has_its_arguments_checked() -> None:
 
 
 @both
-async def test_a_wrong_argument_is_refused_and_nothing_sent(kind: Kind, fake: FakeServer) -> None:
+async def test_a_wrong_argument_is_refused_and_nothing_sent(side: Side, fake: FakeServer) -> None:
     tried = 0
-    async with opened(kind, fake.hosts) as client:
+    async with side.opened(fake.hosts) as client:
         for verb, arguments in ARGUMENTS.items():
             good = {name: value for name, value, _ in arguments}
             for name, _, wrongs in arguments:
@@ -119,6 +132,10 @@ WRONG_OPTIONS = {
         *bad(TypeError, "read_only must be True or False, not 'no'", "no"),
         *bad(TypeError, "read_only must be True or False, not 0", 0),
     ],
+    "default_acl": [
+        *bad(TypeError, "default_acl", None, OPEN_ACL_UNSAFE[0], "world:anyone", [("world", "a")]),
+        *bad(ValueError, "default_acl must not be empty", []),
+    ],
     "shuffle_hosts": bad(TypeError, "shuffle_hosts must be True or False", "no"),
     "follow_reconfig": bad(TypeError, "follow_reconfig must be True or False", "no"),
     "auth": [
@@ -133,28 +150,22 @@ WRONG_OPTIONS = {
 
 @both
 @pytest.mark.parametrize("option", WRONG_OPTIONS)
-def test_a_client_with_a_wrong_argument_is_not_made(kind: Any, option: str) -> None:
+def test_a_client_with_a_wrong_argument_is_not_made(side: Side, option: str) -> None:
     for value, error, message in WRONG_OPTIONS[option]:
         with pytest.raises(error) as caught:
-            kind(**{"hosts": "127.0.0.1:1", option: value})
+            side.Client(**{"hosts": "127.0.0.1:1", option: value})
         assert message in str(caught.value)
         assert "SECRET" not in str(caught.value)
     assert own_threads() == set()
 
 
 @both
-def test_a_port_beside_hosts_is_told_where_it_belongs(kind: Any) -> None:
-    with pytest.raises(TypeError, match="the port belongs into hosts, as in 'host:2181'"):
-        kind("127.0.0.1", 2181)
-
-
-@both
-async def test_known_A52_a_session_of_more_than_an_hour_has_a_unit(kind: Kind) -> None:
+async def test_known_A52_a_session_of_more_than_an_hour_has_a_unit(side: Side) -> None:
     with pytest.raises(ValueError, match="10000 milliseconds are 10"):
-        kind("h", session_timeout=10_000)
+        side.Client("h", session_timeout=10_000)
     with Server(timeouts=(4.0, 10_000.0)) as server:
         for timeout in (timedelta(hours=2), timedelta(seconds=5), 3600):
-            async with opened(kind, server.hosts, session_timeout=timeout) as client:
+            async with side.opened(server.hosts, session_timeout=timeout) as client:
                 assert timeout in (client.session_timeout, timedelta(0, client.session_timeout))
 
 
@@ -182,18 +193,127 @@ async def test_a_wrong_timeout_is_refused(wrong: Any, fake: FakeServer) -> None:
 @both
 @pytest.mark.parametrize("endless", [INFINITE, 1e300, 1e10], ids=repr)
 async def test_a_time_limit_may_be_as_long_as_one_likes(
-    kind: Kind, endless: float, fake: FakeServer
+    side: Side, endless: float, fake: FakeServer
 ) -> None:
-    async with opened(kind, fake.hosts, operation_timeout=endless) as client:
+    async with side.opened(fake.hosts, operation_timeout=endless) as client:
         await done(client.connect(endless))
         state = await done(client.wait_for_state(State.CONNECTED, timeout=endless))
         assert state is State.CONNECTED
         watch = Watch()
         assert await done(client.exists("/a", watch=watch)) is None
         made = asking(client).create("/a")
-        assert watch.wait(endless) if kind is Client else await event_of(watch, client)
+        assert watch.wait(endless) if not side.asyncio else await event_of(watch, client)
         assert await answer(made) == "/a"
         assert len(fake.connections) == 1
         with pytest.raises(TypeError, match="one or more"):
             await done(client.wait_for_state())
         assert await done(client.wait_for_state(State.EXPIRED, timeout=0.01)) is None
+
+
+# --- arguments that do not exist ------------------------------------------------------------------
+
+
+def every(client: Client | AsyncClient) -> dict[str, Any]:
+    """One of each public class that has methods."""
+    prefix = "Async" if isinstance(client, AsyncClient) else ""
+    found = {prefix + name: made(name, client, "/path") for name in RECIPES}
+    lock = found[prefix + "ReadWriteLock"]
+    return {
+        **found,
+        type(client).__name__: client,
+        f"{prefix}Lease": found[prefix + "Semaphore"].lease(),
+        f"{prefix}ReadLock": lock.read,
+        f"{prefix}WriteLock": lock.write,
+    }
+
+
+@both
+async def test_an_unknown_argument_names_the_public_method(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
+        for public, thing in every(client).items():
+            for name in dir(type(thing)):
+                if name.startswith("_") or not inspect.isfunction(getattr(type(thing), name)):
+                    continue
+                message = re.escape(f"{public}.{name}() got an unexpected keyword")
+                with pytest.raises(TypeError, match=message):
+                    getattr(thing, name)(no_such_argument=1)
+
+
+# --- members of enumerations ----------------------------------------------------------------------
+
+SECONDS = 10.0
+
+
+class Path(str, Enum):  # noqa: UP042 - a StrEnum is formatted as its value
+    A = "/a"
+    B = "/b"
+
+
+class Name(str, Enum):  # noqa: UP042
+    ONE = "one"
+    TWO = "two"
+
+
+class Recipes:
+    """The recipes for a client, by the names of those for threads."""
+
+    def __init__(self, side: Side, client: Any) -> None:
+        self.side, self.client = side, client
+
+    def made(self, name: str, *arguments: Any, **options: Any) -> Any:
+        return getattr(self.side, name)(self.client, *arguments, **options)
+
+
+async def locks(recipes: Recipes) -> None:
+    both = recipes.made("ReadWriteLock", Path.A)
+    kinds = ("NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock")
+    for lock in (
+        *(recipes.made(kind, Path.B if "Block" in kind else Path.A) for kind in kinds),
+        *(both.read, both.write, recipes.made("Election", Path.A).lead()),
+        recipes.made("Semaphore", Path.A, 2).lease(),
+    ):
+        assert await done(lock.acquire(SECONDS))
+        assert f"{lock.path}".startswith("/")
+        await done(lock.release())
+
+
+async def queues(recipes: Recipes) -> None:
+    for flat in (False, True):
+        queue = recipes.made("Queue", Path.A, flat=flat)
+        await done(queue.put(b"x"))
+        assert (await done(queue.get(SECONDS))).data == b"x"
+
+
+async def the_rest(recipes: Recipes) -> None:
+    assert await done(recipes.made("Counter", Path.A).add()) == 1
+    assert await done(recipes.made("DoubleBarrier", Path.B, 1).enter(SECONDS))
+    assert await done(recipes.made("OncePer", "/once", 60).claim())
+
+
+async def services(recipes: Recipes) -> None:
+    group = recipes.made("Group", Path.A)
+    assert (await done(group.join(b"", Name.ONE))).path == "/a/one"
+    partitioner = recipes.made("Partitioner", Path.B, list(Name))
+    assert list(await done(partitioner.next(SECONDS))) == ["one", "two"]
+    cache = recipes.made("Cache", Path.A)
+    assert await done(cache.wait_ready(SECONDS))
+    assert list(cache) == ["/a", "/a/one"]
+    assert cache.children(Path.A) == ["one"]
+
+
+async def trees(recipes: Recipes) -> None:
+    await done(recipes.client.ensure_path(Path.A))
+    walked = recipes.client.walk(Path.A)
+    paths = list(walked) if hasattr(walked, "__iter__") else [path async for path in walked]
+    assert f"{paths[0]}" == "/a"
+    with pytest.raises(NoNodeError, match="get_data /b: "):
+        await done(recipes.client.get_data(Path.B))
+
+
+@both
+@pytest.mark.parametrize("scenario", [locks, queues, the_rest, services, trees])
+async def test_a_member_of_an_enumeration_is_a_str(
+    side: Side, server: Server, scenario: Any
+) -> None:
+    async with side.opened(server.hosts) as client:
+        await scenario(Recipes(side, client))

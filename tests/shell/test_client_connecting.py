@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import select
+import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, suppress
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,32 +25,25 @@ from tests.shell.test_client import (
     Addresses,
     StuckResolver,
     all_ended,
-    late,
     named,
     nowhere,
-    own_threads,
     refused_port,
-    unanswering_port,
     within,
 )
-from tests.support.aio_helpers import awaited, blocking
-from tests.support.both_clients import Kind, answer, asking, both, done, opened
+from tests.support.both_clients import Side, answer, asking, both, done
 from tests.support.fake_server import Connection, FakeServer, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
-    AsyncClient,
     Client,
-    ClientClosedError,
     NotSentError,
     OperationTimeoutError,
     ZooKeeperError,
 )
-from zkwire.net.dial import MOST_LOOK_UPS
-from zkwire.session.hosts import HostList, parse_hosts
-from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Gate, hold
+from zkwire.net import connection as link
+from zkwire.net.dial import MOST_LOOK_UPS, Dialer
+from zkwire.session.hosts import HostList
 
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
@@ -93,24 +88,17 @@ def test_connect_names_every_server_and_what_it_said() -> None:
 
 
 @both
-async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(kind: Kind) -> None:
-    client: Any = kind(f"127.0.0.1:{refused_port()}", session_timeout=0.2)
-    enter = client.__enter__ if kind is Client else client.__aenter__
+async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(side: Side) -> None:
+    client: Any = side.Client(f"127.0.0.1:{refused_port()}", session_timeout=0.2)
+    enter = client.__enter__ if not side.asyncio else client.__aenter__
     with within(0.2 + SLACK + CLOSE_BOUND), pytest.raises(NotSentError, match="refused"):
         await done(enter())
     all_ended()
     with FakeServer(silent) as server:
-        client = kind(server.hosts)
+        client = side.Client(server.hosts)
         with within(0.2 + SLACK), pytest.raises(NotSentError, match=r"within 0\.2 s"):
             await done(client.connect(0.2))
         await done(client.close())
-
-
-def test_a_dead_server_among_three_is_passed_over(fake: FakeServer) -> None:
-    for seed in range(6):
-        hosts = f"127.0.0.1:{refused_port()},{fake.hosts},127.0.0.1:{refused_port()}"
-        with within(1.0), hooked(Client)(hosts, _seed=seed) as client:
-            client.exists("/")
 
 
 def test_ipv6() -> None:
@@ -132,7 +120,7 @@ def at_name(*addresses: FakeServer | int, **options: Any) -> Client:
     return hooked(Client)("zoo.example", _resolver=resolver, **options)
 
 
-def test_names_are_resolved_at_each_attempt() -> None:
+def test_hazard_A31_names_are_resolved_at_each_attempt() -> None:
     """A31: the addresses behind a name change, and the client follows."""
     with FakeServer() as one, FakeServer() as two:
         two.sessions = one.sessions
@@ -155,22 +143,6 @@ def test_names_are_resolved_at_each_attempt() -> None:
                 client.sync()
         assert set(asked) == {("zoo.example", 4711)}
         assert len(asked) >= 3
-
-
-def test_every_address_of_a_name_is_tried(fake: FakeServer) -> None:
-    addresses = [
-        (socket.AF_INET6, ("::1", refused_port(), 0, 0)),
-        *named(refused_port(), refused_port(), fake),
-    ]
-    resolver = lambda host, port: addresses  # noqa: E731
-    with within(1.0), hooked(Client)("zoo.example", _resolver=resolver) as client:
-        assert client.exists("/") is not None
-    with (
-        unanswering_port() as port,  # that leaves time for the next
-        within(6.0),
-        at_name(port, fake, session_timeout=6.0) as client,
-    ):
-        assert client.exists("/") is not None
 
 
 def hangs_up(_: Connection) -> None:
@@ -219,27 +191,6 @@ def test_a_name_that_cannot_be_resolved_costs_its_server_only(bad: str, fake: Fa
     all_ended()
 
 
-def test_a_stuck_look_up_does_not_stop_a_close() -> None:
-    """A31."""
-    with StuckResolver() as resolver:
-        client = hooked(Client)("zoo.example", _resolver=resolver)
-        call = client.pipeline.exists("/a")
-        with within(CLOSE_BOUND):
-            client.close()
-        with pytest.raises(ClientClosedError):
-            call.result()
-        all_ended(but="zkwire-resolve")
-
-
-def test_a_stuck_look_up_of_one_server_leaves_the_others(fake: FakeServer) -> None:
-    options: dict[str, Any] = {"session_timeout": 5.0}
-    with StuckResolver() as options["_resolver"]:
-        for seed in range(3):
-            hosts = f"zoo.example,{fake.hosts}"
-            with within(5.0), hooked(Client)(hosts, _seed=seed, **options) as client:
-                assert client.exists("/") is not None
-
-
 def test_stuck_look_ups_do_not_pile_up_and_are_named() -> None:
     """A31: each attempt begins one, as long as few are running."""
     with FakeServer() as server, StuckResolver(server) as resolver:
@@ -283,44 +234,6 @@ def test_a_stuck_look_up_does_not_keep_the_next_from_beginning(fake: FakeServer)
         client.exists("/")
         assert len(asked) > 1
     gate.set()
-
-
-def test_a_look_up_that_outlasts_its_attempt_is_of_use_to_the_next(fake: FakeServer) -> None:
-    """Each ends only when the attempt at the other server has begun."""
-    asked: list[str] = []
-    gates = [threading.Event() for _ in range(100)]
-
-    def resolver(host: str, port: int) -> Addresses:
-        asked.append(host)
-        gates[len(asked)].set()
-        assert gates[len(asked) + 1].wait(PATIENCE)
-        return named(fake)
-
-    with closing(hooked(Client)("one,other", session_timeout=1.0, _resolver=resolver)) as client:
-        client.connect(PATIENCE / 3)
-    for gate in gates:
-        gate.set()
-    assert sorted(asked[:2]) == ["one", "other"]
-
-
-def test_what_a_look_up_found_during_a_connection_is_not_used_after_it(fake: FakeServer) -> None:
-    hosts = f"zoo.example,{fake.hosts}"
-    servers, _ = parse_hosts(hosts)
-    seed = next(s for s in range(99) if HostList(servers, Random(s)).next() == servers[0])
-    with (
-        StuckResolver(fake) as resolver,
-        closing(
-            hooked(Client)(hosts, session_timeout=1.0, _resolver=resolver, _seed=seed)
-        ) as client,
-    ):
-        client.connect(PATIENCE)
-        assert resolver.asked == ["zoo.example"]
-        with resolver:
-            pass
-        poll("it ends", lambda: "zkwire-resolve" not in own_threads() or None, PATIENCE)
-        fake.connections[0].sock.shutdown(socket.SHUT_RDWR)
-        fake.wait_for(lambda: len(fake.connections) > 1)
-        assert resolver.asked == ["zoo.example"] * 2
 
 
 def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
@@ -379,11 +292,11 @@ def test_a_slow_mechanism_holds_up_no_caller_when_the_connection_has_broken() ->
 
 @both
 @pytest.mark.parametrize("where", NOWHERE)
-async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
+async def test_a_timed_call_ends_at_its_deadline(side: Side, where: str) -> None:
     """A36, B26."""
     sent = where == "silent session"
     with nowhere(where) as (hosts, options):
-        client: Any = kind(hosts, operation_timeout=0.2, **options)
+        client: Any = side.Client(hosts, operation_timeout=0.2, **options)
         if sent:
             await done(client.connect(PATIENCE))
         calls: list[tuple[bool, Callable[[], Any]]] = [
@@ -405,7 +318,7 @@ async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
         assert client._session.queued == 0
         # From many threads at once: one of them reads, the others find the read role taken.
         with within(0.2 + 2 * SLACK):
-            waiting = [Running(lambda: client.delete("/a")) for _ in range(16 * (kind is Client))]
+            waiting = [Running(lambda: client.delete("/a")) for _ in range(16 * (not side.asyncio))]
             for one in waiting:
                 with pytest.raises(OperationTimeoutError) as caught:
                     one.result()
@@ -415,9 +328,9 @@ async def test_a_timed_call_ends_at_its_deadline(kind: Any, where: str) -> None:
 
 @both
 @pytest.mark.parametrize("where", NOWHERE)
-async def test_an_untimed_call_ends_within_two_session_timeouts(kind: Any, where: str) -> None:
+async def test_an_untimed_call_ends_within_two_session_timeouts(side: Side, where: str) -> None:
     with nowhere(where) as (hosts, options):
-        client: Any = kind(hosts, session_timeout=0.5, **options)
+        client: Any = side.Client(hosts, session_timeout=0.5, **options)
         if where == "silent session":
             await done(client.connect(PATIENCE))
         with within(1.0 + SLACK), pytest.raises(ZooKeeperError) as caught:
@@ -427,7 +340,7 @@ async def test_an_untimed_call_ends_within_two_session_timeouts(kind: Any, where
 
 
 @both
-async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None:
+async def test_a_call_that_was_given_up_unsent_is_never_sent(side: Side) -> None:
     gate = threading.Event()
 
     def late(connection: Connection) -> None:
@@ -435,7 +348,7 @@ async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None
         serve(connection)
 
     with FakeServer(late) as server:
-        client: Any = kind(server.hosts)
+        client: Any = side.Client(server.hosts)
         given_up = asking(client).create("/given-up")
         with pytest.raises(OperationTimeoutError, match="withdrawn") as caught:
             await answer(given_up, 0.05)
@@ -448,44 +361,87 @@ async def test_a_call_that_was_given_up_unsent_is_never_sent(kind: Kind) -> None
         assert [r.path for r in server.executed if r.op == "create"] == ["/wanted"]
 
 
-@both
-async def test_a_sent_call_that_was_given_up_keeps_its_place(kind: Kind) -> None:
-    gate = threading.Event()
-    with FakeServer(late(gate)) as server:
-        async with opened(kind, server.hosts) as client:
-            first = asking(client).create("/a", b"first")
-            await blocking(server.wait_for, lambda: server.count("create"))
-            with pytest.raises(OperationTimeoutError, match="stays in effect") as caught:
-                await answer(first, 0.05)
-            assert caught.value.maybe_applied
-            gate.set()
-            assert (await done(client.get_data("/a"))).data == b"first"
-            assert first.result() == "/a"
+# --- below the clients ----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from zkwire.session.hosts import Address
 
 
-def test_giving_up_wakes_others_who_wait_for_the_same_call() -> None:
-    # There is nothing to read from, so the other one sleeps.
-    with nowhere("black hole") as (hosts, _), closing(Client(hosts, session_timeout=20)) as client:
-        call = client.pipeline.create("/a")
-        waiting = Running(call.result)
-        while not call._request._wakers:  # type: ignore[attr-defined]
-            time.sleep(0)
-        with pytest.raises(OperationTimeoutError):
-            call.result(0.05)
-        with within(SLACK), pytest.raises(NotSentError, match="withdrawn"):
-            waiting.result()
+@pytest.fixture
+def listening() -> Iterator[list[Address]]:
+    """Two addresses at which connections are accepted."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        yield [(socket.AF_INET, server.getsockname()) for server in servers]
 
 
-async def test_asyncio_timeout_around_one_operation() -> None:
-    gate = Gate()
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client:
-            proxy.on("exists", action=hold(gate), reply=True)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await client.exists("/")
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(awaited(client.get_data("/")), 0.05)
-            gate.release()
-            assert (await client.get_data("/")).data == b"", "in step"
-            assert not client._session.unanswered
+@pytest.fixture
+def refusing() -> Address:
+    """An address at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return socket.AF_INET, server.getsockname()
+
+
+class Attempt:
+    """A dialer of a name that has these addresses; the test is its selector and its clock."""
+
+    def __init__(self, addresses: list[Address], first: Address | None = None) -> None:
+        self._sock: socket.socket | None = None
+        found: Any = SimpleNamespace(found=list(addresses), used=False)
+        target = "zoo.example", 2181
+        self.dialer = Dialer(target, lambda _: found, self._listen, None, list, first)
+
+    def _listen(self, _: object, sock: socket.socket, events: int) -> None:
+        self._sock = sock if events else None
+
+    def go_on(self) -> Dialer:
+        """Do as a selector does, until the attempt has ended."""
+        while self.dialer.connected is None and self.dialer.failure is None:
+            self.dialer.advance(0.0, 10.0)
+            if self._sock is not None:
+                select.select((), (self._sock,), (), PATIENCE)
+                self.dialer.ready(selectors.EVENT_WRITE)
+        return self.dialer
+
+
+def test_every_address_is_tried(listening: list[Address], refusing: Address) -> None:
+    dialer = Attempt([refusing, refusing, listening[0]]).go_on()
+    assert dialer.address == listening[0]
+    assert dialer.connected is not None
+    dialer.cancel()
+    assert Attempt([refusing, refusing]).go_on().failure == "Connection refused"
+
+
+def test_addresses_share_the_time(listening: list[Address]) -> None:
+    dialer = Attempt(listening).dialer
+    assert dialer.advance(0.0, 10.0) == 5.0
+    assert dialer.address == listening[0]
+    assert dialer.advance(5.0, 10.0) == 10.0, "nobody has told it of an answer"
+    assert dialer.address == listening[1]
+    dialer.cancel()
+
+
+def test_the_next_attempt_begins_behind_the_address_that_was_reached(
+    listening: list[Address],
+) -> None:
+    first = Attempt(listening).go_on()
+    assert first.following == listening[1]
+    first.cancel()
+    second = Attempt(listening, first.following).go_on()
+    assert (second.address, second.following) == (listening[1], listening[0])
+    second.cancel()
+
+
+def test_what_the_kernel_has_taken_is_known_to_the_byte() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        connection, data = link.Connection(here), bytes(10_000_000)
+        connection.written += len(data)
+        connection.send(data)
+        assert 0 < connection.written < len(data)
+        assert len(connection.backlog) == len(data) - connection.written
+        here.shutdown(socket.SHUT_WR)
+        received = 0
+        while piece := there.recv(1_000_000):
+            received += len(piece)
+        assert received == connection.written

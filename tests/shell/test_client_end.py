@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import gc
-import os
-import pickle
 import socket
 import threading
 import time
@@ -24,13 +20,12 @@ from tests.shell.test_client import (
     PATIENCE,
     all_ended,
     nowhere,
-    own_threads,
     refused_port,
     undisturbed,
     within,
 )
-from tests.support.aio_helpers import awaited, blocking, eventually
-from tests.support.both_clients import Kind, answer, asking, both, done, ending, event_of, opened
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Side, answer, asking, both, done, ending, event_of
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
@@ -39,7 +34,6 @@ from zkwire import (
     AuthFailedError,
     Client,
     ClientClosedError,
-    Event,
     EventType,
     NotSentError,
     OperationTimeoutError,
@@ -79,22 +73,22 @@ LONELY = {
 STATES = ["never used", "rejected", *SCRIPTS, *LONELY]
 
 
-async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
+async def client_that_is(state: str, side: Side, stack: ExitStack) -> Any:
     """A client in this state; the servers that it needs end with the stack."""
     if state == "never used":
-        return kind("127.0.0.1:1")
+        return side.Client("127.0.0.1:1")
     if state in LONELY:
         hosts, options = stack.enter_context(nowhere(LONELY[state]))
-        client = kind(hosts, **options)
+        client = side.Client(hosts, **options)
         asking(client).create("/a")
         return client
     server = stack.enter_context(FakeServer(SCRIPTS.get(state, rejecting)))
     if state == "rejected":
-        client = kind(server.hosts, auth=[("digest", b"a:b")])
+        client = side.Client(server.hosts, auth=[("digest", b"a:b")])
         with pytest.raises(AuthFailedError):
             await done(client.connect())
         return client
-    client = kind(server.hosts)
+    client = side.Client(server.hosts)
     await done(client.connect())
     if state == "closed":
         await done(client.close())
@@ -104,7 +98,7 @@ async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
     elif state == "server lost":
         await blocking(server.close)
     elif state == "waiting for answers":  # others do, too, one of them as the reader
-        if kind is Client:
+        if not side.asyncio:
             for _ in range(3):
                 Running(lambda: client.create("/a"))
         asking(client).create("/b")
@@ -119,10 +113,10 @@ async def client_that_is(state: str, kind: Any, stack: ExitStack) -> Any:
 
 @both
 @pytest.mark.parametrize("state", STATES)
-async def test_close_from_every_state(kind: Kind, state: str) -> None:
+async def test_close_from_every_state(side: Side, state: str) -> None:
     """A38: within its bound, no thread left, and the descriptors are the fixture's to count."""
     with ExitStack() as stack:
-        client = await client_that_is(state, kind, stack)
+        client = await client_that_is(state, side, stack)
         last = None
         with suppress(ZooKeeperError):
             last = None if state == "never used" else asking(client).exists("/last")
@@ -160,10 +154,10 @@ async def assert_dead_at_once(client: Any) -> None:
 
 @both
 async def test_close_ends_the_session_on_the_server(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
-    async with opened(kind, hosts) as observer:
-        client: Any = kind(hosts)
+    async with side.opened(hosts) as observer:
+        client: Any = side.Client(hosts)
         await done(client.create(fresh_path, ephemeral=True))
         watch = Watch()
         await done(observer.exists(fresh_path, watch=watch))
@@ -173,43 +167,23 @@ async def test_close_ends_the_session_on_the_server(
 
 @both
 async def test_close_carries_out_what_was_asked_before(
-    kind: Kind, hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+    side: Side, hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A37: all of a pipeline is executed, and its session is gone."""
     monkeypatch.setattr("zkwire.net.client.CLOSE_SECONDS", PATIENCE)  # a pause is not to end it
-    client: Any = kind(hosts)
+    client: Any = side.Client(hosts)
     await done(client.create(fresh_path))
     replies = [asking(client).create(f"{fresh_path}/{n}") for n in range(100)]
     ephemeral = asking(client).create(f"{fresh_path}/e", ephemeral=True)
     await done(client.close())
     assert [each.result() for each in replies] == [f"{fresh_path}/{n}" for n in range(100)]
     assert ephemeral.result() == f"{fresh_path}/e"
-    async with opened(kind, hosts) as observer:
+    async with side.opened(hosts) as observer:
         names = await done(observer.get_children(fresh_path))
         assert sorted(names) == sorted(str(n) for n in range(100))
 
 
-@pytest.mark.parametrize("closers", [2, 8])
-def test_close_from_many_threads_at_once(closers: int, fake: FakeServer) -> None:
-    """E9, and the session is ended properly: none of them cuts the other's request short."""
-    for _ in range(20):
-        client = Client(fake.hosts)
-        client.create("/e", ephemeral=True)
-        barrier = threading.Barrier(closers)
-
-        def close(client: Client = client, barrier: threading.Barrier = barrier) -> None:
-            barrier.wait(PATIENCE)
-            client.close()
-
-        with within(CLOSE_BOUND):
-            for one in [Running(close) for _ in range(closers)]:
-                one.result()
-        all_ended()
-        poll("the session is over", lambda: "/e" not in fake.nodes or None, PATIENCE)
-    assert fake.count("close_session") == 20
-
-
-def test_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
+def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
     """E9: eight threads use and close fresh clients; each call ends, each thread ends."""
     rng = Random(seed)
 
@@ -231,90 +205,12 @@ def test_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
 
 
 @both
-async def test_close_of_a_client_never_used_is_told(kind: Kind) -> None:
+async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
     told: list[State] = []
-    never: Any = kind("127.0.0.1:1")
+    never: Any = side.Client("127.0.0.1:1")
     never.add_state_listener(told.append)
     await done(never.close())
     await eventually("the listener is told", lambda: told == [State.CLOSED])
-
-
-async def test_close_by_many_tasks_at_once(hosts: str) -> None:
-    client = AsyncClient(hosts)
-    await client.connect()
-    last = client.exists("/")
-    with within(CLOSE_BOUND):
-        assert await asyncio.gather(*(client.close() for _ in range(5))) == [None] * 5
-    assert await last is not None, "what was asked for before is still answered"
-
-
-async def test_close_while_connecting_and_calls_while_closing() -> None:
-    with FakeServer(mute) as server:
-        client = AsyncClient(server.hosts)
-        connecting = asyncio.ensure_future(client.connect())
-        await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(ClientClosedError):
-            await connecting
-        client = AsyncClient(server.hosts)
-        await client.connect()
-        closing = asyncio.ensure_future(client.close())
-        await asyncio.sleep(0)
-        with pytest.raises(ClientClosedError, match="being closed"):
-            client.exists("/")
-        await closing
-
-
-def test_close_while_a_callback_is_blocked(fake: FakeServer) -> None:
-    """A38: the close does not wait for it for long; what is called next raises."""
-    entered, leave = threading.Event(), threading.Event()
-    outcome: list[Exception] = []
-    client = Client(fake.hosts)
-
-    def block(event: Event) -> None:
-        entered.set()
-        assert leave.wait(PATIENCE)
-        try:
-            client.exists("/a")
-        except ClientClosedError as error:
-            outcome.append(error)
-
-    client.exists("/a", watch=block)
-    client.create("/a")
-    assert entered.wait(PATIENCE)
-    with within(CLOSE_BOUND):
-        client.close()
-    leave.set()
-    client.close()
-    all_ended()
-    assert len(outcome) == 1
-
-
-@both
-async def test_close_ends_those_who_wait(kind: Kind) -> None:
-    with FakeServer(mute) as server:
-        client: Any = kind(server.hosts)
-        await done(client.connect())
-        watch = Watch()
-        calls = [
-            asking(client).create("/a"),
-            asking(client).exists("/a", watch=watch),
-            asking(client).delete("/x"),
-        ]
-        waiting: list[Any]
-        if kind is Client:
-            waiting = [Running(each) for each in (*(call.result for call in calls), watch.wait)]
-        else:
-            waiting = [asyncio.ensure_future(awaited(each)) for each in (*calls, watch)]
-            await asyncio.sleep(0)
-        with within(CLOSE_BOUND):
-            await done(client.close())
-        errors = []
-        for one in waiting:
-            with pytest.raises(ClientClosedError) as caught:
-                await (blocking(one.result) if kind is Client else one)
-            errors.append((caught.value.path, caught.value.maybe_applied))
-        assert errors == [("/a", True), ("/a", False), ("/x", True), (None, False)]
 
 
 @contextmanager
@@ -342,17 +238,6 @@ async def test_close_where_the_caller_has_been_interrupted_in_the_middle(
     await assert_dead_at_once(client)
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_client_is_not_copied(fake: FakeServer, copied: Callable[[object], object]) -> None:
-    """The end of a copy would be the end of the session."""
-    with Client(fake.hosts) as client:
-        message = "Client cannot be copied or pickled: it belongs to this process"
-        with pytest.raises(TypeError, match=message):
-            copied(client)
-        gc.collect()
-        client.exists("/")
-
-
 class Owner:
     """Part of a cycle, which the collector finds: in any thread, at any time.
 
@@ -365,22 +250,6 @@ class Owner:
 
     def __del__(self) -> None:
         self.closed.close()
-
-
-def test_close_in_a_finalizer(fake: FakeServer) -> None:
-    """E8."""
-
-    def connected() -> Client:
-        client = Client(fake.hosts)
-        client.connect()
-        return client
-
-    Owner(connected)
-    with within(CLOSE_BOUND):
-        gc.collect()
-    all_ended()
-    fake.wait_for(lambda: fake.count("close_session"))
-    assert fake.count("close_session") == 1
 
 
 def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
@@ -399,15 +268,6 @@ def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
         Owner(watching)
         assert Running(collect).result() == 1, "it was closed in the middle of something else"
         poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
-
-
-def test_a_client_that_is_never_used_leaves_nothing() -> None:
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    clients = [Client("127.0.0.1:1,zoo.example/chroot") for _ in range(100)]
-    assert own_threads() == set()
-    assert not before or len(os.listdir("/proc/self/fd")) <= before + 1
-    del clients
-    gc.collect()
 
 
 # --- idle -----------------------------------------------------------------------------------------
@@ -467,7 +327,7 @@ async def test_a_search_and_a_full_kernel_do_not_make_it_spin(turns: list[float]
     assert len(turns) < 100
     turns.clear()
     with ExitStack() as stack:
-        client = await client_that_is("stuffed", Client, stack)
+        client = await client_that_is("stuffed", Side(""), stack)
         with pytest.raises(OperationTimeoutError):
             await answer(client.pipeline.exists("/a"), 0.5)
         assert len(turns) < 200

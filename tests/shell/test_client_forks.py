@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import re
+import socket
+import subprocess
+import sys
 import textwrap
 import threading
 import time
@@ -10,6 +13,7 @@ import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from tests.shell.test_client import ARGUMENTS, PATIENCE, PAUSE, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
 from tests.support.fake_server import Connection, FakeServer
 from tests.support.lock_helpers import Running
+from tests.support.snippets import ROOT, blocks
 from zkwire import (
     Cache,
     Client,
@@ -73,7 +78,7 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
 
 
 @forks
-def test_a_forked_child_leaves_the_session_alone(fake: FakeServer) -> None:
+def test_hazard_A27_a_forked_child_leaves_the_session_alone(fake: FakeServer) -> None:
     """In the middle of traffic: threads of the parent read, write and hold locks at the fork."""
     client = Client(fake.hosts, session_timeout=20)
     client.create("/a")
@@ -198,47 +203,6 @@ def test_a_child_gets_no_answer_from_memory(
             service.close()
 
 
-# What workers of a prefork pool, as Celery's, inherit, and what each makes of its own.
-_pool: dict[str, Client] = {}
-
-
-def begin_worker(hosts: str) -> None:
-    _pool["own"] = Client(hosts)
-
-
-def count_one(_: int) -> int:
-    """A task: what the inherited client says, and one more in a node, under a lock."""
-    own = _pool["own"]
-    assert_refused([_pool["inherited"].sync])
-    with SequentialLock(own, "/lock"):
-        data = own.get_data("/count").data
-        own.set_data("/count", b"%d" % (int(data) + 1))
-    return own.session_id
-
-
-@forks
-def test_workers_of_a_prefork_pool_have_a_session_each(server: Server) -> None:
-    """They are replaced after three tasks; their parent holds a lock of its own all the time.
-
-    Their ends run exit handlers and the collector, and the parent's session lives on.
-    """
-    with Client(server.hosts) as client, SequentialLock(client, "/parent") as lock:
-        client.create("/count", b"0")
-        session, _pool["inherited"] = client.session_id, client
-        fork = multiprocessing.get_context("fork")
-        try:
-            with fork.Pool(2, begin_worker, (server.hosts,), maxtasksperchild=3) as pool:
-                answers = pool.map_async(count_one, range(12), chunksize=1).get(PATIENCE)
-                pool.close()
-                pool.join()
-        finally:
-            _pool.clear()
-        assert client.get_data("/count").data == b"12"
-        assert len(set(answers)) >= 4
-        assert session not in answers
-        assert (client.session_id, lock.held) == (session, True)
-
-
 # --- exits ----------------------------------------------------------------------------------------
 
 
@@ -285,7 +249,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("how", EXITS)
-def test_an_exit_is_quick_and_silent(how: str) -> None:
+def test_hazard_E7_an_exit_is_quick_and_silent(how: str) -> None:
     """E7."""
 
     def silent_for_one(connection: Connection) -> None:
@@ -313,3 +277,46 @@ client = Client(sys.argv[1])
 def test_no_sleep_depends_on_a_wake_up_alone() -> None:
     """Else a Ctrl-C that comes right before the system call is not noticed until somebody wakes."""
     Sleeper(Waitable()).sleep(None)
+
+
+# --- the page about forked workers ----------------------------------------------------------------
+
+SECONDS = 30.0
+
+
+def program(hosts: str) -> str:
+    (block,) = blocks("how-to/forks", hosts)
+    return block
+
+
+def ask(port: int) -> str:
+    with socket.create_connection(("127.0.0.1", port), SECONDS) as asking:
+        asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return b"".join(iter(lambda: asking.recv(4096), b"")).decode()
+
+
+@forks
+def test_each_worker_of_gunicorn_has_a_session(server: Server, tmp_path: Path) -> None:
+    """The parent has used its client before the fork."""
+    pytest.importorskip("gunicorn")
+    used = "\nclient.connect()\n"
+    (tmp_path / "application.py").write_text(program(server.hosts) + used, encoding="utf-8")
+    command = [sys.executable, "-m", "gunicorn", "--preload", "-w", "2", "-b", "127.0.0.1:0"]
+    command += ["--pythonpath", f"{ROOT},{tmp_path}", "application"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as gunicorn:
+        try:
+            assert gunicorn.stderr is not None
+            port = next(
+                int(found[1])
+                for line in gunicorn.stderr
+                if (found := re.search(r"Listening at: http://127\.0\.0\.1:(\d+)", line))
+            )
+            parent = {f"session {each.session_id} has" for each in server.sessions}
+            answers = [ask(port) for _ in range(4)]
+        finally:
+            gunicorn.terminate()
+            gunicorn.communicate(timeout=SECONDS)
+    assert len(parent) == 1
+    for answer in answers:
+        assert "has ['zookeeper']" in answer
+        assert not any(session in answer for session in parent)

@@ -1,31 +1,39 @@
-"""What both clients say when a connection breaks, and what they make of a broken server.
+"""What both clients say when a connection breaks, and what a broken server costs them.
 
 The fake server writes down what it received and what it executed, so each verdict is compared with
 the truth: *refused*, *not sent*, *outcome unknown*, *over*. What the state machine decides is
-tested elsewhere; this is about the I/O around it: what is sent and when, and what is held back.
-"""
+tested elsewhere; this is about the I/O around it: what is sent and when, and what is held back."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import socket
+import struct
 import threading
-import time
 import tracemalloc
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, SLACK, refused_port, undisturbed, within
+from tests.shell.test_client import PATIENCE, SLACK, within
 from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import blocking, eventually, spinning
-from tests.support.both_clients import Kind, answer, asking, both, done, ended, opened
+from tests.support.both_clients import Side, answer, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
-from tests.support.fake_server import Connection, FakeServer, answering, deaf, mute, reply, serve
+from tests.support.fake_server import (
+    Connection,
+    FakeServer,
+    GoneError,
+    Node,
+    answering,
+    mute,
+    reply,
+    serve,
+)
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
@@ -36,16 +44,17 @@ from zkwire import (
     ConnectionLossError,
     EventType,
     GarbledError,
-    NoNodeError,
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
     ProtocolError,
+    ReplyTooLargeError,
     SessionExpiredError,
     State,
-    Watch,
     ZooKeeperError,
 )
+from zkwire.jute import records as r
+from zkwire.jute.frames import frame
 from zkwire.net.dial import readable_within
 from zkwire.session.request import SEND_BATCH
 from zkwire.testing import FaultProxy, Server
@@ -78,31 +87,13 @@ async def refusal(call: Callable[[], Any]) -> ZooKeeperError:
     return caught.value
 
 
-@both
-async def test_what_is_refused_or_finds_no_server_was_not_applied(
-    kind: Kind, fake: FakeServer
-) -> None:
-    async with opened(kind, fake.hosts) as client:
-        error = await refusal(lambda: client.set_data("/a", b""))
-        assert ends_with(error, NoNodeError, "set_data", "/a", False, "no such node")
-        assert isinstance(error, NoNodeError)
-        assert error.code == -101
-    port = refused_port()
-    lonely: Any = kind(f"127.0.0.1:{port}", session_timeout=1.0)
-    with within(1.0 + SLACK):
-        error = await refusal(lambda: lonely.set_data("/a", b""))
-    assert ends_with(error, NotSentError, "set_data", "/a", False, "repeat it freely")
-    assert f"127.0.0.1:{port}: Connection refused" in str(error)
-    await done(lonely.close())
-
-
 WRITES: dict[str, tuple[Any, ...]] = {"create": (), "delete": (), "set_data": (b"",)}
 READS = ("exists", "get_data", "get_children", "sync")
 
 
 @both
 @pytest.mark.parametrize("how", ["FIN", "RST"])
-async def test_an_unknown_outcome_says_whether_to_look(kind: Kind, how: str) -> None:
+async def test_an_unknown_outcome_says_whether_to_look(side: Side, how: str) -> None:
     def dies(connection: Connection) -> None:
         connection.greet()
         connection.request()
@@ -111,7 +102,7 @@ async def test_an_unknown_outcome_says_whether_to_look(kind: Kind, how: str) -> 
 
     verbs = [*WRITES, *READS]
     with FakeServer(*[dies] * len(verbs), serve) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             for verb in verbs:
                 error = await refusal(partial(getattr(client, verb), "/a", *WRITES.get(verb, ())))
                 writes = verb in WRITES
@@ -130,9 +121,9 @@ def takes_notes(connection: Connection) -> None:
 
 
 @both
-async def test_what_the_end_of_the_session_says_of_calls(kind: Kind) -> None:
+async def test_what_the_end_of_the_session_says_of_calls(side: Side) -> None:
     with FakeServer(takes_notes, serve) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             sent = asking(client).create("/a")
             await blocking(server.wait_for, lambda: server.count("create"))
             server.expire(client.session_id)
@@ -144,7 +135,7 @@ async def test_what_the_end_of_the_session_says_of_calls(kind: Kind) -> None:
             assert ends_with(error, SessionExpiredError, "create", "/b", False, advice)
             assert await done(client.wait_for_state(State.CONNECTED)) is State.EXPIRED
     with FakeServer(takes_notes) as server:
-        async with opened(kind, server.hosts) as client:
+        async with side.opened(server.hosts) as client:
             sent = asking(client).create("/a")
             await blocking(server.wait_for, lambda: server.count("create"))
             reading = asking(client).exists("/b")
@@ -206,20 +197,20 @@ def dying(rng: random.Random, most: int, how: str) -> Callable[[Connection], Non
 @pytest.mark.parametrize("how", ["FIN", "RST"])
 @pytest.mark.parametrize("size", [0, 2000])
 async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
-    kind: Kind, how: str, size: int, seed: int
+    side: Side, how: str, size: int, seed: int
 ) -> None:
     asyncio.get_running_loop().set_debug(False)
     rng = random.Random(f"{seed}-{how}-{size}")
-    count, rounds = (3000, 8) if kind is Client else (1500, 4)
+    count, rounds = (3000, 8) if not side.asyncio else (1500, 4)
     for _ in range(rounds):
         with FakeServer(dying(rng, count, how), serve) as server:
-            async with opened(kind, server.hosts, session_timeout=20) as client:
+            async with side.opened(server.hosts, session_timeout=20) as client:
                 calls = []
                 for number in range(count):
                     calls.append(asking(client).create(f"/{number}", bytes(size)))
                     if number % 100 == 0:
                         await asyncio.sleep(0)
-                some = calls[:: count // 8] if kind is Client else []
+                some = calls[:: count // 8] if not side.asyncio else []
                 waiting = [Running(partial(ending, call)) for call in some]
                 with within(PATIENCE):
                     for one in waiting:
@@ -229,7 +220,7 @@ async def test_verdicts_on_a_pipeline_that_the_server_dies_in(
 
 
 @both
-async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
+async def test_what_the_kernel_never_took_was_not_sent(side: Side) -> None:
     """The server does not read, so most of a long pipeline cannot leave; then it dies."""
     gate = threading.Event()
 
@@ -238,7 +229,7 @@ async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
         connection.reset()
 
     with FakeServer(answering(10, deaf_then_dead), serve) as server:
-        async with opened(kind, server.hosts, session_timeout=20) as client:
+        async with side.opened(server.hosts, session_timeout=20) as client:
             body = bytes(100_000)
             calls = [asking(client).create(f"/{n}", body) for n in range(400)]
             assert await answer(calls[9]) == "/9"
@@ -263,118 +254,15 @@ async def test_what_the_kernel_never_took_was_not_sent(kind: Kind) -> None:
 
 
 @both
-async def test_a_server_that_reads_slowly_gets_everything_in_order(kind: Kind) -> None:
-    """And the client holds one batch outside of its queue, whatever is asked of it."""
-    may_read, count, size = threading.Event(), 300, 50_000
-
-    def slow(connection: Connection) -> None:
-        connection.greet()
-        assert may_read.wait(PATIENCE)
-        for request in connection.requests():
-            connection.answer(request)
-
-    with FakeServer(slow) as server:
-        asyncio.get_running_loop().set_debug(False)
-        async with opened(kind, server.hosts, session_timeout=20) as client:
-            tracemalloc.start()
-            try:
-                calls = [asking(client).create(f"/{n}", bytes(size)) for n in range(count)]
-                link = client._driver.current_connection
-                await eventually("the kernel takes no more", lambda: link.pending)
-                held, _ = tracemalloc.get_traced_memory()
-            finally:
-                tracemalloc.stop()
-            assert held < count * size + 2 * MEGABYTE, f"{held} bytes"
-            may_read.set()
-            paths = [f"/{n}" for n in range(count)]
-            assert [await answer(call) for call in calls] == paths
-            assert not link.pending
-        assert [q.path for q in server.executed if q.op == "create"] == paths
-
-
-@both
-async def test_a_server_that_stops_reading_is_given_up(kind: Kind) -> None:
-    with FakeServer(deaf, serve) as server:
-        # Long enough to submit them all before it is given up, on a busy machine too.
-        async with opened(kind, server.hosts, session_timeout=3.0) as client:
-            calls = [asking(client).create(f"/{n}", bytes(100_000)) for n in range(200)]
-            with within(3.0 + SLACK):
-                errors = await ended(calls)
-            assert isinstance(errors[0], OutcomeUnknownError)
-            assert isinstance(errors[199], NotSentError)
-            with within(1.0):
-                await retried(client.exists, "/")
-
-
-@both
-async def test_answers_that_arrived_before_the_break_count(kind: Kind) -> None:
+async def test_answers_that_arrived_before_the_break_count(side: Side) -> None:
     """The client is still sending when the server, which has answered, resets the connection."""
     with FakeServer(answering(100, Connection.half_close), serve) as server:
-        async with opened(kind, server.hosts, session_timeout=20) as client:
+        async with side.opened(server.hosts, session_timeout=20) as client:
             errors = await ended(
                 [asking(client).create(f"/{n}", bytes(50_000)) for n in range(400)]
             )
             assert errors[:100] == [None] * 100
             assert errors[100] is not None
-
-
-def test_threads_that_wait_on_a_dying_server_all_learn_of_it(seed: int) -> None:
-    rng = random.Random(seed)
-    for _ in range(10):
-        with (
-            FakeServer(answering(rng.randrange(1, 60), Connection.reset), serve) as server,
-            Client(server.hosts, session_timeout=20) as client,
-        ):
-            outcomes: dict[str, str] = {}
-
-            def work(number: int, client: Client = client, to: dict[str, str] = outcomes) -> None:
-                for n in range(8):
-                    to[f"/{number}-{n}"] = "done"
-                    try:
-                        client.create(f"/{number}-{n}")
-                    except ConnectionLossError as error:
-                        to[f"/{number}-{n}"] = "unknown" if error.maybe_applied else "not sent"
-
-            for worker in [Running(partial(work, n)) for n in range(16)]:
-                worker.result()
-            executed = {q.path for q in server.executed if q.op == "create"}
-            received = {q.path for q in server.received if q.op == "create"}
-            assert {path for path, outcome in outcomes.items() if outcome == "done"} <= executed
-            assert not {p for p, outcome in outcomes.items() if outcome == "not sent"} & received
-
-
-async def test_a_hundred_cuts_in_the_midst_of_tasks() -> None:
-    """Whatever was said to have been done is done, once; the loop never stands still."""
-    with Server() as server, FaultProxy(server.hosts) as proxy:
-        async with (
-            AsyncClient(proxy.hosts, session_timeout=20) as client,
-            AsyncClient(server.hosts) as observer,
-        ):
-            session_id, stop = client.session_id, asyncio.Event()
-            outcomes: dict[str, type | None] = {}
-
-            async def work(name: int) -> None:
-                number = 0
-                while not stop.is_set():
-                    path, number = f"/{name}-{number}", number + 1
-                    try:
-                        await client.create(path)
-                        outcomes[path] = None
-                    except (NotSentError, OutcomeUnknownError) as error:
-                        outcomes[path] = type(error)
-
-            workers = [asyncio.ensure_future(work(n)) for n in range(8)]
-            for number in range(100):
-                wanted = len(outcomes) + 8
-                await eventually("they go on", lambda n=wanted: len(outcomes) > n)  # type: ignore[misc]
-                (proxy.cut_all if number % 2 else proxy.reset_all)()
-            stop.set()
-            await asyncio.gather(*workers)
-            there = {f"/{name}" for name in await observer.get_children("/")}
-            for path, outcome in outcomes.items():
-                assert outcome is not None or path in there
-                assert outcome is not NotSentError or path not in there
-            assert client.session_id == session_id
 
 
 # --- the state of things --------------------------------------------------------------------------
@@ -396,10 +284,12 @@ async def retried(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @both
-async def test_the_state_at_rest_is_the_real_one(kind: Kind, fake: FakeServer, seed: int) -> None:
+async def test_hazard_A44_the_state_at_rest_is_the_real_one(
+    side: Side, fake: FakeServer, seed: int
+) -> None:
     """A44: after any pattern of cuts the last word is "connected", and a call proves it."""
     rng = random.Random(seed)
-    async with opened(kind, fake.hosts, session_timeout=20) as client:
+    async with side.opened(fake.hosts, session_timeout=20) as client:
         for _ in range(100):
             for _ in range(rng.randrange(1, 4)):
                 with suppress(OSError):
@@ -412,38 +302,6 @@ async def test_the_state_at_rest_is_the_real_one(kind: Kind, fake: FakeServer, s
             # The server may still be about to hear of the last cut.
             await eventually("at rest", lambda: client.state is State.CONNECTED)
         assert len(fake.sessions) == 1
-
-
-def test_silence_is_noticed_in_two_thirds_of_the_session_timeout() -> None:
-    """A21."""
-
-    def noticed_after() -> float:
-        with FakeServer(mute) as server:
-            client = Client(server.hosts, session_timeout=0.9)
-            begun = time.monotonic()
-            client.connect(PATIENCE)
-            heard, before = time.monotonic(), len(server.connections)
-            server.wait_for(lambda: len(server.connections) > before)
-            noticed = time.monotonic()
-            client.close()
-        assert noticed - begun > 0.6
-        return noticed - heard
-
-    undisturbed(noticed_after, 0.6 + SLACK / 2)
-
-
-@both
-async def test_a_half_closed_connection_is_replaced(kind: Kind) -> None:
-    def half(connection: Connection) -> None:
-        connection.greet()
-        connection.half_close()
-        connection.wait_gone()
-
-    with FakeServer(half, serve) as server:
-        async with opened(kind, server.hosts) as client:
-            await blocking(server.wait_for, lambda: len(server.connections) == 2)
-            with within(1.0):
-                await retried(client.exists, "/")
 
 
 def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:
@@ -475,53 +333,14 @@ def test_a_hold_without_a_connection_wakes_the_io_thread() -> None:
 
 
 @both
-async def test_small_requests_leave_at_once(kind: Kind, fake: FakeServer) -> None:
-    async with opened(kind, fake.hosts) as client:
+async def test_small_requests_leave_at_once(side: Side, fake: FakeServer) -> None:
+    async with side.opened(fake.hosts) as client:
         link = client._driver.current_connection
         assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         await done(client.exists("/a"))
 
 
 # --- under asyncio --------------------------------------------------------------------------------
-
-
-async def test_garbage_ends_the_connection_and_nothing_else() -> None:
-    """All kinds of it are in test_broken_servers."""
-
-    def broken(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(reply(77))  # an xid that was never sent
-        connection.wait_gone()
-
-    with FakeServer(broken, serve) as server:
-        async with AsyncClient(server.hosts, session_timeout=20) as client:
-            session_id = client.session_id
-            errors = await ended([client.create("/a"), client.create("/b")])
-            assert isinstance(errors[0], GarbledError | ProtocolError)
-            assert errors[0].maybe_applied
-            assert isinstance(errors[1], ConnectionLossError)
-            assert await client.create("/c") == "/c"
-            assert client.session_id == session_id
-
-
-async def test_a_black_hole_is_noticed_and_what_was_there_comes_back() -> None:
-    """The connection is given up in time, calls end in time, watches and session are restored."""
-    with Server(timeouts=(0.1, 60)) as server, FaultProxy(server.hosts) as proxy:
-        # The client must be back in the last third of its time.
-        async with AsyncClient(proxy.hosts, session_timeout=6.0) as client:
-            session_id, watch = client.session_id, Watch()
-            await client.exists("/new", watch=watch)
-            proxy.black_hole()
-            with within(4.0 + SLACK):
-                (error,) = await ended([client.create("/sent")])
-            assert isinstance(error, OutcomeUnknownError)
-            proxy.black_hole(False)
-            proxy.cut_all()
-            await retried(client.create, "/new")
-            async with asyncio.timeout(PATIENCE):
-                assert (await watch).type is EventType.NODE_CREATED
-            assert client.session_id == session_id
 
 
 async def test_a_holder_learns_in_time_that_nobody_answers() -> None:
@@ -558,3 +377,156 @@ async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) ->
         assert waiting.ready
         assert (await waiting).version == 1
         assert client._driver.current_connection is link
+
+
+# --- servers that break the protocol --------------------------------------------------------------
+
+
+def data_reply(xid: int, data: bytes) -> bytes:
+    return reply(xid, r.GetDataResponse(data, Node(data, 1).stat()))
+
+
+OK = data_reply(1, b"data")
+GARBAGE: dict[str, bytes] = {
+    "length -1": struct.pack(">i", -1),
+    "length 15": frame(bytes(15)),
+    "http": b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+    "the wrong xid": data_reply(7, b""),
+    "a body with a byte too many": frame(OK[4:] + b"\0"),
+    "data longer than the frame": frame(OK[4:20] + struct.pack(">i", 10**6) + OK[24:]),
+    "a notification cut short": frame(reply(-1, r.WatcherEvent(1, 3, "/a"))[4:-1]),
+}
+
+
+def answers_first(
+    garbage: bytes, then: Callable[[Connection], object] = Connection.wait_gone
+) -> Callable[[Connection], None]:
+    """A script that answers the first request with these bytes, and then waits.
+
+    All later requests are served.  A connection that ends before its first one changes nothing.
+    """
+    asked: list[Connection] = []
+
+    def script(connection: Connection) -> None:
+        connection.greet()
+        for request in connection.requests():
+            if not asked:
+                asked.append(connection)
+                connection.send(garbage)
+                then(connection)
+                return
+            connection.answer(request)
+
+    return script
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_for_a_reply(kind: str) -> None:
+    """It costs one connection: a definite error for the call, and the next one is answered."""
+    with FakeServer(answers_first(GARBAGE[kind])) as server, Client(server.hosts) as client:
+        session_id = client.session_id
+        verb, arguments = ("create", ("/x",)) if "xid" in kind else ("get_data", ("/",))
+        call = getattr(client.pipeline, verb)(*arguments)
+        behind = client.pipeline.create("/y")
+        with within(1.0), pytest.raises((ProtocolError, GarbledError)) as caught:
+            call.result()
+        assert caught.value.maybe_applied == ("xid" in kind)
+        with within(1.0):
+            error = ending(behind)  # none, if it was asked for after the break
+            assert error is None or isinstance(error, ConnectionLossError)
+            assert client.exists("/") is not None
+        assert client.session_id == session_id
+        assert len(server.connections) == 2
+
+
+@contextmanager
+def impatient(hosts: str) -> Iterator[Client]:
+    """A client that gives a silent connection up soon, once it is connected."""
+    with closing(Client(hosts, session_timeout=0.6)) as client:
+        client.connect(PATIENCE)
+        yield client
+
+
+def answers_pings(connection: Connection) -> None:
+    for _ in connection.requests():
+        connection.flush()
+
+
+UNENDED: dict[str, tuple[bytes, Callable[[Connection], object], str]] = {
+    # A length that is garbage swallows the answers to pings, a few bytes in each third of T.
+    "grows": (struct.pack(">i", 10 * MEGABYTE), answers_pings, "/"),
+    "stays": (OK[:-10], Connection.wait_gone, "nothing arrived"),
+    "is cut": (OK[:-10], lambda _: None, "/"),
+}
+
+
+@pytest.mark.parametrize("how", UNENDED)
+def test_a_frame_that_never_ends_is_given_up(how: str) -> None:
+    sent, then, message = UNENDED[how]
+    with FakeServer(answers_first(sent, then)) as server, impatient(server.hosts) as client:
+        with within(0.6 + SLACK), pytest.raises(OutcomeUnknownError, match=message):
+            client.get_data("/")
+        again(client)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    """Fail if the block, with the client and the fake server in it, allocates more at any time."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < limit, f"{(peak - before) / MEGABYTE:.1f} MB"
+
+
+def test_endless_frames_are_read_and_forgotten() -> None:
+    """A flood of notifications that nobody asked for: no memory, and answers get through."""
+    event = r.WatcherEvent(EventType.NODE_DATA_CHANGED, 3, "/" + "f" * 9999)
+    flood = reply(-1, event, zxid=-1) * 10
+    stop = threading.Event()
+
+    def script(connection: Connection) -> None:
+        connection.greet()
+
+        def pour() -> None:
+            with suppress(GoneError):
+                while not stop.is_set():
+                    connection.send(flood)
+
+        pouring = threading.Thread(target=pour)
+        pouring.start()
+        try:
+            for request in connection.requests():
+                connection.answer(request)
+                connection.flush()
+        finally:
+            stop.set()
+            pouring.join()
+
+    with FakeServer(script) as server, Client(server.hosts, session_timeout=20) as client:
+        with memory_below(5 * MEGABYTE), within(PATIENCE):
+            for _ in range(20):
+                assert client.exists("/") is not None
+        assert len(server.connections) == 1
+
+
+@pytest.mark.real
+def test_a_big_reply_of_a_real_server(zookeeper: Any, fresh_path: str) -> None:
+    """Frames of more than 1 MiB are ordinary: servers do not apply their limit to replies."""
+    with Client(zookeeper.hosts) as client:
+        client.create(fresh_path)
+        names = [f"{n:0200d}" for n in range(7000)]
+        for call in [client.pipeline.create(f"{fresh_path}/{name}") for name in names]:
+            call.result(60)
+        assert sorted(client.get_children(fresh_path)) == names
+        with Client(zookeeper.hosts, receive_limit=1_000_000) as small:
+            with pytest.raises(ReplyTooLargeError):
+                small.get_children(fresh_path)
+            assert small.exists(fresh_path) is not None
+        client.delete_tree(fresh_path)

@@ -1,7 +1,8 @@
-"""What both clients say of their session and their servers, and what begins and breaks it."""
+"""What both clients say of their session, their servers and their replies."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import threading
 from types import SimpleNamespace
@@ -10,16 +11,17 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import late
-from tests.support.aio_helpers import blocking, eventually
-from tests.support.both_clients import Kind, asking, both, done, opened
+from tests.support.aio_helpers import blocking, complaints, eventually
+from tests.support.both_clients import Side, asking, both, done, ending
 from tests.support.certificates import Certificate
-from tests.support.fake_server import FakeServer
+from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
     Client,
     ClientClosedError,
     ConnectionLossError,
+    NoNodeError,
     OutcomeUnknownError,
     State,
 )
@@ -30,10 +32,10 @@ from zkwire.testing import Ensemble, Server, break_connection
 
 
 @both
-async def test_start_connects_without_waiting(kind: Kind, server: Server) -> None:
+async def test_start_connects_without_waiting(side: Side, server: Server) -> None:
     """Whether a server answers or not."""
     await blocking(server.stop)
-    client: Any = kind(server.hosts)
+    client: Any = side.Client(server.hosts)
     assert client.state is State.NOT_STARTED
     client.start()
     client.start()
@@ -47,12 +49,12 @@ async def test_start_connects_without_waiting(kind: Kind, server: Server) -> Non
 
 
 @both
-async def test_server_is_the_address_of_the_connected_one(kind: Kind) -> None:
+async def test_server_is_the_address_of_the_connected_one(side: Side) -> None:
     with Ensemble(2) as ensemble:
         servers: dict[Any, Any] = {
             ("127.0.0.1", member.port): member for member in ensemble.servers
         }
-        client: Any = kind(ensemble.hosts.replace("127.0.0.1", "localhost"))
+        client: Any = side.Client(ensemble.hosts.replace("127.0.0.1", "localhost"))
         assert client.server is None
         await done(client.connect())
         first = servers.pop(client.server)
@@ -65,8 +67,8 @@ async def test_server_is_the_address_of_the_connected_one(kind: Kind) -> None:
 
 
 @both
-async def test_last_zxid_grows_with_what_answers_show(kind: Kind, server: Server) -> None:
-    client: Any = kind(server.hosts)
+async def test_last_zxid_grows_with_what_answers_show(side: Side, server: Server) -> None:
+    client: Any = side.Client(server.hosts)
     assert client.last_zxid == 0
     path, stat = await done(client.create_with_stat("/a"))
     assert client.last_zxid == stat.czxid > 0
@@ -84,31 +86,15 @@ async def test_last_zxid_grows_with_what_answers_show(kind: Kind, server: Server
 
 
 @both
-async def test_set_hosts_is_for_the_next_connection(kind: Kind) -> None:
-    with Server() as one, Server() as two:
-        with Client(two.hosts) as ahead:  # a server that is behind would refuse the client
-            for name in "abcd":
-                ahead.create(f"/{name}")
-        async with opened(kind, one.hosts) as client:
-            client.set_hosts(two.hosts)
-            await done(client.exists("/"))
-            assert client.server == ("127.0.0.1", one.port), "a connection stays"
-            assert repr(client) == f"<{kind.__name__} {two.hosts} connected>"
-            await blocking(one.stop)
-            expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-            assert await done(expired) is State.EXPIRED, "the other does not know the session"
-
-
-@both
-async def test_set_hosts_before_the_first_use_and_from_a_thread(kind: Kind, server: Server) -> None:
-    client: Any = kind("nowhere.invalid:1/app")
+async def test_set_hosts_before_the_first_use_and_from_a_thread(side: Side, server: Server) -> None:
+    client: Any = side.Client("nowhere.invalid:1/app")
     with pytest.raises(ValueError, match="the chroot of a client stays, '/app'"):
         client.set_hosts(f"{server.hosts}/other")
     with pytest.raises(ValueError, match="names no server"):
         client.set_hosts("")
     client.set_hosts(f"{server.hosts}/app")
     client.set_hosts(server.hosts)
-    assert repr(client) == f"<{kind.__name__} {server.hosts}/app not started>"
+    assert repr(client) == f"<{side.prefix}Client {server.hosts}/app not started>"
     with Client(server.hosts) as other:
         other.create("/app", b"x")
     assert (await done(client.get_data("/"))).data == b"x"
@@ -119,12 +105,12 @@ async def test_set_hosts_before_the_first_use_and_from_a_thread(kind: Kind, serv
 
 
 @both
-async def test_without_shuffle_hosts_the_first_is_tried_first(kind: Kind) -> None:
+async def test_without_shuffle_hosts_the_first_is_tried_first(side: Side) -> None:
     with Ensemble(5) as ensemble:
         for first in range(5):
             turned = ensemble.servers[first:] + ensemble.servers[:first]
             hosts = ",".join(each.hosts for each in turned)
-            async with opened(kind, hosts, shuffle_hosts=False) as client:
+            async with side.opened(hosts, shuffle_hosts=False) as client:
                 assert client.server == ("127.0.0.1", turned[0].port)
 
 
@@ -141,8 +127,8 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
 
 
 @both
-async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: str) -> None:
-    client: Any = kind(whole)
+async def test_break_connection_breaks_the_connection_alone(side: Side, whole: str) -> None:
+    client: Any = side.Client(whole)
     states = list[State]()
     assert not break_connection(client)
     await done(client.connect())
@@ -153,7 +139,7 @@ async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: s
     assert states[0] is State.DISCONNECTED
     assert client.session_id == session
     assert await done(client.exists("/")) is not None
-    async with opened(kind, whole, resume=client.credentials):
+    async with side.opened(whole, resume=client.credentials):
         pass  # which ends the session
     break_connection(client)
     expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
@@ -163,27 +149,13 @@ async def test_break_connection_breaks_the_connection_alone(kind: Kind, whole: s
 
 
 @both
-async def test_what_is_under_way_ends_with_a_broken_connection(kind: Kind) -> None:
-    gate = threading.Event()
-    with FakeServer(late(gate)) as fake:
-        async with opened(kind, fake.hosts) as client:
-            reply = asking(client).create("/a")
-            await blocking(fake.wait_for, lambda: fake.count("create") == 1)
-            break_connection(client)
-            await eventually("ended", lambda: reply.ready)
-            gate.set()
-            with pytest.raises(OutcomeUnknownError):
-                reply.result()
-
-
-@both
 async def test_break_connection_through_tls(
-    kind: Kind, shown: Certificate, trusting: ssl.SSLContext
+    side: Side, shown: Certificate, trusting: ssl.SSLContext
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(shown.both)
     with Server(tls=context) as server:
-        async with opened(kind, server.hosts, tls=trusting) as client:
+        async with side.opened(server.hosts, tls=trusting) as client:
             first, states = client.session_id, list[State]()
             client.add_state_listener(states.append)
             assert await blocking(break_connection, client)
@@ -208,3 +180,127 @@ def test_a_call_that_a_loss_has_failed_does_not_wait_for_listeners(server: Serve
         with pytest.raises(ConnectionLossError):  # while the listener still runs
             client.exists("/")
         gate.set()
+
+
+# --- replies that no caller waits for -------------------------------------------------------------
+
+PUBLIC = ["add_done_callback", "ready", "result"]
+OF_A_COROUTINE = ["close", "send", "throw"]
+
+
+@both
+async def test_a_reply_has_the_few_public_attributes(side: Side, server: Server) -> None:
+    client: Any = side.Client(server.hosts)
+    reply = asking(client).get_data("/")
+    more = OF_A_COROUTINE if side.asyncio else []
+    assert [n for n in dir(reply) if n[0] != "_"] == sorted(PUBLIC + more)
+    assert repr(reply) == "<reply of get_data /: not yet>"
+    assert not reply.ready
+    await done(client.connect())
+    await eventually("answered", lambda: reply.ready)
+    assert repr(reply) == "<reply of get_data /: ended>"
+    assert reply.result().data == b""
+    await done(client.close())
+
+
+@both
+async def test_done_callbacks_come_in_the_order_of_the_answers(side: Side, server: Server) -> None:
+    """And between the events around them; for one that has ended, too, and twice."""
+    async with side.opened(server.hosts) as client:
+        seen = list[Any]()
+        replies = [asking(client).exists("/a") for _ in range(100)]
+        for reply in replies:
+            reply.add_done_callback(seen.append)
+        await eventually("all", lambda: len(seen) == len(replies))
+        assert seen == replies
+        assert all(reply.ready for reply in seen)
+        seen.clear()
+        for _ in range(2):
+            replies[0].add_done_callback(seen.append)
+        await eventually("twice", lambda: seen == [replies[0]] * 2)
+        assert replies[0].result() is None
+        seen.clear()
+        await done(client.create("/a"))
+        await done(client.get_data("/a", watch=lambda event: seen.append("event")))
+        changed = asking(client).set_data("/a", b"new")  # the event comes before its answer
+        changed.add_done_callback(lambda _: seen.append("answer"))
+        await eventually("both", lambda: len(seen) == 2)
+        assert seen == ["event", "answer"]
+
+
+@both
+async def test_a_done_callback_gets_refusals_losses_and_the_end(side: Side) -> None:
+    gate, errors = threading.Event(), list[Any]()
+
+    def see(reply: Any) -> None:
+        errors.append(type(ending(reply)))
+
+    with FakeServer() as refusing:
+        async with side.opened(refusing.hosts) as client:
+            asking(client).get_data("/missing").add_done_callback(see)
+            await eventually("refused", lambda: len(errors) == 1)
+    with FakeServer(late(gate), mute) as fake:
+        async with side.opened(fake.hosts) as client:
+            asking(client).create("/a").add_done_callback(see)
+            await blocking(fake.wait_for, lambda: fake.count("create") == 1)
+            fake.connections[0].reset()
+            gate.set()
+            await eventually("lost", lambda: len(errors) == 2)
+            asking(client).exists("/").add_done_callback(see)
+        await eventually("the end", lambda: len(errors) == 3)
+    assert errors == [NoNodeError, OutcomeUnknownError, ClientClosedError]
+
+
+def test_a_done_callback_of_threads_may_block_and_may_fail(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the callback thread; after a close its caller runs it."""
+    reported, names, told = list[Any](), list[str](), threading.Event()
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        reported.append(args.exc_value)
+        told.set()
+
+    def ask(reply: Any) -> None:
+        client.create("/from-a-callback")
+        names.append(threading.current_thread().name)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    with Client(server.hosts) as client:
+        reply = client.pipeline.exists("/")
+        reply.add_done_callback(ask)
+        reply.add_done_callback(lambda _: 1 // 0)
+        assert told.wait(PATIENCE)
+        assert client.exists("/from-a-callback") is not None
+    assert isinstance(reported[0], ZeroDivisionError)
+    assert names[0].endswith("-callbacks")
+    seen = list[threading.Thread]()
+    reply.add_done_callback(lambda _: seen.append(threading.current_thread()))
+    assert seen == [threading.current_thread()]
+
+
+async def test_a_done_callback_may_be_a_coroutine_function_under_asyncio(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        stats = list[Any]()
+
+        async def follow(reply: Any) -> None:
+            stats.append(await client.exists(await reply))
+
+        client.create("/a").add_done_callback(follow)
+        assert stats == [], "never from within the call"
+        await eventually("called", lambda: stats)
+        assert stats[0].version == 0
+        client.exists("/").add_done_callback(lambda _: 1 // 0)
+        await eventually("reported", lambda: complaints().take())
+
+
+@both
+async def test_a_done_callback_that_cannot_be_called_is_refused(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
+        reply = asking(client).exists("/")
+        with pytest.raises(TypeError, match="function must be callable"):
+            reply.add_done_callback(None)
+        assert await reply is not None
+        if not side.asyncio:
+            with pytest.raises(TypeError, match="nothing awaits it"):
+                reply.add_done_callback(asyncio.sleep)

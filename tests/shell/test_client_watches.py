@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, PAUSE, SLACK, all_ended, within
+from tests.shell.test_client import PATIENCE, SLACK, all_ended, within
 from tests.support.aio_helpers import awaited, blocking, eventually, watch_count
-from tests.support.both_clients import Kind, asking, both, done, event_of, opened
+from tests.support.both_clients import Side, asking, both, done, event_of
 from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import Running
 from zkwire import (
     ACL,
     AsyncClient,
-    AsyncSupervisor,
     Client,
     ClientClosedError,
     Event,
@@ -29,7 +26,6 @@ from zkwire import (
     Perms,
     SessionExpiredError,
     State,
-    Supervisor,
     Watch,
     digest_id,
 )
@@ -40,26 +36,6 @@ from zkwire.testing import Server
 
 def types(events: list[Event]) -> list[EventType]:
     return [EventType(event.type) for event in events]
-
-
-@both
-async def test_each_read_sets_the_watch_that_fires_for_it(
-    kind: Kind, hosts: str, fresh_path: str
-) -> None:
-    async with opened(kind, hosts) as client:
-        await done(client.create(fresh_path))
-        reads = ("exists", "get_data", "get_children", "get_children_with_stat")
-        for number, verb in enumerate(reads):
-            watch = Watch()
-            await done(getattr(client, verb)(fresh_path, watch=watch))
-            assert not watch.ready
-            await done(client.set_data(fresh_path, b"x"))
-            await done(client.create(f"{fresh_path}/{number}"))
-            event = await event_of(watch, client)
-            expected = (
-                EventType.NODE_DATA_CHANGED if number < 2 else EventType.NODE_CHILDREN_CHANGED
-            )
-            assert (event.type, event.path, event.state) == (expected, fresh_path, State.CONNECTED)
 
 
 def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_path: str) -> None:
@@ -76,10 +52,10 @@ def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_pa
 
 @both
 async def test_iterating_ends_when_the_watch_is_no_longer_set(
-    kind: Kind, hosts: str, fresh_path: str
+    side: Side, hosts: str, fresh_path: str
 ) -> None:
     """Each round of the loop sets it again, three times."""
-    async with opened(kind, hosts) as client:
+    async with side.opened(hosts) as client:
         await done(client.create(fresh_path))
         watch, seen = Watch(), list[Event]()
 
@@ -88,7 +64,7 @@ async def test_iterating_ends_when_the_watch_is_no_longer_set(
             asking(client).set_data(fresh_path, b"")
 
         await change()
-        if kind is AsyncClient:
+        if side.asyncio:
             async for event in watch:
                 seen.append(event)
                 if len(seen) < 3:
@@ -103,13 +79,13 @@ async def test_iterating_ends_when_the_watch_is_no_longer_set(
 
 @both
 async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
-    kind: Kind, fake: FakeServer
+    side: Side, fake: FakeServer
 ) -> None:
-    async with opened(kind, fake.hosts) as client:
+    async with side.opened(fake.hosts) as client:
         watch = Watch()
         await done(client.exists("/a", watch=watch))
         waiting: Any
-        if kind is Client:
+        if not side.asyncio:
             waiting = asyncio.ensure_future(blocking(watch.wait, PATIENCE))
         else:
             waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
@@ -117,7 +93,7 @@ async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
         await asyncio.sleep(0.01)
         watch.close()
         watch.close()
-        if kind is Client:
+        if not side.asyncio:
             with pytest.raises(ClientClosedError, match="watch has been closed"):
                 await waiting
         else:
@@ -125,30 +101,17 @@ async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
         with pytest.raises(ClientClosedError, match="watch has been closed"):
             await event_of(watch, client)
         await blocking(fake.wait_for, lambda: fake.count("remove_watches"))
-        left = list(watch) if kind is Client else [event async for event in watch]
+        left = list(watch) if not side.asyncio else [event async for event in watch]
         assert left == []
         assert fake.count("remove_watches") == 1
 
 
 @both
-async def test_a_closed_watch_does_not_take_anothers_away(
-    kind: Kind, hosts: str, fresh_path: str
-) -> None:
-    async with opened(kind, hosts) as client:
-        one, two = Watch(), Watch()
-        for watch in (one, two):
-            await done(client.exists(fresh_path, watch=watch))
-        one.close()
-        await done(client.create(fresh_path))
-        assert await event_of(two, client) is not None
-
-
-@both
 @pytest.mark.parametrize("how", ["close", "expire"])
 async def test_the_end_of_the_session_reaches_all_that_wait(
-    kind: Kind, how: str, server: Server
+    side: Side, how: str, server: Server
 ) -> None:
-    client: Any = kind(server.hosts)
+    client: Any = side.Client(server.hosts)
     await done(client.create("/w"))
     once, lasting, told = Watch(), Watch(), list[Event]()
     await done(client.get_data("/w", watch=once))
@@ -156,13 +119,13 @@ async def test_the_end_of_the_session_reaches_all_that_wait(
     await done(client.get_children("/w", watch=told.append))
 
     async def follow() -> None:
-        if kind is AsyncClient:
+        if side.asyncio:
             async for _ in lasting:
                 pass
         else:
             await blocking(list, lasting)
 
-    wait = blocking(lasting.wait, PATIENCE) if kind is Client else awaited(lasting)
+    wait = blocking(lasting.wait, PATIENCE) if not side.asyncio else awaited(lasting)
     waiting = [asyncio.ensure_future(each) for each in (wait, follow())]
     await done(client.set_data("/w", b"x"))
     await asyncio.sleep(0)
@@ -184,35 +147,6 @@ async def test_the_end_of_the_session_reaches_all_that_wait(
     assert told[0].state is (State.CLOSED if how == "close" else State.EXPIRED)
     await done(client.close())
     all_ended()
-
-
-@both
-async def test_watches_survive_a_lost_connection(kind: Kind, fake: FakeServer) -> None:
-    """Those of all kinds, each fires once, for what happened before, between and after."""
-    async with opened(kind, fake.hosts) as client, opened(kind, fake.hosts) as other:
-        for path in ("/data", "/gone", "/children", "/idle"):
-            await done(client.create(path))
-        watches = {name: Watch() for name in ("data", "gone", "children", "idle", "new")}
-        reads = {"children": client.get_children, "new": client.exists}
-        for name, watch in watches.items():
-            await done(reads.get(name, client.get_data)(f"/{name}", watch=watch))
-        mine = fake.connections[0]
-        mine.watches.clear()  # this server loses them, and the changes are made behind its back
-        await done(other.set_data("/data", b"changed"))
-        await done(other.delete("/gone"))
-        await done(other.create("/new"))
-        mine.sock.shutdown(socket.SHUT_RDWR)
-        for name, expected in (
-            ("data", EventType.NODE_DATA_CHANGED),
-            ("gone", EventType.NODE_DELETED),
-            ("new", EventType.NODE_CREATED),
-        ):
-            assert (await event_of(watches[name], client)).type == expected
-        await done(other.set_data("/idle", b"later"))
-        await done(other.create("/children/one"))
-        assert await event_of(watches["idle"], client) is not None
-        assert await event_of(watches["children"], client) is not None
-        assert fake.count("set_watches") == 1
 
 
 # --- watches that stay ----------------------------------------------------------------------------
@@ -241,33 +175,6 @@ async def test_a_persistent_watch_in_order_while_nobody_waits(whole: str, fresh_
             client.get_data(fresh_path, watch=watch)
 
 
-@pytest.mark.since("3.6")
-async def test_several_waiters_share_the_events(whole: str, fresh_path: str) -> None:
-    """Each event goes to one of them; none is lost, none is doubled."""
-    async with AsyncClient(whole) as client, AsyncClient(whole) as other:
-        await client.create(fresh_path)
-        watch = await client.add_watch(fresh_path, Watch(), recursive=True)
-        got: list[Event] = []
-
-        async def wait() -> None:
-            while True:
-                got.append(await watch)
-
-        waiters = [asyncio.ensure_future(wait()) for _ in range(5)]
-        for number in range(50):
-            await other.create(f"{fresh_path}/{number}")
-            if number % 10 == 0:
-                waiters.pop().cancel()
-                if not waiters:
-                    waiters = [asyncio.ensure_future(wait()) for _ in range(3)]
-        await eventually("all have come", lambda: len(got) == 50)
-        assert [event.path for event in got] == [f"{fresh_path}/{n}" for n in range(50)]
-        for waiter in waiters:
-            waiter.cancel()
-        await asyncio.gather(*waiters, return_exceptions=True)
-        watch.close()
-
-
 async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) -> None:
     async with AsyncClient(hosts) as client:
         watch = Watch()
@@ -279,59 +186,11 @@ async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) ->
         assert [type(result) for result in results] == [Event, RuntimeError]
 
 
-@pytest.mark.since("3.6")
-async def test_an_event_that_comes_with_the_callers_cancellation(
-    whole: str, fresh_path: str
-) -> None:
-    """`asyncio.timeout` around an await, again and again: every event arrives, once."""
-    async with AsyncClient(whole) as client, AsyncClient(whole) as other:
-        await client.create(fresh_path)
-        watch = await client.add_watch(fresh_path, Watch(), recursive=True)
-        got: list[str] = []
-
-        async def write() -> None:
-            for number in range(100):
-                await other.create(f"{fresh_path}/{number}")
-
-        writing = asyncio.ensure_future(write())
-        async with asyncio.timeout(PATIENCE):
-            while len(got) < 100:
-                try:
-                    async with asyncio.timeout(0.0005):
-                        event = await watch
-                        got.append(event.path)
-                except TimeoutError:
-                    pass
-        await writing
-        assert got == [f"{fresh_path}/{number}" for number in range(100)]
-        watch.close()
-
-
 # --- callbacks of threads -------------------------------------------------------------------------
 
 
-def test_callbacks_run_in_order_in_a_thread_of_their_own(client: Client, fresh_path: str) -> None:
-    seen: list[tuple[str, str]] = []
-    all_called = threading.Event()
-
-    def note(event: Event) -> None:
-        seen.append((event.path, threading.current_thread().name))
-        if len(seen) == 100:
-            all_called.set()
-
-    paths = [f"{fresh_path}-{n}" for n in range(100)]
-    for path in paths:
-        client.exists(path, watch=note)
-    for reply in [client.pipeline.create(path) for path in paths]:
-        reply.result()
-    assert all_called.wait(PATIENCE)
-    assert [path for path, _ in seen] == paths
-    (name,) = {name for _, name in seen}
-    assert (name[:6], name[-9:]) == ("zkwire", "callbacks")
-
-
-def test_a_callback_may_block_and_the_session_lives_on(fake: FakeServer) -> None:
-    """A25: pings go on, and so do calls, for longer than the session timeout."""
+def test_hazard_A25_a_callback_may_block_and_the_session_lives_on(fake: FakeServer) -> None:
+    """Pings go on, and so do calls, for longer than the session timeout."""
     entered, leave = threading.Event(), threading.Event()
 
     def block(event: Event) -> None:
@@ -346,34 +205,6 @@ def test_a_callback_may_block_and_the_session_lives_on(fake: FakeServer) -> None
         assert client.exists("/a") is not None
         leave.set()
         assert len(fake.sessions) == 1
-
-
-def test_a_callback_may_call_the_client_and_wait(client: Client, fresh_path: str) -> None:
-    """A26: also for an event that another thread has to bring about, and for its own."""
-    results: list[Any] = []
-    over = threading.Event()
-
-    def again(event: Event) -> None:
-        if event.type == EventType.NONE:
-            return
-        results.append(client.get_data(fresh_path, watch=again).stat.version)
-        over.set() if len(results) == 20 else client.set_data(fresh_path, b"")
-
-    def ask(event: Event) -> None:
-        results.append(client.get_data(fresh_path).data)
-        results.append(client.pipeline.set_data(fresh_path, b"y").result(PATIENCE).version)
-        watch = Watch()
-        client.get_data(fresh_path, watch=watch)
-        client.set_data(fresh_path, b"z")
-        fired = watch.wait(PATIENCE)
-        results.append(fired and fired.type)
-        client.get_data(fresh_path, watch=again)
-        client.set_data(fresh_path, b"")
-
-    client.exists(fresh_path, watch=ask)
-    client.create(fresh_path, b"x")
-    assert over.wait(PATIENCE)
-    assert results == [b"x", 1, EventType.NODE_DATA_CHANGED, *range(3, 20)]
 
 
 def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
@@ -410,24 +241,6 @@ def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
     assert hooks == [ArithmeticError]
 
 
-def test_a_callback_may_close_the_client(client: Client, fresh_path: str) -> None:
-    """E8."""
-    took: list[float] = []
-    closed = threading.Event()
-
-    def close(event: Event) -> None:
-        started = time.monotonic()
-        client.close()
-        took.append(time.monotonic() - started)
-        closed.set()
-
-    client.exists(fresh_path, watch=close)
-    client.pipeline.create(fresh_path)
-    assert closed.wait(PATIENCE)
-    assert took[0] < CLOSE_BOUND + PAUSE
-    assert client.state is State.CLOSED
-
-
 # --- callbacks of watches forever -----------------------------------------------------------------
 
 watches = pytest.mark.parametrize("watch", ["watch_data", "watch_children"])
@@ -436,9 +249,9 @@ watches = pytest.mark.parametrize("watch", ["watch_data", "watch_children"])
 @both
 @watches
 async def test_a_callback_that_returns_false_ends_its_watch(
-    kind: Kind, watch: str, server: Server
+    side: Side, watch: str, server: Server
 ) -> None:
-    async with opened(kind, server.hosts) as client:
+    async with side.opened(server.hosts) as client:
         seen = list[Any]()
 
         def once(state: Any) -> bool:
@@ -497,8 +310,8 @@ def test_wait_called_tells_a_timeout_a_refusal_and_a_missing_callback(server: Se
 
 
 @both
-async def test_the_event_is_passed_if_it_is_asked_for(kind: Kind, server: Server) -> None:
-    async with opened(kind, server.hosts) as client:
+async def test_the_event_is_passed_if_it_is_asked_for(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
         seen = list[Any]()
         await done(client.create("/a", b"x"))
         watch = client.watch_data("/a", lambda *given: seen.append(given), with_event=True)
@@ -519,9 +332,9 @@ async def test_the_event_is_passed_if_it_is_asked_for(kind: Kind, server: Server
 @both
 @watches
 async def test_a_callback_with_other_parameters_is_refused_at_once(
-    kind: Kind, watch: str, server: Server
+    side: Side, watch: str, server: Server
 ) -> None:
-    client: Any = kind(server.hosts)
+    client: Any = side.Client(server.hosts)
     begin = getattr(client, watch)
     refusals: list[tuple[Any, bool, str]] = [
         (lambda data, stat: None, False, "with the state alone, without with_event=True"),
@@ -541,18 +354,3 @@ async def test_a_callback_with_other_parameters_is_refused_at_once(
         begin("/", callback, with_event=with_event).close()
     await eventually("no watch is left", lambda: not server.watches(client.session_id))
     await done(client.close())
-
-
-@pytest.mark.parametrize("kind", [Supervisor, AsyncSupervisor], ids=["threads", "asyncio"])
-@watches
-async def test_a_supervisor_passes_them_on(kind: Any, watch: str, server: Server) -> None:
-    supervisor, seen = kind(server.hosts), list[Any]()
-
-    def once(_: object, event: Event | None) -> bool:
-        seen.append(event)
-        return False
-
-    begun = getattr(supervisor, watch)("/", once, with_event=True)
-    assert await done(begun.wait_called(PATIENCE))
-    assert seen == [None]
-    await done(supervisor.close())

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, both, done, using
 from tests.support.command import run
-from tests.support.sides import Side, scenario
 from zkwire import (
     Client,
     Counter,
@@ -114,22 +115,22 @@ def test_number_that_is_no_sequence_number_is_no_fault(server: Server, tmp_path:
 
 
 @pytest.mark.parametrize("flat", [False, True])
-@scenario
+@both
 async def test_queue_brings_its_counter_past_the_names(
     side: Side, server: Server, flat: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Numbers 2, 3 and 4 are free; before those are used up nothing tells that 5 is not."""
     folder = "/q" if flat else "/q/entries"
     makes(server, folder, *OLD)
-    async with side.using("Client", server.hosts) as client:
-        queue = side.made("Queue", client, "/q", flat=flat)
+    async with using(side.Client(server.hosts)) as client:
+        queue = side.Queue(client, "/q", flat=flat)
         for number in range(3):
-            await side.call(queue.put, b"%d" % number)
+            await done(queue.put(b"%d" % number))
         assert caplog.messages == []
-        await side.call(queue.put_many, [b"a", b"b"])
+        await done(queue.put_many([b"a", b"b"]))
         told = "stands at 5, behind a name that is there already, with the number 6"
-        await side.until("the warning", lambda: told in caplog.text)
-        names = sorted(await side.call(client.get_children, folder))[-2:]
+        await eventually("the warning", lambda: told in caplog.text)
+        names = sorted(await done(client.get_children(folder)))[-2:]
         assert names == ["entry-100-0000000007", "entry-100-0000000008"]
 
 

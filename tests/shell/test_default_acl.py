@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import zkwire
+from tests.support.both_clients import Side, both, entered, using
 from tests.support.lock_helpers import LONG, PATIENCE, SHORT, Running
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
@@ -75,15 +76,6 @@ def test_what_is_created_without_another_has_the_default_acl(server: Server) -> 
         assert open_nodes(server) == ["/h", "/i", "/i/j", "/k"]
 
 
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_wrong_default_acl_is_refused_at_once(kind: type[Client] | type[AsyncClient]) -> None:
-    for wrong in (None, CREATOR[0], "world:anyone", [("world", "anyone")]):
-        with pytest.raises(TypeError, match="default_acl"):
-            kind("127.0.0.1", default_acl=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="default_acl must not be empty"):
-        kind("127.0.0.1", default_acl=[])
-
-
 def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
     """A client that is nobody cannot own a node; the server says so, and nothing is open."""
     with Client(server.hosts, default_acl=CREATOR_ALL_ACL) as client:
@@ -95,24 +87,16 @@ def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
 # --- the recipes ----------------------------------------------------------------------------------
 
 
+@both
 @pytest.mark.parametrize("given", ["default_acl", "acl"])
-@pytest.mark.parametrize("kind", LOCKS)
-def test_nothing_of_a_lock_is_open(server: Server, kind: str, given: str) -> None:
-    default = CREATOR if given == "default_acl" else OPEN
-    with (
-        Client(server.hosts, auth=OWN, default_acl=default) as client,
-        make(kind, client, CREATOR if given == "acl" else None),
-    ):
-        assert open_nodes(server) == []
-
-
-@pytest.mark.parametrize("given", ["default_acl", "acl"])
-async def test_nothing_of_an_asyncio_lock_is_open(given: str) -> None:
+async def test_nothing_of_a_lock_is_open(side: Side, given: str) -> None:
     default = CREATOR if given == "default_acl" else OPEN
     for kind in LOCKS:
         with Server() as server:
-            client = AsyncClient(server.hosts, auth=OWN, default_acl=default)
-            async with client, make(kind, client, CREATOR if given == "acl" else None):
+            async with (
+                using(side.Client(server.hosts, auth=OWN, default_acl=default)) as client,
+                entered(make(kind, client, CREATOR if given == "acl" else None)),
+            ):
                 assert open_nodes(server) == []
 
 

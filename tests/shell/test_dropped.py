@@ -1,9 +1,12 @@
-"""A client that nobody has closed: what keeps it alive, and what happens when nothing does."""
+"""What a client leaves: one that nobody has closed, its calls, and how many descriptors it has."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import select
+import selectors
 import subprocess
 import sys
 import threading
@@ -11,14 +14,31 @@ import tracemalloc
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 
+from tests.support.both_clients import Side, answer, asking, both, done, event_of
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-from zkwire import AsyncClient, AsyncSequentialLock, Client, SequentialLock, State, Watch
+from zkwire import (
+    AsyncClient,
+    AsyncSequentialLock,
+    BlockingLock,
+    Check,
+    Client,
+    Counter,
+    Create,
+    Delete,
+    MultiError,
+    NonBlockingLock,
+    NoNodeError,
+    Queue,
+    SequentialLock,
+    State,
+    Watch,
+)
 from zkwire.testing import Server
 
 UNCLOSED = "unclosed client <"
@@ -280,3 +300,119 @@ def test_a_client_without_a_session_goes_in_silence(
     with warned() as said:
         way(server)
     assert said == []
+
+
+# --- what a call has used -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def garbage() -> Iterator[Callable[[], list[str]]]:
+    """Which objects of zkwire's the collector finds, instead of freeing them."""
+
+    def found() -> list[str]:
+        gc.collect()
+        kinds = [type(thing) for thing in gc.garbage]
+        names = [kind.__name__ for kind in kinds if kind.__module__.startswith("zkwire.")]
+        gc.garbage.clear()
+        return names
+
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    yield found
+    gc.set_debug(0)
+    gc.garbage.clear()
+    gc.enable()
+
+
+def refused_call(client: Client) -> None:
+    with suppress(NoNodeError):
+        client.get_data("/missing")
+
+
+def together(client: Client) -> None:
+    with suppress(MultiError):
+        client.multi([Create("/a"), Check("/a", 7)])
+    client.multi([Create("/a"), Delete("/a")])
+    with client.transaction() as t:
+        t.create("/a")
+        t.delete("/a")
+
+
+def locked(client: Client) -> None:
+    for kind in (SequentialLock, BlockingLock):
+        with kind(client, f"/{kind.__name__}"):
+            client.sync()  # by now its node is watched
+    if client.exists("/taken") is None:
+        client.create("/taken", ephemeral=True)
+    assert not NonBlockingLock(client, "/taken").acquire(0)
+
+
+def counted_and_queued(client: Client) -> None:
+    Counter(client, "/count").add()
+    queue = Queue(client, "/queue")
+    queue.put(b"1")
+    with queue.take():
+        pass
+
+
+@pytest.mark.parametrize("call", [refused_call, together, locked, counted_and_queued])
+def test_a_call_leaves_nothing_to_the_collector(
+    server: Server, garbage: Callable[[], list[str]], call: Callable[[Client], None]
+) -> None:
+    with Client(server.hosts) as client:
+        call(client)
+        garbage()  # of the connecting
+        for _ in range(3):
+            call(client)
+        assert garbage() == []
+
+
+def test_a_refused_await_leaves_nothing_to_the_collector(
+    server: Server, garbage: Callable[[], list[str]]
+) -> None:
+    async def main() -> list[str]:
+        async with AsyncClient(server.hosts) as client:
+            for _ in range(3):
+                with suppress(NoNodeError):
+                    await client.get_data("/missing")
+            return garbage()
+
+    assert not [name for name in asyncio.run(main()) if name.endswith("Error")]
+
+
+# --- descriptors ----------------------------------------------------------------------------------
+
+CLIENTS = 10
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def use(client: Any) -> None:
+    """In every way: a read, a watch, an operation whose answer nobody waits for."""
+    path, watch = f"/{client.session_id}", Watch()
+    await done(client.exists(path, watch=watch))
+    await answer(asking(client).create(path))
+    assert await event_of(watch, client)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+@both
+@pytest.mark.parametrize("epoll", [True, False])
+async def test_a_client_has_few_descriptors_and_none_when_it_is_closed(
+    side: Side, epoll: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not epoll:
+        monkeypatch.delattr(select, "epoll")
+        monkeypatch.setattr(selectors, "DefaultSelector", selectors.PollSelector)
+    async with side.opened(server.hosts):
+        pass  # what the process itself gets once
+    own, theirs = 5 if not side.asyncio else 1, 1  # the server, here too, has the other end
+    before = descriptors()
+    async with AsyncExitStack() as stack:
+        for _ in range(CLIENTS):
+            await use(await stack.enter_async_context(side.opened(server.hosts)))
+        assert CLIENTS < descriptors() - before <= (own + theirs) * CLIENTS
+    assert descriptors() <= before + theirs * CLIENTS

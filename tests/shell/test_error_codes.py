@@ -31,12 +31,10 @@ from zkwire import (
     Perms,
     RuntimeInconsistencyError,
     ServerError,
-    SessionExpiredError,
     SessionMovedError,
     State,
     UnimplementedError,
     Watch,
-    ZooKeeperError,
     digest_auth,
     digest_id,
     testing,
@@ -279,43 +277,6 @@ def test_every_code_becomes_its_class_and_the_session_goes_on(
     assert client.get_data("/n").data == b"data"
     assert client.get_children("/n") == []
     assert client.session_id == session
-
-
-def test_a_moved_session_is_told_and_goes_on(forcing: tuple[testing.Server, Client]) -> None:
-    server, client = forcing
-    session = client.session_id
-    client.create("/mine", ephemeral=True)
-    server.refuse_next("set_data", -118)
-    with pytest.raises(SessionMovedError) as caught:
-        client.set_data("/n", b"x")
-    assert (caught.value.code, caught.value.path) == (-118, "/n")
-    assert not caught.value.maybe_applied
-    client.connect(PATIENCE)
-    assert client.exists("/mine") is not None
-    assert client.session_id == session
-
-
-@pytest.mark.parametrize(
-    ("code", "kind", "state"),
-    [
-        (-112, SessionExpiredError, State.EXPIRED),
-        (-115, AuthFailedError, State.AUTH_FAILED),
-        (-124, AuthFailedError, State.AUTH_FAILED),
-    ],
-)
-def test_codes_that_end_the_session(
-    forcing: tuple[testing.Server, Client], code: int, kind: type[ZooKeeperError], state: State
-) -> None:
-    server, client = forcing
-    server.refuse_next("set_data", code)
-    with pytest.raises(kind) as caught:
-        client.set_data("/n", b"x")
-    assert type(caught.value) is kind
-    assert (caught.value.op, caught.value.path) == ("set_data", "/n")
-    assert not caught.value.maybe_applied
-    assert client.wait_for_state(state, timeout=PATIENCE) is state
-    with pytest.raises(kind):
-        client.exists("/n")
 
 
 # --- servers older than an operation --------------------------------------------------------------

@@ -1,19 +1,37 @@
-"""The tutorial, the guides and the explanations: their code runs, and prints what they say."""
+"""The pages of the documentation: their code runs, by itself too, and does what they say."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
-from contextlib import nullcontext
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+import zkwire
 from tests.support.certificates import Authority, Certificate
-from tests.support.snippets import HOSTS, ROOT, blocks
-from zkwire import Client, State
-from zkwire.cli.command import DEFAULT_SERVER
+from tests.support.server_control import poll
+from tests.support.snippets import HOSTS, ROOT, Snippet, blocks, snippets, undefined
+from zkwire import (
+    AsyncClient,
+    Client,
+    OutcomeUnknownError,
+    SequentialLock,
+    SessionExpiredError,
+    State,
+    Watch,
+)
 from zkwire.session.states import TRANSITIONS
-from zkwire.testing import Server
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import Frame, cut_after, cut_before
 from zkwire.testing.server.tls import make_context
 
 DOCS = ROOT / "docs"
@@ -106,7 +124,335 @@ def test_the_states_are_those_of_the_transitions() -> None:
     }
 
 
-def test_the_server_of_the_tutorial_is_the_default_one(server: Server) -> None:
-    assert DEFAULT_SERVER == HOSTS
+# --- each program by itself -----------------------------------------------------------------------
+
+SNIPPETS = list(snippets())
+LASTS = 2.0
+"""Seconds after its first session in which a program that is meant to go on has shown no error."""
+LONG = 60.0
+ELSEWHERE = {
+    "docs/how-to/tls.md": "tests/shell/test_guides.py, with certificates",
+    "docs/security.md": "tests/real/test_secure_servers.py, with certificates and logins",
+    "docs/how-to/testing.md": "tests/shell/test_guides.py, under pytest",
+}
+NEEDS = {
+    "KazooClient": "another server's address in it",
+    "ZooKeeperContainer": "Docker: tests/real/test_zookeeper_container.py",
+    "pytest": "pytest",
+    "agent._vendor": "a copy of zkwire, see below",
+    "sys.argv": "a file, named on the command line",
+}
+
+
+@pytest.fixture(scope="module")
+def one_server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def test_no_name_is_missing(tmp_path: Path) -> None:
+    assert len(SNIPPETS) > 60
+    broken = Snippet("page.md", 3, "from zkwire import Client\nserve(Client)\n", alone=True)
+    found = undefined([*SNIPPETS, broken], tmp_path)
+    assert found == ["page.md:3, line 2: F821 Undefined name `serve`"]
+
+
+def runnable() -> list[Snippet]:
+    return [
+        snippet
+        for snippet in SNIPPETS
+        if snippet.page not in ELSEWHERE and not any(word in snippet.code for word in NEEDS)
+    ]
+
+
+def run(code: str, server: Server, hosts: str) -> str:
+    """What the program has written as errors; one that goes on is ended after a while."""
+    endless = any(word in code for word in ("Supervisor", "while True", "on_event", "for seen in"))
+    known = {session.session_id for session in server.sessions}
+
+    def begun() -> bool | None:
+        return any(session.session_id not in known for session in server.sessions) or None
+
+    with subprocess.Popen(
+        [sys.executable, "-c", code.replace(HOSTS, hosts)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+    ) as process:  # fmt: skip
+        if endless:
+            poll("it has begun", lambda: begun() or process.poll(), LONG)
+        try:
+            return process.communicate("\n", timeout=LASTS if endless else LONG)[1]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            assert endless, "it has not ended"
+            return process.communicate()[1]
+
+
+@pytest.mark.parametrize("page", sorted({snippet.page for snippet in runnable()}))
+def test_the_programs_of_a_page_run_as_printed(page: str, one_server: Server) -> None:
+    """In the order of the page, on one server: a later one may need nodes of an earlier one."""
+    pytest.importorskip("trio")
+    pytest.importorskip("anyio")
+    folder = "/" + page.replace("/", "-")
+    with Client(one_server.hosts) as client:
+        client.create(folder)
+    for snippet in runnable():
+        for _ in range((page == snippet.page) + (page == snippet.page == "README.md")):
+            errors = run(snippet.code, one_server, one_server.hosts + folder)
+            assert "Traceback" not in errors, f"{snippet.name}\n{errors}"
+
+
+# --- the four ways of docs/design.md --------------------------------------------------------------
+
+PACKAGE = Path(zkwire.__file__).parent
+DESIGN = (DOCS / "design.md").read_text()
+
+
+def named(way: str) -> list[str]:
+    """The files that the document names on this way, in its order."""
+    (part,) = re.findall(rf"<!-- begin: {way} -->(.*?)<!-- end: {way} -->", DESIGN, re.DOTALL)
+    return re.findall(r"`(\w+/\w+\.py)`", part)
+
+
+@contextmanager
+def on_way(way: str) -> Iterator[None]:
+    """This thread runs the files of a way, each for the first time in the document's order."""
+    files: dict[str, None] = {}
+
+    def called(frame: FrameType, event: str, _argument: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(PACKAGE):
+            files.setdefault(path.relative_to(PACKAGE).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+    assert [file for file in files if file in named(way)] == named(way)
+
+
+def test_a_request(server: Server) -> None:
     with Client(server.hosts) as client:
-        assert client.session_timeout == 10.0
+        client.sync()
+        with on_way("request"):
+            client.get_data("/")
+
+
+def test_a_lock(server: Server) -> None:
+    with Client(server.hosts) as client:
+        lock = SequentialLock(client, "/lock")
+        with lock:
+            pass
+        with on_way("lock"):
+            lock.acquire()
+        lock.release()
+
+
+async def test_a_watch_event(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        watch = Watch()
+        await client.exists("/new", watch=watch)
+        seen = asyncio.ensure_future(watch._next())
+        await asyncio.sleep(0)
+        with on_way("event"):
+            await asyncio.gather(asyncio.to_thread(created, server), seen)
+
+
+def created(server: Server) -> None:
+    with Client(server.hosts) as other:
+        other.create("/new")
+
+
+async def test_a_lost_connection(server: Server) -> None:
+    with FaultProxy(server.hosts) as proxy:
+        async with AsyncClient(proxy.hosts) as client:
+            await client.sync()
+            proxy.on("get_data", action=cut_before)
+            lost = client.get_data("/")
+            with on_way("loss"):
+                with pytest.raises(zkwire.ConnectionLossError):
+                    await lost
+                await client.wait_for_state(State.CONNECTED, timeout=20.0)
+
+
+# --- docs/core.md ---------------------------------------------------------------------------------
+
+CORE = (ROOT / "docs" / "core.md").read_text()
+SHELL, USE = blocks("core")
+MOST_LINES = 60
+TIMEOUT = 1.0
+
+
+def table(title: str) -> list[list[str]]:
+    """The cells of the first table below a title, without its head."""
+    section = CORE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def names(cell: str) -> list[str]:
+    """What stands in a cell as code, without arguments."""
+    return re.findall(r"`(\w+)", cell)
+
+
+# --- the I/O layer --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_server() -> Iterator[Server]:
+    with Server(tick=TIMEOUT / 10, timeouts=(TIMEOUT, TIMEOUT)) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(quick_server: Server) -> Iterator[FaultProxy]:
+    with FaultProxy(quick_server.hosts) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def shell(proxy: FaultProxy) -> Iterator[Any]:
+    made: dict[str, Any] = {}
+    exec(SHELL, made)
+    shell = made["Driver"](proxy.hosts, timeout=TIMEOUT)
+    yield shell
+    shell.close()
+    assert shell.sock is None
+
+
+def sent(frames: list[Frame]) -> list[str]:
+    return [frame.op for frame in frames if frame.direction == "c2s"]
+
+
+def test_the_shell_is_short_uses_the_core_alone_and_works(
+    quick_server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(SHELL.splitlines()) <= MOST_LINES
+    own = re.findall(r"^from (zkwire\S*) import|^import (zkwire)", SHELL, re.MULTILINE)
+    assert {module for module, _ in own} == {"zkwire.operations", "zkwire.session"}
+    exec("".join(blocks("core", quick_server.hosts)), {})
+    assert capsys.readouterr().out == "b'1'\nEventType.NODE_DATA_CHANGED\n"
+    assert "/core" not in quick_server.tree.nodes
+    assert list(quick_server.sessions) == []
+
+
+def test_a_cut_connection(shell: Any, quick_server: Server, proxy: FaultProxy) -> None:
+    """The request in flight ends, the session goes on, and a watch is set again."""
+    shell.create("/watched")
+    watch = Watch()
+    shell.get_data("/watched", watch=watch)
+    session_id = shell.session.session_id
+    proxy.on("create", action=cut_after)
+    with pytest.raises(OutcomeUnknownError):
+        shell.create("/lost", ephemeral=True)
+    with Client(quick_server.hosts) as other:
+        other.set_data("/watched", b"changed")
+    assert shell.wait(watch, timeout=15.0)
+    assert watch.take().path == "/watched"  # type: ignore[union-attr]
+    assert shell.exists("/lost").ephemeral_owner == session_id == shell.session.session_id
+    assert sent(proxy.frames()).count("connect") == 2
+
+
+def test_the_end_of_a_session(shell: Any, quick_server: Server) -> None:
+    shell.create("/own", ephemeral=True)
+    quick_server.expire(shell.session.session_id)
+    with suppress(OutcomeUnknownError):  # the server has closed the connection as well
+        shell.exists("/own")
+    with pytest.raises(SessionExpiredError):
+        shell.exists("/own")
+    assert shell.session.state is State.EXPIRED
+    assert shell.sock is None
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def test_the_states() -> None:
+    """The table has each transition, but for `closed` from a state that has a connection."""
+    told = set[tuple[str, str]]()
+    here: list[str] = []
+    for state, _, following in table("A connection's life"):
+        here = re.findall(r"`([A-Z_]+)`", state) or here
+        told |= {(old, new) for old in here for new in re.findall(r"`([A-Z_]+)`", following)}
+    assert told == {(old.name, new.name) for old, by in TRANSITIONS.items() for new in by.values()}
+
+
+# --- docs/how-to/embed.md -------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "how-to" / "embed.md").read_text()
+(COMMANDS,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+_, LOCK, ASYNC, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+VENDORED = "agent._vendor.zkwire"
+NEVER = """
+import sys
+import agent._vendor.zkwire as embedded
+for unwanted in ("asyncio", "socket", "threading", "zkwire"):
+    assert unwanted not in sys.modules, unwanted
+try:
+    embedded.{missing}
+except ModuleNotFoundError:
+    print("left out")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the page's commands were run, and nothing else is."""
+    shutil.copytree(ROOT / "zkwire", tmp_path / "zkwire", ignore=shutil.ignore_patterns("__py*"))
+    shutil.copy(ROOT / "LICENSE", tmp_path)
+    subprocess.run(["sh", "-ec", COMMANDS], cwd=tmp_path, check=True)
+    shutil.rmtree(tmp_path / "zkwire")
+    return tmp_path
+
+
+def run_in(folder: Path, program: str, server: Server) -> str:
+    code = re.sub(r"\bfrom zkwire\b", f"from {VENDORED}", program)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code.replace("127.0.0.1:2181", server.hosts)],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_lock_of_the_readme_runs_with_the_copy(folder: Path, server: Server) -> None:
+    assert run_in(folder, LOCK, server).startswith("fencing token: ")
+    assert run_in(folder, ASYNC, server).endswith("now done\n")
+    assert (folder / "agent" / "_vendor" / "zkwire" / "LICENSE").exists()
+    assert (folder / "agent" / "_vendor" / "zkwire" / "py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    ("left_out", "missing", "program"),
+    [("aio", "AsyncClient", LOCK), ("blocking", "Client", ASYNC)],
+)
+def test_one_client_works_without_the_other(
+    left_out: str, missing: str, program: str, folder: Path, server: Server
+) -> None:
+    copy = folder / "agent" / "_vendor" / "zkwire"
+    shutil.rmtree(copy / left_out)
+    (copy / "trio.py").unlink()
+    assert run_in(folder, program, server)
+    assert run_in(folder, NEVER.format(missing=missing), server) == "left out\n"
+
+
+def test_the_core_works_without_the_parts_that_use_sockets(folder: Path, server: Server) -> None:
+    copy = folder / "agent" / "_vendor" / "zkwire"
+    for part in ("aio", "blocking", "net"):
+        shutil.rmtree(copy / part)
+    assert run_in(folder, SHELL + USE, server) == "b'1'\nEventType.NODE_DATA_CHANGED\n"
+
+
+def test_every_folder_of_the_package_is_in_the_table() -> None:
+    table = PAGE.partition("## What can be left out")[2].partition("\n\nA name")[0]
+    named = set(re.findall(r"`(\w+)/?(?:\.py)?`", table))
+    core = {"jute", "wire", "session", "operations", "recipes", "errors", "__init__", "py"}
+    found = {path.stem for path in (ROOT / "zkwire").iterdir() if not path.name.startswith("__py")}
+    assert found - core == named

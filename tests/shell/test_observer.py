@@ -1,8 +1,9 @@
-"""What an observer is told of a client, and in which thread."""
+"""What an observer is told, in which thread; and the page about metrics, traces and logs."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.snippets import blocks
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
@@ -24,11 +26,11 @@ from zkwire import (
     Event,
     MultiError,
     NoNodeError,
+    NotSentError,
     Observer,
     OperationTimeoutError,
     OutcomeUnknownError,
     RequestEnd,
-    SequentialLock,
     State,
     Supervisor,
     Watch,
@@ -37,7 +39,7 @@ from zkwire.errors import SESSION_EXPIRED
 from zkwire.net.observer import Observation
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.kit import Refusal, refuse
-from zkwire.testing.proxy import cut_after, drop
+from zkwire.testing.proxy import cut_after, cut_before, drop
 
 PATIENCE = 30.0
 ROUNDS = 9
@@ -128,22 +130,6 @@ def test_requests_are_told_in_the_thread_that_asks(server: Server) -> None:
         assert not end.maybe_applied
     assert (notes.states, notes.servers[2]) == (STATES, address(server.hosts))
     assert notes.events == [event]
-
-
-def test_a_request_that_nothing_waits_for_is_told(server: Server) -> None:
-    notes = Notes()
-    with Client(server.hosts, observer=notes) as client:
-        client.pipeline.get_data("/none")
-        (end,) = notes.wait_for(1)
-        assert end.outcome == "NoNodeError"
-        replies = [client.pipeline.get_data("/") for _ in range(100)]
-        for reply in replies:
-            reply.result()
-        assert notes.wait_for(101)[1:] == notes.ends[1:101]
-        with SequentialLock(client, "/lock"):
-            pass
-    assert {op for op, _, _ in notes.begun} >= {"create2", "get_children", "delete"}
-    assert len(notes.ends) == len(notes.begun)
 
 
 def test_asyncio_tells_from_the_event_loop(server: Server) -> None:
@@ -356,3 +342,108 @@ def test_a_get_with_an_observer_takes_a_known_number_of_calls(server: Server) ->
             for client in (plain, observed)
         )
     assert calls < with_observer <= calls + 12
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+prometheus_client = pytest.importorskip("prometheus_client")
+opentelemetry = pytest.importorskip("opentelemetry.sdk.trace")
+
+
+def run_block(number: int, hosts: str) -> dict[str, Any]:
+    """Run one block of the page; what it has defined."""
+    names: dict[str, Any] = {}
+    exec(blocks("how-to/observe", hosts)[number], names)
+    return names
+
+
+def test_prometheus_counts_requests_states_and_events(server: Server) -> None:
+    names = run_block(0, server.hosts)
+    fired = threading.Event()
+    with Client(server.hosts, observer=names["Metrics"]()) as client:
+        client.exists("/a", watch=lambda event: fired.set())
+        client.create("/a")
+        assert fired.wait(30)
+    shown = prometheus_client.generate_latest().decode().splitlines()
+    for name in ("REQUESTS", "USABLE", "STATES", "EVENTS"):
+        prometheus_client.REGISTRY.unregister(names[name])
+    for line in (
+        'request_seconds_count{op="exists",outcome="ok"} 2.0',
+        'request_seconds_count{op="create",outcome="ok"} 1.0',
+        'states_total{state="connected"} 2.0',
+        'watch_events_total{type="NODE_CREATED"} 1.0',
+        "usable 0.0",
+    ):
+        assert f"zookeeper_{line}" in shown
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Any:
+    """Where all spans of this process go: OpenTelemetry takes one provider for its life."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.fixture
+def spans(exporter: Any) -> Any:
+    """The finished spans of this test, by name."""
+    exporter.clear()
+    return lambda: {span.name: span for span in exporter.get_finished_spans()}
+
+
+def test_the_parent_of_a_span_is_the_callers(server: Server, spans: Any) -> None:
+    run_block(1, server.hosts)
+    request, parent = spans()["zookeeper create"], spans()["pay the invoice"]
+    assert request.parent.span_id == parent.context.span_id
+    assert request.attributes["zookeeper.path"] == "/invoice-17"
+    assert request.attributes["zookeeper.outcome"] == "ok"
+    host, port = server.hosts.split(":")
+    assert request.attributes["server.address"] == host
+    assert request.attributes["server.port"] == int(port)
+
+
+@pytest.mark.parametrize("fault", [cut_after, cut_before, None])
+def test_a_lost_request_says_what_is_known(server: Server, spans: Any, fault: Any) -> None:
+    """Of one that was never sent, that it cannot have been done."""
+    limit = 10.0 if fault else 1.0
+    names = run_block(1, server.hosts)
+    with (
+        FaultProxy(server.hosts) as proxy,
+        Client(proxy.hosts, observer=names["Spans"](), session_timeout=limit) as client,
+    ):
+        if fault:
+            proxy.on("create", action=fault)
+        else:
+            client.connect()
+            proxy.refuse()
+            proxy.cut_all()
+            client.wait_for_state(*[s for s in State if not s.usable], timeout=30)
+        with pytest.raises(OutcomeUnknownError if fault else NotSentError) as raised:
+            client.create("/lost")
+    attributes = spans()["zookeeper create"].attributes
+    assert attributes["zookeeper.outcome"] == raised.type.__name__
+    assert attributes["zookeeper.maybe_applied"] is bool(fault)
+    assert ("server.address" in attributes) is bool(fault)
+
+
+def test_a_log_line_has_fields(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("zkwire")
+    level = logger.level
+    try:
+        run_block(2, server.hosts)
+    finally:
+        logger.setLevel(level)
+        logger.handlers.clear()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (connected,) = [line for line in lines if line["state"] == "connected"]
+    assert connected["server"] == server.hosts
+    assert connected["session"] in connected["message"]
+    assert len(blocks("how-to/observe")) == 3, "each block is run"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -25,7 +23,6 @@ from zkwire import (
     AsyncClient,
     Client,
     ClientClosedError,
-    Event,
     EventType,
     SessionExpiredError,
     State,
@@ -35,7 +32,7 @@ from zkwire import (
 from zkwire.aio.loop import LoopIO
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.net.background import Deferred
-from zkwire.net.connection import LONG_LINE, LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
+from zkwire.net.connection import LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
@@ -140,18 +137,6 @@ def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player)
     late.link.listener = None
 
 
-def test_a_listener_that_finds_a_leader_has_the_io_thread_read(late: Player) -> None:
-    """A leader that is held up (by a signal handler, say) does not keep events from others."""
-    watch = late.watched("/a")
-    late.link.reader = "a leader that is held up"
-    late.change("/a")
-    assert readable_within(late.link.sock, PATIENCE)
-    soon("the I/O thread leaves it to the leader", lambda: late.io._rearm_at is not None)
-    assert not late.driver._listen(watch, None)
-    soon("the event has been read", lambda: watch.ready)
-    late.link.reader = None
-
-
 class Looks(Waitable):
     """Answers for as many looks at it."""
 
@@ -196,38 +181,6 @@ def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_read(
         io.listen()
 
 
-def test_a_signal_handler_gets_its_answer_while_its_thread_waits_for_an_event(
-    player: Player,
-) -> None:
-    """Who waits for an event must not have the read role: the handler stands on top of it."""
-    watch, got = player.watched("/a"), list[bytes]()
-
-    def handle(*_: object) -> None:
-        got.append(player.client.get_data("/a").data)
-        player.change("/a")
-
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        assert watch.wait(PATIENCE) is not None
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert got == [b""]
-
-
-def test_an_event_behind_blocking_calls_is_read_at_once(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The I/O thread does not stand back from callers who read for longer than a moment."""
-    with_times(monkeypatch, REARM=LATE)
-    called = SimpleQueue[Event]()
-    player.client.get_data("/a", watch=called.put)
-    for _ in range(300):
-        player.client.sync()
-    player.change("/a")
-    assert called.get(timeout=PATIENCE).path == "/a"
-
-
 # --- pauses in a long pipeline --------------------------------------------------------------------
 
 
@@ -264,18 +217,6 @@ class Pauses:
 @pytest.fixture
 def pauses() -> Pauses:
     return Pauses()
-
-
-@pytest.mark.parametrize("long", [False, True])
-def test_a_reader_lets_answers_gather_in_a_long_pipeline_only(
-    pauses: Pauses, long: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = LONG_LINE * 2 if long else LONG_LINE - 1
-    with FakeServer(dripping(count)) as server, Client(server.hosts) as client:
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", pauses.note)
-        replies = [client.pipeline.get_data("/a") for _ in range(count)]
-        assert all(reply.result(PATIENCE).data == b"x" for reply in replies)
-    pauses.check(long)
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -330,18 +271,6 @@ def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
 # --- what has come counts, however late it is read ------------------------------------------------
 
 
-def test_the_io_thread_reads_before_it_judges(late: Player) -> None:
-    """Nobody has run for most of a session timeout, and it has stood back from callers who read."""
-    late.have_stand_back()
-    reply = late.client.pipeline.get_data("/a")
-    assert readable_within(late.link.sock, PATIENCE)
-    late.clock.ahead = 19.0
-    late.driver.wake()
-    soon("there is an answer", lambda: reply.ready)
-    assert reply.result().data == b""
-    assert len(late.server.connections) == 1
-
-
 @pytest.mark.parametrize("epolls", [True, False])
 def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
     epolls: bool, monkeypatch: pytest.MonkeyPatch
@@ -362,27 +291,6 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
         soon("there is an answer", lambda: reply.ready)
         assert player.driver.current_connection is player.link
         link.reader = None
-
-
-def test_who_waits_learns_that_somebody_else_has_read_for_it(player: Player) -> None:
-    link = player.link
-    wait, recv, received = link.wait, link._recv, list[bytes]()
-
-    def receive(most: int, flags: int) -> bytes:
-        received.append(recv(most, flags))
-        return received[-1]
-
-    def too_late(seconds: float | None, most: int) -> object:
-        """The I/O thread has been faster, so no byte is to come any more."""
-        link.wait = wait
-        assert readable_within(link.sock, PATIENCE)
-        player.io.read_soon()
-        soon("it has been read", lambda: not player.driver.session.unanswered)
-        return wait(seconds, most)
-
-    link.wait, link._recv = too_late, receive
-    assert Running(lambda: player.client.get_data("/a")).result(PATIENCE).data == b""
-    assert len(received) == 1, "only the answer to a ping has woken it"
 
 
 def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> None:
@@ -569,12 +477,6 @@ def test_the_io_thread_ends_with_the_session_and_what_runs_in_the_background() -
         assert client.wait_for_state(State.CLOSED) is State.EXPIRED
     assert open_descriptors() == descriptors
     client.close()
-
-
-def test_what_has_come_before_the_end_is_not_lost_to_it(player: Player) -> None:
-    player.client.close()
-    soon("its thread ends", lambda: player.driver.ended)
-    assert player.driver.wait(Looks(False))  # ready right behind the first look
 
 
 # --- what is done before the next request ---------------------------------------------------------

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-# ruff: noqa: PT012 - how a scope ends is what these tests are about
-import re
-import threading
 from collections.abc import Callable
-from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 import zkwire
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.recipe_samples import MADE_BY_OTHERS, NO_RECIPES, RECIPES, used
-from tests.support.sides import Side, scenario
 from tests.support.supervisor_helpers import for_ever, kill, next_session
-from zkwire import Client, Counter, LockLostError, SequentialLock, SessionExpiredError, Supervisor
+from zkwire import (
+    Client,
+    Counter,
+    LockLostError,
+    SessionExpiredError,
+    State,
+    Supervisor,
+)
 from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, Frame
 from zkwire.testing.proxy.faults import Cut, Step
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "hold-a-lock.md"
 
 
 def test_no_recipe_is_left_out() -> None:
@@ -42,40 +43,40 @@ def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
         used(recipe, supervisor, "/a")
 
 
-async def end_of_session(side: Side, server: Server, supervisor: Any) -> None:
-    session = (await side.call(supervisor.client, PATIENCE)).session_id
+async def end_of_session(server: Server, supervisor: Any) -> None:
+    session = (await done(supervisor.client(PATIENCE))).session_id
     kill(server, session)
-    await side.until(
+    await eventually(
         "the next", lambda: supervisor._algorithm._newest.session_id not in (0, session)
     )
 
 
-@scenario
+@both
 async def test_recipes_outlive_a_session_and_what_is_held_is_lost_with_it(
     side: Side, server: Server
 ) -> None:
-    async with side.using("Supervisor", server.hosts, session_timeout=5.0) as supervisor:
+    async with using(side.Supervisor(server.hosts, session_timeout=5.0)) as supervisor:
         lock, queue, counter = (
-            side.made(name, supervisor, f"/{name}")
+            getattr(side, name)(supervisor, f"/{name}")
             for name in ("SequentialLock", "Queue", "Counter")
         )
-        assert await side.call(counter.add) == 1
-        await side.call(queue.put, b"work")
-        with pytest.raises(LockLostError):
-            async with side.entered(lock) as entered, side.entered(queue.take(PATIENCE)) as item:
-                assert entered is lock
+        assert await done(counter.add()) == 1
+        await done(queue.put(b"work"))
+        with pytest.raises(LockLostError):  # noqa: PT012 - how a scope ends is what this is about
+            async with entered(lock) as inside, entered(queue.take(PATIENCE)) as item:
+                assert inside is lock
                 fence = lock.fence
-                await end_of_session(side, server, supervisor)
-                await side.until("the item is lost", item.lost.is_set)
+                await end_of_session(server, supervisor)
+                await eventually("the item is lost", item.lost.is_set)
                 assert not lock.held
                 assert lock.lost.reason is not None
-        assert await side.call(counter.add) == 2
-        assert (await side.call(queue.get, PATIENCE)).data == b"work"
-        async with side.entered(lock.within(PATIENCE)):
+        assert await done(counter.add()) == 2
+        assert (await done(queue.get(PATIENCE))).data == b"work"
+        async with entered(lock.within(PATIENCE)):
             assert lock.held
             assert lock.fence > fence
     with pytest.raises(zkwire.ClientClosedError):
-        await side.call(counter.get)
+        await done(counter.get())
 
 
 def test_a_call_is_not_continued_in_the_next_session(server: Server) -> None:
@@ -97,6 +98,16 @@ def test_a_call_is_not_continued_in_the_next_session(server: Server) -> None:
         assert counter.add() == 3
 
 
+def test_a_call_between_two_sessions_waits_for_the_next(server: Server) -> None:
+    with Supervisor(server.hosts) as supervisor:
+        counter = Counter(supervisor, "/count")
+        for number in range(1, 4):
+            assert Running(counter.add).result(PATIENCE) == number
+            client = supervisor.client(PATIENCE)
+            kill(server, client.session_id)
+            client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+
+
 # --- a lock inside a loop over sessions -----------------------------------------------------------
 
 
@@ -113,26 +124,26 @@ def outlast_its_lease(server: Server) -> None:
 
 
 @pytest.mark.parametrize("end", [delete_its_node, outlast_its_lease])
-@scenario
+@both
 async def test_a_turn_follows_one_that_has_lost_its_lock(
     side: Side, server: Server, end: Callable[[Server], None]
 ) -> None:
     """Its loss is the end of a turn, and never of the program."""
     sessions, fences = list[int](), list[int]()
-    async with side.using("Supervisor", server.hosts, session_timeout=1.0) as supervisor:
-        async for session in side.each(supervisor):
+    async with using(side.Supervisor(server.hosts, session_timeout=1.0)) as supervisor:
+        async for session in each(supervisor):
             async with (
-                side.entered(session) as client,
-                side.entered(side.made("SequentialLock", client, "/lock")) as lock,
+                entered(session) as client,
+                entered(side.SequentialLock(client, "/lock")) as lock,
             ):
                 sessions.append(client.session_id)
                 fences.append(lock.fence)
                 if len(fences) == 2:
                     break
-                if side.prefix:
+                if side.asyncio:
                     lock.lost.add_callback(lambda _: server.start())
                     async with lock.cancel_on_loss():
-                        await side.aside(end, server)
+                        await blocking(end, server)
                         await for_ever()
                 end(server)
                 assert lock.lost.wait(PATIENCE)
@@ -140,46 +151,3 @@ async def test_a_turn_follows_one_that_has_lost_its_lock(
                 lock.check()
     assert len(set(sessions)) == 1 or end is outlast_its_lease
     assert fences[0] < fences[1]
-
-
-def test_the_loss_of_another_clients_lock_is_raised(server: Server) -> None:
-    """A turn swallows the loss of its own session's lock, and of no other."""
-    with (
-        Client(server.hosts) as other,
-        Supervisor(server.hosts) as supervisor,
-        pytest.raises(LockLostError, match="was deleted"),
-    ):
-        for session in supervisor:
-            with session, SequentialLock(other, "/lock") as lock:
-                delete_its_node(server)
-                assert lock.lost.wait(PATIENCE)
-                lock.check()
-
-
-def test_the_page_about_a_lock_for_ever_holds_it_for_ever(server: Server) -> None:
-    """Its node is deleted, its session ends, and at last its work fails."""
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    fences: SimpleQueue[int] = SimpleQueue()
-    ended = threading.Event()
-
-    def work(_: str, fence: int) -> None:
-        fences.put(fence)
-        if ended.is_set():
-            raise KeyError("the program's own")
-
-    code = block.replace("127.0.0.1:2181", server.hosts).replace("wait(1.0)", "wait(0.01)")
-    program = Running(lambda: exec(code.replace("/locks/report", "/lock"), {"print": work}))
-
-    def later(fence: int) -> int:
-        while (newer := fences.get(timeout=PATIENCE)) <= fence:
-            pass
-        return newer
-
-    fence = later(0)
-    delete_its_node(server)
-    fence = later(fence)
-    kill(server, next(iter(server.sessions)).session_id)
-    later(fence)
-    ended.set()
-    with pytest.raises(KeyError, match="the program's own"):
-        program.result()

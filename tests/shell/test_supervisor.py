@@ -1,44 +1,57 @@
-"""Supervisors for threads and for asyncio: sessions that are killed, and what goes on in them."""
+"""Supervisors for threads and for asyncio: sessions that are killed, and how a supervisor ends."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
+import inspect
 import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import zkwire
 from tests.support.aio_helpers import eventually
-from tests.support.fake_server import Connection, FakeServer, reply
-from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising
-from tests.support.server_control import poll
-from tests.support.sides import Side, scenario
+from tests.support.both_clients import Side, both, done, each, entered, using
+from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising, timed
+from tests.support.server_control import free_port, poll
 from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, spin
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
     ClientClosedError,
     ConnectionLossError,
+    ForkedError,
     LockLostError,
+    SequentialLock,
     SessionExpiredError,
     State,
     Supervisor,
-    UnreachableError,
 )
+from zkwire.blocking import supervisor as module
 from zkwire.blocking.supervisor import SessionScope
 from zkwire.blocking.sync import run
+from zkwire.net import listeners
+from zkwire.net import options as checks
+from zkwire.net.client import ClientBase
 from zkwire.testing import Server
 
 # --- sessions that are killed ---------------------------------------------------------------------
 
 
-@scenario
+@both
 async def test_services_and_leaderships_are_begun_again_in_each_session(
     side: Side, server: Server
 ) -> None:
@@ -47,84 +60,46 @@ async def test_services_and_leaderships_are_begun_again_in_each_session(
     async def callback(state: Any) -> None:
         seen.append(state.data)
 
-    async with side.using("Supervisor", server.hosts) as supervisor:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
         supervisor.lead("/election", terms.lead, "me")
         supervisor.watch_data("/config", side.function(callback))
         for number in range(1, 4):
             await terms.wait(number)
-            client = await side.call(supervisor.client, PATIENCE)
-            await side.call(client.ensure_path, "/config")
-            await side.call(client.set_data, "/config", b"%d" % number)
-            await side.until("the change", lambda: b"%d" % len(terms.fences) in seen)
+            client = await done(supervisor.client(PATIENCE))
+            await done(client.ensure_path("/config"))
+            await done(client.set_data("/config", b"%d" % number))
+            await eventually("the change", lambda: b"%d" % len(terms.fences) in seen)
             kill(server, client.session_id)
-            await side.until("its end", lambda: client.state is State.EXPIRED)  # noqa: B023
+            await eventually("its end", lambda: client.state is State.EXPIRED)  # noqa: B023
             with pytest.raises(SessionExpiredError):
-                await side.call(client.get_data, "/config")
+                await done(client.get_data("/config"))
         await terms.wait(4)
     assert_strictly_rising(terms.fences)
     assert (terms.most, terms.leading) == (1, 0)
 
 
-@scenario
-async def test_a_run_of_a_service_has_ended_before_the_next_session_begins(
-    side: Side, server: Server
-) -> None:
-    clients, left = list[Any](), list[object]()
-    async with side.using("Supervisor", server.hosts) as supervisor:
-        probes = [Probe(supervisor) for _ in range(5)]
-        async for session in side.each(supervisor):
-            async with side.entered(session) as client:
-                left += [each for before in clients for each in before._driver.services]
-                clients.append(client)
-                await side.until("all run", lambda: all(probe.running for probe in probes))
-                if len(clients) == 5:
-                    break
-                kill(server, client.session_id)
-                await spin(side, client)
-    assert left == []
-    assert not any(probe.overlapped or probe.running for probe in probes)
-    assert [probe.runs for probe in probes] == [[c.session_id for c in clients]] * 5
-
-
-@scenario
-async def test_a_service_that_has_failed_or_was_dismissed_runs_no_longer(
-    side: Side, server: Server
-) -> None:
-    async with side.using("Supervisor", server.hosts) as supervisor:
-        failing, dismissed = Probe(supervisor, ValueError("mine")), Probe(supervisor)
-        await side.until("both run", lambda: failing._error and dismissed.running)
-        supervisor._algorithm.dismiss(dismissed)
-        await side.until("it has ended", lambda: not dismissed.running)
-        kill(server, (await side.call(supervisor.client)).session_id)
-        await side.until("another session", lambda: supervisor._algorithm._present[0] == 2)
-        assert not supervisor._algorithm._services
-        assert len(failing.runs) == len(dismissed.runs) == 1
-        with pytest.raises(ValueError, match="mine"):
-            failing._check()
-
-
 # --- the scope of a session -----------------------------------------------------------------------
 
 
-@scenario
+@both
 async def test_the_scope_of_a_session_swallows_its_end_alone(side: Side, server: Server) -> None:
     clients = list[Any]()
     group = ExceptionGroup("tasks", [SessionExpiredError("another's"), KeyError("x")])
-    async with side.using("Supervisor", server.hosts) as supervisor:
-        async for session in side.each(supervisor):
-            async with side.entered(session) as client:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
+        async for session in each(supervisor):
+            async with entered(session) as client:
                 clients.append(client)
                 if len(clients) < 3:
                     kill(server, client.session_id)
-                    await spin(side, client)
+                    await spin(client)
             if len(clients) == 3:
                 break
         assert len({client.session_id for client in clients}) == 3
         lost = ConnectionLossError("of another client"), LockLostError("deleted")
         for error in (KeyError("x"), *lost, group):
-            session = await anext(side.each(supervisor))
+            session = await anext(each(supervisor))
             with pytest.raises(type(error)):
-                async with side.entered(session):
+                async with entered(session):
                     raise error
 
 
@@ -139,7 +114,7 @@ def test_a_scope_that_begins_behind_the_end_swallows_it(server: Server) -> None:
 
 async def in_a_group(client: AsyncClient) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(spin(Side("Async"), client))
+        group.create_task(spin(client))
         group.create_task(for_ever())
 
 
@@ -206,52 +181,6 @@ async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -
         assert ended == ["cleaned"]
 
 
-# --- no server, and one that refuses --------------------------------------------------------------
-
-
-@scenario
-async def test_without_a_server_it_keeps_trying_and_closes_at_once(
-    side: Side, server: Server
-) -> None:
-    server.stop()
-    supervisor = side.made("Supervisor", server.hosts)
-    with pytest.raises(UnreachableError, match=r"no session within 0\.05 s"):
-        await side.call(supervisor.client, 0.05)
-    assert not await side.call(supervisor.wait, 0)
-    server.start()
-    assert await side.call((await side.call(supervisor.client, PATIENCE)).exists, "/")
-    server.stop()
-    other = side.made("Supervisor", server.hosts)
-    with pytest.raises(UnreachableError):
-        await side.call(other.client, 0)
-    for each in (supervisor, other):
-        begun = time.monotonic()
-        await side.call(each.close)
-        assert time.monotonic() < begun + 3.0
-        assert await side.call(each.wait)
-        with pytest.raises(ClientClosedError):
-            each.watch_data("/", print)
-
-
-def test_a_refused_authentication_is_tried_again_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def reject(connection: Connection) -> None:
-        connection.greet()
-        connection.request()
-        connection.send(reply(-4, error=-115))
-
-    with (
-        caplog.at_level(logging.WARNING, "zkwire"),
-        FakeServer(reject, reject) as server,
-        Supervisor(server.hosts, auth=[("digest", b"a:b")]) as supervisor,
-    ):
-        server.wait_for(lambda: len(server.connections) >= 2)
-        poll("the warning", lambda: "keeps trying" in caplog.text or None, PATIENCE)
-        with pytest.raises(UnreachableError, match="within 0 s: the server rejected the cred"):
-            supervisor.client(0)
-
-
 # --- callbacks ------------------------------------------------------------------------------------
 
 
@@ -264,22 +193,6 @@ async def test_a_callback_is_not_lost_between_two_sessions(server: Server) -> No
         supervisor._sessions.dispatch(lambda: called.append(1))
         await eventually("the call", lambda: called)
         supervisor._algorithm._newest = client
-
-
-def test_a_callback_that_raises_is_reported_and_called_again(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported = list[object]()
-    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_value))
-
-    def callback(state: object) -> None:
-        raise KeyError("mine")
-
-    with Supervisor(server.hosts) as supervisor:
-        supervisor.watch_data("/a", callback)
-        poll("the first call", lambda: reported or None, PATIENCE)
-        supervisor.client(PATIENCE).create("/a")
-        poll("the second call", lambda: [*map(str, reported)] == ["'mine'"] * 2 or None, PATIENCE)
 
 
 def test_no_code_of_a_users_runs_under_the_mutex(server: Server) -> None:
@@ -325,8 +238,8 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     for _ in work:
         assert ready.acquire(timeout=PATIENCE)
     poll("sessions were killed", lambda: sum(killed) > 5 or None, PATIENCE)
-    for each in [Running(supervisor.close) for _ in range(3)]:
-        each.result()
+    for closing in [Running(supervisor.close) for _ in range(3)]:
+        closing.result()
     for one in work:
         with pytest.raises(ClientClosedError):
             one.result()
@@ -336,16 +249,439 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     assert not any(supervisor._algorithm._newest._driver.services)
 
 
-def test_one_that_nobody_closes_goes_on(server: Server) -> None:
+async def test_one_that_nobody_closes_goes_on(server: Server) -> None:
     """As a thread does: what was asked of it is to be true forever."""
     terms = Terms(Side(""))
     supervisor = Supervisor(server.hosts)
     supervisor.lead("/election", terms.lead)
     shell, sequence = supervisor._backend, supervisor._algorithm
-    run(terms.wait(1))
+    await terms.wait(1)
     del supervisor
     gc.collect()
     kill(server, run(sequence.client()).session_id)
-    run(terms.wait(2))
+    await terms.wait(2)
     run(sequence.stop())
     shell.join(PATIENCE)
+
+
+# --- errors of functions --------------------------------------------------------------------------
+
+# ruff: noqa: PT012 - how a scope ends is what these tests are about
+forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+# --- errors of functions --------------------------------------------------------------------------
+
+
+async def fail(_: object) -> None:
+    raise KeyError("mine")
+
+
+async def ends_cancelled(_: object) -> None:
+    task = asyncio.ensure_future(for_ever())
+    task.cancel()
+    await task
+
+
+def no_coroutine(_: object) -> None: ...
+
+
+async def ended_by(side: Side, hosts: str, function: Any, error: type[Exception]) -> Any:
+    """A supervisor that this function has ended with this error."""
+    supervisor = side.Supervisor(hosts)
+    with pytest.raises(error) as caught:
+        async with entered(supervisor):
+            supervisor.lead("/other", Terms(side).lead)
+            supervisor.lead("/election", function)
+            with pytest.raises(error):
+                await done(supervisor.wait())
+    assert "mine" in str(caught.value) or error is not KeyError
+    return supervisor
+
+
+@both
+async def test_the_error_of_a_function_ends_it_and_is_raised(
+    side: Side, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = await ended_by(side, server.hosts, side.function(fail), KeyError)
+    lead = lambda: supervisor.lead("/e", side.function(fail))  # noqa: E731
+    for ask in (supervisor.wait, supervisor.client, lead):
+        with pytest.raises(KeyError, match="mine"):
+            await done(ask())
+    said = [record for record in caplog.records if "ended the supervisor" in record.getMessage()]
+    (record,) = said  # the functions beside it end with the same error
+    assert record.getMessage().endswith("lead-/election has ended the supervisor")
+    assert record.levelname == "ERROR"
+    assert "in fail" in str(record.exc_text)
+    with pytest.raises(ValueError, match="the body's"):
+        async with entered(side.Supervisor(server.hosts)) as supervisor:
+            supervisor.lead("/election", side.function(fail))
+            with pytest.raises(KeyError):
+                await done(supervisor.wait())
+            raise ValueError("the body's")
+
+
+@pytest.mark.parametrize(
+    ("function", "error"), [(no_coroutine, TypeError), (ends_cancelled, RuntimeError)]
+)
+async def test_a_function_that_is_none_to_await_ends_it(
+    server: Server, function: Any, error: type[Exception]
+) -> None:
+    await ended_by(Side("Async"), server.hosts, function, error)
+
+
+def test_what_must_be_seen_is_written_without_logging(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that has not even loaded ``logging`` sees it on its standard error."""
+    program = f"""
+import sys, zkwire
+def fail(lock):
+    raise KeyError("mine")
+with zkwire.Client({server.hosts!r}) as client, zkwire.Group(client, "/r") as group:
+    client.create("/r", acl=zkwire.READ_ACL_UNSAFE)
+    try:
+        group.join()
+    except zkwire.NoAuthError:
+        pass
+supervisor = zkwire.Supervisor({server.hosts!r})
+supervisor.lead("/election", fail)
+try:
+    supervisor.wait()
+except KeyError:
+    supervisor.close()
+"""
+    way = [sys.executable, "-c", program]
+    said = subprocess.run(way, capture_output=True, text=True, check=True).stderr
+    assert said.count("is refused, and tried again: NoAuthError") == 1
+    assert "KeyError: 'mine'" in said
+    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))  # is just being loaded
+    assert listeners._logger(listeners.DEBUG) is None
+
+
+def test_a_session_that_ends_is_logged_without_advice(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ended() -> str | None:
+        return next((text for text in caplog.messages if "expired" in text), None)
+
+    with caplog.at_level(logging.INFO, "zkwire"), Supervisor(server.hosts) as supervisor:
+        client = supervisor.client(PATIENCE)
+        kill(server, client.session_id)
+        client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+        with pytest.raises(SessionExpiredError, match="make a new Client, or ask the supervisor"):
+            client.exists("/")
+        assert poll("the line", ended, PATIENCE).endswith("locks and watches are gone")
+
+
+# --- to close -------------------------------------------------------------------------------------
+
+
+def test_a_function_that_ignores_the_loss_is_named_in_a_warning(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def function(_: SequentialLock) -> None:
+        begun.set()
+        release.wait(PATIENCE)
+
+    supervisor = Supervisor(server.hosts)
+    supervisor.lead("/election", function)
+    assert begun.wait(PATIENCE)
+    with caplog.at_level(logging.WARNING, "zkwire"):
+        _, seconds = timed(lambda: supervisor.close(0.1))
+    assert seconds < 3.0
+    assert "lead-/election has not ended" in caplog.text
+    caplog.clear()
+    release.set()
+    supervisor.close(None)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("where", ["function", "service", "client", "iteration"])
+@both
+async def test_close_from_its_own_threads_or_tasks(side: Side, server: Server, where: str) -> None:
+    before, ended = threading.active_count(), list[str]()
+
+    async def closing(_: object) -> None:
+        await done(supervisor.close())
+        ended.append(where)
+
+    supervisor = side.Supervisor(server.hosts)
+    async with entered(supervisor):
+        client = await done(supervisor.client(PATIENCE))
+        match where:
+            case "function":
+                supervisor.lead("/election", side.function(closing))
+            case "service":
+                supervisor.watch_data("/", side.function(closing))
+            case "client":
+                await done(client.add_watch("/", side.function(closing)))
+                await done(client.create("/child"))
+            case _:
+                async for session in each(supervisor):
+                    async with entered(session):
+                        await closing(None)
+                        await done(client.exists("/"))
+        assert await done(supervisor.wait(PATIENCE))
+        if not side.asyncio:
+            await eventually("the call returned", lambda: ended)
+    with pytest.raises(ClientClosedError):
+        await done(client.exists("/"))
+    await eventually("the threads ended", lambda: threading.active_count() <= before)
+
+
+async def test_close_cancels_a_callback_and_a_function_and_waits_for_them(server: Server) -> None:
+    """Also a close that is cancelled itself."""
+    begun, ended = list[object](), list[object]()
+
+    async def last(what: object) -> None:
+        begun.append(what)
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(what)
+
+    for cancelled in (False, True):
+        supervisor = AsyncSupervisor(server.hosts)
+        supervisor.lead("/election", last)
+        supervisor.watch_data("/", last)
+        await eventually("both", lambda: len(begun) == 2)
+        closing = asyncio.create_task(supervisor.close())
+        await asyncio.sleep(0)
+        if cancelled:
+            closing.cancel()
+        await asyncio.wait([closing])
+        assert (len(ended), closing.cancelled()) == (2, cancelled)
+        await supervisor.close()
+        begun.clear()
+        ended.clear()
+
+
+@pytest.mark.parametrize("which", ["all tasks", "the candidate"])
+async def test_cancelled_tasks_of_a_supervisor_end_it(server: Server, which: str) -> None:
+    """As a program does that cancels all tasks; without a candidate one would wait in vain."""
+    tasks: list[Any] = []
+
+    async def work(_: object) -> None:
+        tasks.append(asyncio.current_task())
+        await for_ever()
+
+    async with AsyncSupervisor(server.hosts) as supervisor:
+        client = await supervisor.client(PATIENCE)
+        supervisor.lead("/election", work)
+        await eventually("it leads", lambda: tasks)
+        for task in supervisor._backend.tasks if which == "all tasks" else tasks:
+            task.cancel()
+        assert await supervisor.wait(PATIENCE)
+        with pytest.raises(ClientClosedError):
+            await client.exists("/")
+
+
+@pytest.mark.parametrize("ask", ["wait", "client", "iteration"])
+async def test_a_cancelled_wait_leaves_nothing(ask: str) -> None:
+    async with AsyncSupervisor(f"127.0.0.1:{free_port()}") as supervisor:
+        waiting = supervisor._algorithm._stopped._waiting
+        await asyncio.sleep(0)
+        before = len(waiting)
+        wait = {"wait": supervisor.wait, "client": supervisor.client}.get(ask)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(wait() if wait else anext(aiter(supervisor)), 0.01)
+        assert not supervisor._algorithm._waiting
+        assert len(waiting) == before
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def interrupted(when: Callable[[], object]) -> Iterator[None]:
+    """Interrupt the body, which runs in the main thread, as soon as something is true."""
+
+    def interrupt() -> None:
+        poll("the moment", lambda: when() or None, PATIENCE)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = Running(interrupt)
+    try:
+        yield
+        threading.Event().wait(PATIENCE)
+        pytest.fail("the interrupt was lost")
+    except KeyboardInterrupt:
+        interrupter.result()
+
+
+@pytest.mark.parametrize("ask", ["wait", "client", "iteration", "body"])
+def test_an_interrupt_ends_the_with(ask: str) -> None:
+    before = threading.active_count()
+    supervisor = Supervisor(f"127.0.0.1:{free_port()}")
+    sequence = supervisor._algorithm
+    waits: dict[str, Callable[[], object]] = {
+        "wait": supervisor.wait,
+        "client": supervisor.client,
+        "iteration": lambda: list(supervisor),
+        "body": lambda: threading.Event().wait(PATIENCE),
+    }
+
+    def waiting() -> object:
+        return sequence._begun if ask == "body" else len(sequence._stopped._waiting)
+
+    with interrupted(waiting), supervisor:
+        waits[ask]()
+    with pytest.raises(ClientClosedError):
+        supervisor.client()
+    assert threading.active_count() == before
+
+
+def test_an_interrupted_close_ends_the_session_all_the_same(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = Supervisor(server.hosts)
+    client = supervisor.client(PATIENCE)
+    close, interrupts = module.ThreadBackend.close_client, [KeyboardInterrupt()]
+
+    async def close_client(shell: Any, client: Any) -> None:
+        if interrupts and threading.current_thread() is threading.main_thread():
+            raise interrupts.pop()
+        await close(shell, client)
+
+    monkeypatch.setattr(module.ThreadBackend, "close_client", close_client)
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.close()
+    with pytest.raises(ClientClosedError):
+        client.exists("/")
+
+
+def test_an_interrupt_of_the_entry_leaves_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = threading.active_count()
+    begin = module.ThreadBackend.begin
+
+    def begin_and_be_interrupted(shell: Any, work: Any, name: str) -> None:
+        begin(shell, work, name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.ThreadBackend, "begin", begin_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt), Supervisor(server.hosts):
+        pytest.fail("it was entered")
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_no_thread_to_be_had(
+    server: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise error
+
+    supervisor = Supervisor(server.hosts)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(type(error)):
+            supervisor.client()
+    assert supervisor.client(PATIENCE).exists("/")
+    supervisor.close()
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Supervisor", "AsyncSupervisor"])
+def test_wrong_arguments_begin_nothing(kind: str) -> None:
+    before = threading.active_count()
+    options: list[tuple[dict[str, object], type[Exception]]] = [
+        ({"hosts": "zoo:2181:1"}, ValueError),
+        ({"session_timeout": -1}, ValueError),
+        ({"auth": "digest"}, TypeError),
+        ({"trace": 1}, TypeError),
+        ({"resume": None}, TypeError),
+        ({"nonsense": 1}, TypeError),
+    ]
+    for wrong, error in options:
+        with pytest.raises(error):
+            getattr(zkwire, kind)(**{"hosts": "zoo:2181", **wrong})
+    supervisor = Supervisor("zoo:2181")
+    for arguments, error in [
+        (("election", print, ""), ValueError),
+        ((1, print, ""), TypeError),
+        (("/election", None, ""), TypeError),
+        (("/election", fail, ""), TypeError),
+        (("/election", print, b"me"), TypeError),
+    ]:
+        with pytest.raises(error):
+            supervisor.lead(*arguments)  # type: ignore[arg-type]
+    limits: list[tuple[Any, type[Exception]]] = [(-1, ValueError), ("1", TypeError)]
+    for call in (supervisor.wait, supervisor.client, supervisor.close):
+        for limit, error in limits:
+            with pytest.raises(error):
+                call(limit)
+    assert not supervisor._algorithm._begun
+    supervisor.close()
+    Supervisor("zoo:2181")
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_the_typed_options_are_those_of_a_client() -> None:
+    """TypedDict costs an import: to the program it is not there."""
+    tree = ast.parse(Path(checks.__file__).read_text())
+    (kind,) = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    typed = {
+        statement.target.id: ast.unparse(statement.annotation)
+        for statement in kind.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    }
+    options = {
+        parameter.name: parameter.annotation
+        for parameter in inspect.signature(ClientBase.__init__).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and not parameter.name.startswith("_")
+    }
+    del options["resume"]
+    assert typed == options
+
+
+# --- forks and loops ------------------------------------------------------------------------------
+
+
+@forks
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@both
+async def test_a_forked_child_gets_an_error_and_leaves_its_parent_alone(
+    side: Side, server: Server
+) -> None:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
+        watch = supervisor.watch_data("/")
+        assert await done(watch.next(PATIENCE)) is not None
+        client = await done(supervisor.client(PATIENCE))
+        asks: list[Callable[[], Any]] = [
+            *(supervisor.wait, supervisor.client, watch.next),
+            lambda: supervisor.lead("/e", side.function(fail)),
+            lambda: supervisor.watch_data("/", print),
+        ]
+        child = os.fork()
+        if child == 0:  # no assertion and no exception may leave this branch
+            code = 1
+            try:
+                for ask in asks:
+                    with pytest.raises(ForkedError):
+                        done(ask()).send(None)
+                for close in (watch.close, supervisor.close):
+                    with pytest.raises(StopIteration):
+                        done(close()).send(None)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        await done(client.create("/still"))
+
+
+async def test_another_loop_is_refused(server: Server) -> None:
+    async with AsyncSupervisor(server.hosts) as supervisor:
+
+        def elsewhere() -> None:
+            with pytest.raises(RuntimeError, match="another event loop"):
+                asyncio.run(supervisor.wait())
+
+        await asyncio.to_thread(elsewhere)

@@ -13,20 +13,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.aio_helpers import eventually
+from tests.support.both_clients import LOCKS, Side, both, done, entered, using
 from tests.support.fake_server import Connection, FakeServer, GoneError, Node, Request, silent
-from tests.support.sides import LOCKS, Side, scenario
 from zkwire import (
     LockLostError,
     LockTakenError,
     LockTimeoutError,
-    NotSentError,
     OperationTimeoutError,
     SetData,
     State,
-    UnreachableError,
 )
 
-# ruff: noqa: PT012 - how a scope ends is what these tests are about
 SHORT = 0.05  # seconds that pass
 LONG = 30.0  # seconds that must not
 QUEUES = ("sequential", "read", "write", "lease", "leadership")
@@ -35,7 +33,7 @@ all_kinds = pytest.mark.parametrize("kind", LOCKS)
 
 def client_of(side: Side, hosts: str, limit: float | None = None) -> Any:
     """A client that is not connected before it is used."""
-    return side.using("Client", hosts, session_timeout=LONG, operation_timeout=limit)
+    return using(side.Client(hosts, session_timeout=LONG, operation_timeout=limit))
 
 
 def lock_of(side: Side, kind: str, client: Any) -> Any:
@@ -96,33 +94,33 @@ def server(stall: Stall) -> Iterator[FakeServer]:
             stall.end()
 
 
-async def all_gone(side: Side, server: FakeServer, stall: Stall) -> None:
+async def all_gone(server: FakeServer, stall: Stall) -> None:
     """The server goes on, and no node of a lock is left."""
     stall.end()
-    await side.until("none is left", lambda: not [n for n in server.nodes.values() if n.owner])
+    await eventually("none is left", lambda: not [n for n in server.nodes.values() if n.owner])
 
 
-async def refusal(side: Side, lock: Any, timeout: float | None) -> OperationTimeoutError:
+async def refusal(lock: Any, timeout: float | None) -> OperationTimeoutError:
     """What is raised where the lock cannot be entered in time."""
     with pytest.raises(OperationTimeoutError) as caught:
-        async with side.entered(lock if timeout is None else lock.within(timeout)):
+        async with entered(lock if timeout is None else lock.within(timeout)):
             pytest.fail("the body runs")
     return caught.value
 
 
-async def seen_taken(side: Side, lock: Any) -> LockTimeoutError:
+async def seen_taken(lock: Any) -> LockTimeoutError:
     """What is raised where another contender was seen to have the lock."""
     for timeout in (SHORT, 20 * SHORT, LONG):  # on a busy machine no answer may come in the first
-        error = await refusal(side, lock, timeout)
+        error = await refusal(lock, timeout)
         if isinstance(error, LockTimeoutError):
             break
     assert isinstance(error, LockTimeoutError)
     return error
 
 
-async def out_of_time(side: Side, function: Callable[..., Any], *arguments: Any) -> Any:
+async def out_of_time(function: Callable[..., Any], *arguments: Any) -> Any:
     with pytest.raises(OperationTimeoutError) as caught:
-        await side.call(function, *arguments)
+        await done(function(*arguments))
     return caught.value
 
 
@@ -130,136 +128,94 @@ async def out_of_time(side: Side, function: Callable[..., Any], *arguments: Any)
 
 
 @all_kinds
-@scenario
-async def test_hazard_B40_without_a_server_no_acquire_succeeds_in_time(
+@both
+async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
     side: Side, nobody: str, kind: str
 ) -> None:
     async with client_of(side, nobody, SHORT) as client:
         lock = lock_of(side, kind, client)
         for timeout in (SHORT, 0):
-            assert await side.call(lock.acquire, timeout) is False
-            assert not isinstance(await refusal(side, lock, timeout), LockTakenError)
+            assert await done(lock.acquire(timeout)) is False
+            assert not isinstance(await refusal(lock, timeout), LockTakenError)
         if kind != "re-entrant":
-            await out_of_time(side, lock.try_acquire)
+            await out_of_time(lock.try_acquire)
         if kind == "non-blocking":
-            await out_of_time(side, lock.acquire)
-            assert not isinstance(await refusal(side, lock, None), LockTakenError)
+            await out_of_time(lock.acquire)
+            assert not isinstance(await refusal(lock, None), LockTakenError)
 
 
 @all_kinds
-@scenario
+@both
 async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
     async with client_of(side, server.hosts) as rival, client_of(side, server.hosts) as client:
-        await side.call(client.connect, LONG)
+        await done(client.connect(LONG))
         lock = lock_of(side, kind, client)
         for limit in (LONG, 0):
-            async with side.entered(lock.within(limit)) as entered:
-                assert entered is lock
+            async with entered(lock.within(limit)) as inside:
+                assert inside is lock
                 assert lock.held
             assert not lock.held
-        await all_gone(side, server, stall)
-        assert await side.call(lock_of(side, kind, rival).acquire)
+        await all_gone(server, stall)
+        assert await done(lock_of(side, kind, rival).acquire())
         lock = lock_of(side, kind if kind != "read" else "write", client)
         for limit in (SHORT, 0):
-            assert await side.call(lock.acquire, limit) is False
-        for error in (await seen_taken(side, lock), await refusal(side, lock, 0)):
+            assert await done(lock.acquire(limit)) is False
+        for error in (await seen_taken(lock), await refusal(lock, 0)):
             assert isinstance(error, LockTimeoutError)
             assert kind != "lease" or "none of 1 leases was free in time" in str(error)
         if kind != "re-entrant":
-            assert await side.call(lock.try_acquire) is False
-
-
-@all_kinds
-@scenario
-async def test_one_try_on_a_server_that_stands_still_ends(
-    side: Side, server: FakeServer, stall: Stall, kind: str
-) -> None:
-    async with client_of(side, server.hosts, SHORT) as client:
-        await side.call(client.connect, LONG)
-        lock = lock_of(side, kind, client)
-        stall.begin()
-        assert await side.call(lock.acquire, 0) is False
-        if kind != "re-entrant":
-            await out_of_time(side, lock.try_acquire)
-        await all_gone(side, server, stall)
-
-
-@scenario
-async def test_to_connect_is_not_sent_and_out_of_time(side: Side, nobody: str) -> None:
-    async with client_of(side, nobody) as client:
-        error = await out_of_time(side, client.connect, SHORT)
-    assert isinstance(error, UnreachableError)
-    assert isinstance(error, NotSentError)
-    assert isinstance(error, TimeoutError)
-    assert not error.maybe_applied
+            assert await done(lock.try_acquire()) is False
 
 
 # --- to release -----------------------------------------------------------------------------------
 
 
 @all_kinds
-@scenario
+@both
 async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
     async with client_of(side, server.hosts) as client:
         lock = lock_of(side, kind, client)
-        assert await side.call(lock.acquire, LONG)
+        assert await done(lock.acquire(LONG))
         stall.begin()
-        assert (await out_of_time(side, lock.release, SHORT)).maybe_applied
+        assert (await out_of_time(lock.release, SHORT)).maybe_applied
         assert not lock.held
         assert not lock.lost.is_set()
         with pytest.raises(RuntimeError):
-            await side.call(lock.release)
-        await all_gone(side, server, stall)
-        assert await side.call(lock.acquire, LONG)
-
-
-@all_kinds
-@scenario
-async def test_the_end_of_a_body_knows_the_operation_timeout(
-    side: Side, server: FakeServer, stall: Stall, kind: str
-) -> None:
-    async with client_of(side, server.hosts, SHORT) as client:
-        for error in (OperationTimeoutError, LookupError):
-            lock = lock_of(side, kind, client)
-            with pytest.raises(error):
-                async with side.entered(lock.within(LONG)):
-                    stall.begin()
-                    if error is LookupError:
-                        raise LookupError("of the body")
-            assert not lock.held
-            await all_gone(side, server, stall)
+            await done(lock.release())
+        await all_gone(server, stall)
+        assert await done(lock.acquire(LONG))
 
 
 @pytest.mark.parametrize("kind", ["blocking", "multi"])  # a close takes a second then
-@scenario
+@both
 async def test_a_release_without_a_connection_is_in_doubt(
     side: Side, server: FakeServer, kind: str
 ) -> None:
     async with client_of(side, server.hosts) as client:
         lock = lock_of(side, kind, client)
-        assert await side.call(lock.acquire, LONG)
+        assert await done(lock.acquire(LONG))
         server.stop_listening()
         server.reset_all()
-        await side.call(client.wait_for_state, State.DISCONNECTED)
-        assert (await out_of_time(side, lock.release, SHORT)).maybe_applied
+        await done(client.wait_for_state(State.DISCONNECTED))
+        assert (await out_of_time(lock.release, SHORT)).maybe_applied
         assert not lock.held
 
 
-@scenario
+@both
 async def test_a_lost_part_of_several_is_told_before_a_doubt(
     side: Side, server: FakeServer, stall: Stall
 ) -> None:
     async with client_of(side, server.hosts) as client:
         both = lock_of(side, "multi", client)
-        assert await side.call(both.acquire, LONG)
+        assert await done(both.acquire(LONG))
         both.locks[0].lost._lose("somebody has deleted it")
         stall.begin()
         with pytest.raises(LockLostError):
-            await side.call(both.release, SHORT)
+            await done(both.release(SHORT))
         stall.end()
 
 
@@ -267,27 +223,27 @@ async def test_a_lost_part_of_several_is_told_before_a_doubt(
 
 
 @pytest.mark.parametrize("kind", QUEUES)
-@scenario
+@both
 async def test_what_a_holder_asks_knows_the_operation_timeout(
     side: Side, server: FakeServer, stall: Stall, kind: str
 ) -> None:
     async with client_of(side, server.hosts, SHORT) as client:
         lock = lock_of(side, kind, client)
-        assert await side.call(lock.acquire, LONG)
+        assert await done(lock.acquire(LONG))
         stall.begin()
-        error = await out_of_time(side, lock.guard, [SetData("/a", b"new")])
+        error = await out_of_time(lock.guard, [SetData("/a", b"new")])
         assert error.maybe_applied
-        await out_of_time(side, lock.contenders)
+        await out_of_time(lock.contenders)
         assert lock.held
         stall.end()
 
 
-@scenario
+@both
 async def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, nobody: str) -> None:
     async with client_of(side, nobody, SHORT) as client:
-        election = side.made("Election", client, "/a")
+        election = side.Election(client, "/a")
         questions = [election.candidates, election.leader]
-        questions += [side.made("Semaphore", client, "/a", 1).holders]
-        questions += [side.made("ReadWriteLock", client, "/a").contenders]
+        questions += [side.Semaphore(client, "/a", 1).holders]
+        questions += [side.ReadWriteLock(client, "/a").contenders]
         for question in questions:
-            await out_of_time(side, question)
+            await out_of_time(question)

@@ -15,14 +15,8 @@ import pytest
 
 from tests.support.certificates import Certificate
 from zkwire import (
-    AsyncCache,
     AsyncClient,
-    AsyncCounter,
-    AsyncPersistentNode,
-    AsyncQueue,
-    AsyncReadWriteLock,
     AsyncReentrantLock,
-    AsyncSemaphore,
     AsyncSequentialLock,
     ClientClosedError,
     LockCancelledError,
@@ -311,25 +305,3 @@ async def test_a_re_entrant_lock_is_released_when_its_task_ends(server: Server) 
             nursery.start_soon(end_with_it)
         assert await lock.acquire(timeout=LONG)
         await lock.release()
-
-
-@each_library
-@under
-async def test_services_and_other_recipes_work(server: Server, library: str) -> None:
-    client = CLIENTS[library](server.hosts)
-    async with (
-        client,
-        AsyncPersistentNode(client, "/services/web", b"10.0.0.5:80") as node,
-        AsyncCache(client, "/services") as cache,
-    ):
-        assert await node.wait_present(LONG)
-        assert await cache.wait_ready(LONG)
-        queue = AsyncQueue(client, "/jobs")
-        await queue.put(b"paint")
-        async with queue.take() as item:
-            assert item.data == b"paint"
-        async with AsyncSemaphore(client, "/printers", 2).lease() as lease:
-            assert lease.held
-        async with AsyncReadWriteLock(client, "/table").write as lock:
-            assert lock.fence > 0
-        assert await AsyncCounter(client, "/count").add(2) == 2

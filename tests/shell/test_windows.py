@@ -70,10 +70,6 @@ def test_the_first_lock_and_asyncio_of_the_readme(hosts: str) -> None:
     assert on_windows("-c", tasks) == "/jobs/99 /jobs\nnow done\n"
 
 
-def test_the_demo() -> None:
-    assert "11 of 11 checks passed." in on_windows("-m", "zkwire", "demo")
-
-
 def test_a_lock_is_held_for_a_command_or_until_the_input_ends(hosts: str) -> None:
     program = "import os; print(os.environ['ZKWIRE_LOCK_PATH']); raise SystemExit(7)"
     words = ("-m", "zkwire", "--server", hosts, "lock", "/locks/report")
@@ -102,14 +98,6 @@ def test_a_command_is_ended_when_its_lock_is_lost() -> None:
             _, said = held.communicate(timeout=SECONDS)
         assert held.returncode == 122
         assert "/lock is lost" in said
-
-
-def test_nodes_and_files(hosts: str, tmp_path: Path) -> None:
-    words = ("-m", "zkwire", "--server", hosts)
-    on_windows(*words, "create", "/a", "x")
-    on_windows(*words, "dump", "/a", str(tmp_path / "dump"))
-    assert on_windows(*words, "get", "/a") == "x"
-    assert (tmp_path / "dump").stat().st_size > 0
 
 
 def test_a_loop_that_cannot_wait_for_sockets_is_refused_by_name() -> None:

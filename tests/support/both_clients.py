@@ -1,25 +1,120 @@
-"""One test for both clients: a coroutine, which the calls of a `Client` block in place."""
+"""One test for threads and for asyncio: a coroutine, in which the calls of a `Client` block."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Coroutine
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
-from tests.support.lock_helpers import PATIENCE
-from zkwire import AsyncClient, Client, ZooKeeperError
+import zkwire
+from tests.support.lock_helpers import PATIENCE, Running
+from zkwire import AsyncClient, ZooKeeperError
 from zkwire.aio.replies import AsyncReply
+from zkwire.blocking.sync import run
 
-Kind = type[Client] | type[AsyncClient]
-both = pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["threads", "asyncio"])
+LOCKS = {
+    "non-blocking": "NonBlockingLock",
+    "blocking": "BlockingLock",
+    "sequential": "SequentialLock",
+    "re-entrant": "ReentrantLock",
+    "read": "ReadWriteLock",
+    "write": "ReadWriteLock",
+    "lease": "Semaphore",
+    "leadership": "Election",
+    "multi": "MultiLock",
+}
+"""The kinds of locks, and their classes."""
+
+
+class Side:
+    """The classes for threads, or with the prefix "Async" those for asyncio, by the same names."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.asyncio = bool(prefix)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(zkwire, self.prefix + name)
+
+    def lock(self, kind: str, client: Any, path: str) -> Any:
+        """A lock of one of LOCKS; the one of several has another path beside."""
+        make = getattr(self, LOCKS[kind])
+        match kind:
+            case "read" | "write":
+                return getattr(make(client, path), kind)
+            case "lease":
+                return make(client, path, 1).lease()
+            case "leadership":
+                return make(client, path).lead()
+            case "multi":
+                return make(*(self.lock("sequential", client, path + n) for n in ("", "-other")))
+            case _:
+                return make(client, path)
+
+    def function(self, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
+        """What a user gives to this side in order to be called back."""
+        return work if self.asyncio else lambda argument: run(work(argument))
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call it in a task or in a thread, for :func:`result`."""
+        if self.asyncio:
+            return asyncio.ensure_future(function(*arguments))
+        return Running(lambda: function(*arguments))
+
+    @asynccontextmanager
+    async def opened(self, hosts: str, **options: Any) -> AsyncIterator[Any]:
+        """A connected client, which is closed in the end."""
+        async with using(self.Client(hosts, **options)) as client:
+            await done(client.connect(PATIENCE))
+            yield client
+
+
+both = pytest.mark.parametrize("side", [Side(""), Side("Async")], ids=["threads", "asyncio"])
 
 
 async def done(answer: Any) -> Any:
     """What a method returns, with either client."""
     return await answer if isinstance(answer, Coroutine) else answer
+
+
+async def result(started: Any) -> Any:
+    """What has been started comes to."""
+    if isinstance(started, Running):
+        return await asyncio.to_thread(started.result)
+    return await asyncio.wait_for(started, PATIENCE)
+
+
+@asynccontextmanager
+async def using(thing: Any) -> AsyncIterator[Any]:
+    """It is closed in the end."""
+    try:
+        yield thing
+    finally:
+        await done(thing.close())
+
+
+@asynccontextmanager
+async def entered(manager: Any) -> AsyncIterator[Any]:
+    """The body of a `with`, or of an `async with`."""
+    if hasattr(manager, "__aenter__"):
+        async with manager as value:
+            yield value
+    else:
+        with manager as value:
+            yield value
+
+
+async def each(things: Any) -> AsyncIterator[Any]:
+    """The elements, as they come."""
+    if hasattr(things, "__aiter__"):
+        async for thing in things:
+            yield thing
+    else:
+        for thing in things:
+            yield thing
 
 
 def asking(client: Any) -> Any:
@@ -54,14 +149,3 @@ async def ended(replies: list[Any]) -> list[ZooKeeperError | None]:
 async def event_of(watch: Any, client: Any) -> Any:
     """The next event of a watch."""
     return await watch if isinstance(client, AsyncClient) else watch.wait(PATIENCE)
-
-
-@asynccontextmanager
-async def opened(kind: Kind, hosts: str, **options: Any) -> AsyncIterator[Any]:
-    """A connected client, which is closed in the end."""
-    client: Any = functools.partial(kind, hosts)(**options)
-    try:
-        await done(client.connect(PATIENCE))
-        yield client
-    finally:
-        await done(client.close())

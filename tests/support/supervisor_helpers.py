@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, done
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-from tests.support.sides import Side
 from zkwire.recipes._service import Condition, Service
 from zkwire.testing import Server
 
@@ -54,7 +55,7 @@ class Terms:
         self.most = max(self.most, self.leading)
         self.fences.append(lock.fence)
         try:
-            if self._side.prefix:
+            if self._side.asyncio:
                 await for_ever()
             lock.lost.wait()
             lock.check()
@@ -62,17 +63,17 @@ class Terms:
             self.leading -= 1
 
     async def wait(self, number: int) -> None:
-        await self._side.until(f"term {number}", lambda: len(self.fences) >= number)
+        await eventually(f"term {number}", lambda: len(self.fences) >= number)
 
 
 async def for_ever(*_: object) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def spin(side: Side, client: Any) -> None:
+async def spin(client: Any) -> None:
     """Ask until that raises."""
     while True:
-        await side.call(client.exists, "/")
+        await done(client.exists("/"))
 
 
 def kill(server: Server, session_id: int) -> None:

@@ -1,0 +1,626 @@
+"""All kinds of locks: cancelled, refused, at any depth of the stack, and what they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.support.aio_helpers import blocking, complaints, eventually
+from tests.support.both_clients import LOCKS, Side, both, done, entered, result, using
+from tests.support.family_helpers import lease_of, soon
+from tests.support.lock_frames import LockProxy
+from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
+from tests.support.server_control import Backend, Settings, poll
+from zkwire import (
+    ACL,
+    AsyncClient,
+    AsyncReentrantLock,
+    AsyncSequentialLock,
+    Client,
+    Id,
+    LockCancelledError,
+    NoAuthError,
+    NodeExistsError,
+    Perms,
+    ReentrantLock,
+    Semaphore,
+    SequentialLock,
+    SetData,
+)
+from zkwire.testing import Server
+from zkwire.testing.proxy.faults import Gate, cut_before, hold
+from zkwire.wire import ops
+
+# --- cancel() and node ----------------------------------------------------------------------------
+
+WAITING_KINDS = sorted({*LOCKS} - {"non-blocking", "read"})  # which do not wait for the same kind
+
+
+def paths(server: Server) -> list[str]:
+    """The nodes of contenders."""
+    return sorted(path for path in server.tree.nodes if path.startswith(("/lock/", "/lock-other/")))
+
+
+def is_contending(lock: Any) -> bool:
+    algorithm = getattr(lock, "_algorithm", lock)
+    return bool(algorithm._busy or getattr(algorithm, "_contending", False))
+
+
+async def cancelled(side: Side, server: Server, lock: Any, session: int, aside: bool) -> None:
+    """It waits, is cancelled, and leaves nothing."""
+    before = paths(server)
+    assert not lock.cancel()
+    waiting = side.start(lock.acquire)
+    # A watch of the acquisition before may still be set.
+    await eventually("it begins", lambda: is_contending(lock))
+    await eventually("it waits", lambda: server.watches(session))
+    assert (await blocking(lock.cancel) if aside else lock.cancel()) is True
+    with pytest.raises(LockCancelledError, match="nothing is held"):
+        await result(waiting)
+    assert not lock.held
+    await eventually("its node goes", lambda: paths(server) == before)
+
+
+@pytest.mark.parametrize("kind", WAITING_KINDS)
+@both
+async def test_an_acquisition_that_waits_is_cancelled(
+    side: Side, server: Server, kind: str
+) -> None:
+    async with using(side.Client(server.hosts)) as other, using(side.Client(server.hosts)) as c:
+        holder, lock = side.lock(kind, other, "/lock"), side.lock(kind, c, "/lock")
+        await done(holder.acquire())
+        await done(c.connect())
+        for aside in (False, True):
+            await cancelled(side, server, lock, c.session_id, aside)
+        assert holder.held
+        await done(holder.release())
+        assert await done(lock.acquire(PATIENCE)), "the lock can be acquired again"
+        assert not lock.cancel()
+        assert lock.held
+        await done(lock.release())
+
+
+@both
+async def test_a_supervised_lock_and_a_within_are_cancelled(side: Side, server: Server) -> None:
+    async with (
+        using(side.Client(server.hosts)) as other,
+        using(side.Supervisor(server.hosts)) as supervisor,
+        entered(side.lock("sequential", other, "/lock")),
+    ):
+        lock = side.lock("sequential", supervisor, "/lock")
+
+        async def enter() -> None:
+            async with entered(lock.within(PATIENCE)):
+                pytest.fail("it is held by another")
+
+        for way in (
+            lock.acquire,
+            enter if side.asyncio else lambda: lock.within(PATIENCE).__enter__(),
+        ):
+            waiting = side.start(way)
+            await eventually("it waits", lambda: len(paths(server)) == 2)
+            assert lock.cancel()
+            with pytest.raises(LockCancelledError):
+                await result(waiting)
+            await eventually("its node goes", lambda: len(paths(server)) == 1)
+
+
+def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> None:
+    """Whatever comes first: an acquisition ends in one of two ways, and the next call is whole."""
+    with Client(server.hosts) as client:
+        lock, ends, stop = SequentialLock(client, "/lock"), list[str](), threading.Event()
+
+        def cancel() -> None:
+            while not stop.is_set():
+                lock.cancel()
+
+        canceller = Running(cancel)
+        try:
+            for _ in range(200):
+                try:
+                    assert lock.acquire(PATIENCE)
+                    ends.append("held")
+                    lock.release()
+                except LockCancelledError:
+                    ends.append("cancelled")
+                    assert not lock.held
+                assert client.exists("/") is not None
+        finally:
+            stop.set()
+        canceller.result()
+        assert len(ends) == 200
+        poll("nothing is left", lambda: not paths(server) or None, PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["sequential", "blocking", "lease"])
+@both
+async def test_node_is_the_own_node_while_held_or_queued(
+    side: Side, server: Server, kind: str
+) -> None:
+    async with using(side.Client(server.hosts)) as one, using(side.Client(server.hosts)) as two:
+        first, second = side.lock(kind, one, "/lock"), side.lock(kind, two, "/lock")
+        assert not first.node
+        await done(first.acquire())
+        assert server.tree.nodes[first.node].owner == one.session_id
+        assert first.node.startswith(
+            {"lease": "/lock/leases/", "sequential": "/lock/"}.get(kind, "")
+        )
+        waiting = side.start(second.acquire)
+        await eventually("it waits", lambda: two.session_id and server.watches(two.session_id))
+        if kind == "blocking":
+            assert (first.node, second.node) == ("/lock", None)
+        else:
+            await eventually("it has a node", lambda: second.node in server.tree.nodes)
+            assert second.node != first.node
+        await done(first.release())
+        assert not first.node
+        await result(waiting)
+        assert server.tree.nodes[second.node].owner == two.session_id
+        await done(two.delete(second.node))
+        await eventually("it is lost", second.lost.is_set)
+        assert second.node is None
+
+
+# --- refused for the moment -----------------------------------------------------------------------
+
+NOT_READ_ONLY = -119
+FREES = {"blocking": "multi", "sequential": "delete"}
+"""The request that gives a lock up."""
+ANYONE = Id("world", "anyone")
+
+
+@pytest.fixture
+def clients(server: Server) -> Iterator[list[Client]]:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Client(server.hosts)) for _ in range(3)]
+        for client in clients:
+            client.connect()
+        yield clients
+
+
+@pytest.mark.parametrize("kind", FREES)
+def test_a_read_only_server_is_asked_again_when_it_may_be_another(
+    server: Server, clients: list[Client], kind: str
+) -> None:
+    lock = Side("").lock(kind, clients[0], "/lock")
+    assert lock.acquire(GRACE)
+    for nth in (1, 2):
+        server.refuse_next(FREES[kind], NOT_READ_ONLY, nth=nth)
+    lock.release()
+    poll("its clean-up is refused", lambda: not server.unfired or None, PATIENCE)
+    assert not Side("").lock(kind, clients[1], "/lock").acquire(SHORT), (
+        "it is asked again for no reason"
+    )
+    server.cut_all()
+    assert Side("").lock(kind, clients[2], "/lock").acquire(PATIENCE)
+
+
+def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
+    """Nobody may read the lock's node, but it is there: the lock is not lost."""
+    lock = SequentialLock(clients[0], "/lock")
+    assert lock.acquire(GRACE)
+    clients[0].sync()  # the guard has been answered
+    (name,) = clients[1].get_children("/lock")
+    clients[1].set_acl(f"/lock/{name}", [ACL(Perms.WRITE, ANYONE)])
+    with pytest.raises(NoAuthError):
+        lock.guard([SetData("/lock", b"")])
+    assert lock.held
+    lock.release()
+
+
+WAITING = [
+    ("blocking", ""),
+    ("non-blocking", ""),
+    ("sequential", "/a-lock-0000000000"),
+    ("multi", "/a-lock-0000000000"),
+    ("leadership", "/a-0000000000"),
+    ("read", "/a__WRIT__0000000000"),
+    ("write", "/a__READ__0000000000"),
+    ("lease", "/leases/a-0000000000"),
+    ("lease", "/locks/a-0000000000"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), WAITING)
+def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
+    clients: list[Client], kind: str, name: str
+) -> None:
+    lock, node = Side("").lock(kind, clients[1], "/lock"), f"/lock{name}"
+    clients[0].ensure_path(node)
+    for ask in (lambda: lock.acquire(GRACE), lambda: lock.acquire(0), lock.try_acquire):
+        with pytest.raises(NodeExistsError, match=f"{node} is no lock: the node there is n") as e:
+            ask()
+        assert e.value.path == node
+    with pytest.raises(NodeExistsError), lock:
+        pass
+    clients[0].delete(node)
+    assert lock.acquire(GRACE), "something was left behind"
+
+
+def test_a_lease_waits_as_long_as_one_ahead_may_go(clients: list[Client]) -> None:
+    first = lease_of(clients[0], "/s", 2)
+    assert first.acquire(GRACE)
+    clients[0].create("/s/leases/a-", sequential=True)
+    waiting = Running(lambda: lease_of(clients[1], "/s", 2).acquire(PATIENCE))
+    soon("it waits", lambda: len(clients[0].get_children("/s/leases")) == 3)
+    first.release()
+    assert waiting.result()
+
+
+def test_a_node_that_may_not_be_deleted_is_told_of(
+    clients: list[Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lock's path must let its contenders create, read and delete."""
+    maker, holder, late = clients
+    maker.create("/lock", b"", [ACL(Perms.CREATE | Perms.READ, ANYONE)])
+    assert SequentialLock(holder, "/lock").acquire(GRACE)
+    assert not SequentialLock(late, "/lock").acquire(SHORT)
+    soon("somebody is warned", lambda: "a node stays until this session ends" in caplog.text)
+    assert "/lock: " in caplog.text
+
+
+# --- what is left above a lock's node -------------------------------------------------------------
+
+KINDS = sorted({*LOCKS} - {"leadership", "multi"})
+PATH = "/locks/report"
+
+
+def made(kind: str, client: Any, side: Side = Side("")) -> Any:  # noqa: B008 - it has no state
+    """A lock of this kind on or below PATH."""
+    return side.lock(kind, client, PATH + "/l" * ("blocking" in kind))
+
+
+def remove_containers(server: Server) -> None:
+    """Have the server do now what it does each minute, once for each level."""
+    for _ in range(3):
+        server._running().call(server._processor._reap)
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_no_node_is_left_above_a_lock(server: Server, kind: str) -> None:
+    """But the count of a semaphore: who has just read it must not enter beside another count."""
+    with Client(server.hosts) as client:
+        lock = made(kind, client)
+        for _ in range(2):
+            assert lock.acquire()
+            remove_containers(server)
+            assert lock.held
+            lock.release()
+            remove_containers(server)
+            assert client.exists("/locks") is None or kind == "lease"
+        if kind == "lease":
+            assert list(client.walk("/locks")) == ["/locks", PATH]
+            with pytest.raises(ValueError, match="of 1, not of 3"):
+                Semaphore(client, PATH, 3).lease().acquire()
+
+
+def test_a_node_that_stands_there_already_and_the_chroot_stay(server: Server) -> None:
+    with Client(server.hosts) as client, Client(server.hosts + "/application") as below:
+        client.create("/locks")
+        for lock in (SequentialLock(client, PATH), SequentialLock(below, "/lock")):
+            with lock:
+                pass
+        remove_containers(server)
+        assert list(client.walk("/locks")) == ["/locks"]
+        assert list(below.walk("/")) == ["/"]
+
+
+@pytest.mark.parametrize(("kind", "nth"), [*((kind, 2) for kind in KINDS), ("lease", 4)], ids=str)
+def test_hazard_B35_a_parent_that_goes_between_the_look_and_the_create(
+    server: Server, kind: str, nth: int
+) -> None:
+    """Somebody else's release makes it empty, and the server removes it, once it has been seen."""
+    gate = Gate()
+    with (
+        LockProxy(server.hosts) as proxy,
+        Client(proxy.hosts, session_timeout=LONG) as client,
+        Client(server.hosts) as other,
+    ):
+        proxy.on("create2", nth=nth, action=hold(gate))
+        lock, rival = made(kind, client), made(kind, other)
+
+        def cycle() -> None:
+            assert lock.acquire()
+            lock.release()
+
+        running = Running(cycle)
+        gate.wait_reached()
+        if nth == 2:  # or else the lock has its place in front already
+            with rival:
+                pass
+        else:
+            other.delete(PATH + "/leases")
+        remove_containers(server)
+        queue = "/leases" if nth == 4 else "/locks"
+        assert other.exists(PATH + queue if kind == "lease" else PATH) is None
+        gate.release()
+        running.result(PATIENCE)
+
+
+# --- servers without containers -------------------------------------------------------------------
+
+
+def asked(proxy: LockProxy) -> int:
+    """How often a container was asked for."""
+    return sum(frame.op == "create_container" and frame.direction == "c2s" for frame in proxy.log)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@both
+async def test_a_parent_is_persistent_where_there_are_no_containers(side: Side, kind: str) -> None:
+    with (
+        Server(unknown_opcodes=[ops.CREATE_CONTAINER.opcode]) as without,
+        LockProxy(without.hosts) as proxy,
+    ):
+        async with using(side.Client(proxy.hosts)) as client:
+            for lock in (made(kind, client, side), side.lock("sequential", client, "/another/l")):
+                async with entered(lock):
+                    pass
+            await blocking(remove_containers, without)
+            for path in (PATH, "/another/l"):
+                assert await done(client.exists(path)) is not None
+        assert asked(proxy) == 1  # what it does not know is remembered
+
+
+def test_a_server_that_hangs_up_on_what_it_does_not_know(server: Server) -> None:
+    """As some do that are not Apache's: to ask again and again would never end."""
+    with LockProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
+        for nth in range(1, 5):
+            proxy.on("create_container", nth=nth, action=cut_before)
+        assert SequentialLock(client, "/lock").acquire(PATIENCE)
+        assert asked(proxy) == 1
+
+
+# --- Apache's own ---------------------------------------------------------------------------------
+
+
+@pytest.mark.since("3.5")
+@pytest.mark.apache
+def test_hazard_B36_300_locks_on_300_paths_leave_no_node(backend: Backend) -> None:
+    often = Settings(java_flags=("-Dznode.container.checkIntervalMs=100",))
+    with backend.standalone(often) as server, Client(server.hosts) as client:
+        for n in range(300):
+            with SequentialLock(client, f"/many/{n}"):
+                pass
+        poll("no node is left", lambda: client.exists("/many") is None or None, PATIENCE)
+
+
+@pytest.mark.apache
+def test_locks_under_a_server_that_removes_containers_all_the_time(backend: Backend) -> None:
+    often = Settings(java_flags=("-Dznode.container.checkIntervalMs=1",))
+    with backend.standalone(often) as server, Client(server.hosts) as client:
+        for _ in range(50):
+            for kind in KINDS:
+                with made(kind, client):
+                    pass
+
+
+# --- owners that have ended -----------------------------------------------------------------------
+
+OWNED = "/lock"
+WARNED = "has ended and still held"
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.hosts) as client:
+        yield client
+
+
+def in_a_thread(function: Callable[[], object]) -> None:
+    thread = threading.Thread(target=function, name="worker")
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def warned(caplog: pytest.LogCaptureFixture, owner: str) -> None:
+    """It is logged that this owner has ended."""
+    text = f"{OWNED}: {owner} {WARNED}"
+    poll("somebody is warned", lambda: text in caplog.text or None, PATIENCE)
+
+
+class Holder:
+    """A thread that holds until it is to end, with or without a release."""
+
+    def __init__(self, client: Client) -> None:
+        self.lock, self.end = ReentrantLock(client, OWNED), threading.Event()
+        self.release = False
+        self._held = threading.Event()
+        self.running = Running(self._hold)
+        assert self._held.wait(PATIENCE)
+
+    def _hold(self) -> bool:
+        assert self.lock.acquire()
+        self._held.set()
+        assert self.end.wait(PATIENCE)
+        held = self.lock.held
+        if self.release:
+            self.lock.release()
+        return held
+
+
+@pytest.mark.parametrize("often", [1, 2])
+def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
+    client: Client, caplog: pytest.LogCaptureFixture, often: int
+) -> None:
+    lock = ReentrantLock(client, OWNED)
+    in_a_thread(lambda: [lock.acquire() for _ in range(often)])
+    assert lock.acquire(PATIENCE)  # in another thread, by the same object
+    warned(caplog, "the thread worker")
+    lock.release()
+    assert SequentialLock(client, OWNED).acquire(PATIENCE)
+    assert len(client.get_children(OWNED)) == 1
+
+
+def test_a_lock_that_was_released_is_let_alone(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where another thread holds by the same object."""
+    lock = ReentrantLock(client, OWNED)
+
+    def cycle() -> None:
+        with lock:
+            pass
+
+    with lock:
+        in_a_thread(lambda: lock.acquire(0))
+        assert lock.held
+    in_a_thread(cycle)
+    client.sync()
+    with lock:
+        assert lock.held
+    assert WARNED not in caplog.text
+
+
+def test_a_thread_keeps_a_lock_whose_object_is_gone_and_may_end_after_its_client(
+    client: Client,
+) -> None:
+    """Only the thread's end says that it has nothing more to do."""
+    ReentrantLock(client, OWNED).acquire()
+    gc.collect()
+    client.sync()
+    assert not SequentialLock(client, OWNED).try_acquire()
+    lock = ReentrantLock(client, "/other")
+
+    def close() -> None:
+        assert lock.acquire()
+        client.close()
+
+    in_a_thread(close)
+    assert not lock.held
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
+    """They end in the child only, whose copies of the parent's clients must do nothing."""
+    holder = Holder(client)
+    holder.release = True
+    pid = os.fork()
+    if pid == 0:
+        os._exit(bool(client._driver.background_tasks))
+    assert os.waitpid(pid, 0)[1] == 0
+    client.sync()
+    holder.end.set()
+    assert holder.running.result() is True
+
+
+# --- tasks that have ended ------------------------------------------------------------------------
+
+
+async def test_hazard_B38_a_task_that_has_ended_holds_no_lock(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the one that `asyncio.wait_for` makes up to Python 3.11."""
+
+    async def again() -> bool:
+        return await lock.acquire() and await lock.acquire()
+
+    async with AsyncClient(server.hosts) as client:
+        lock = AsyncReentrantLock(client, OWNED)
+        for acquiring in (lock.acquire(), again()):
+            await asyncio.create_task(acquiring, name="worker")
+            async with asyncio.timeout(PATIENCE), lock:
+                assert len(await client.get_children(OWNED)) == 1
+    warned(caplog, "the task worker")
+
+
+@pytest.mark.parametrize("kind", [AsyncReentrantLock, AsyncSequentialLock])
+async def test_a_task_that_is_collected_in_another_thread_holds_no_lock(
+    server: Server,
+    kind: type[AsyncReentrantLock | AsyncSequentialLock],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # the task dies of its clean-up
+
+    async def hold() -> None:
+        async with kind(client, OWNED):
+            held.set()
+            await asyncio.get_running_loop().create_future()  # which nothing else refers to
+
+    held = asyncio.Event()
+    async with AsyncClient(server.hosts) as client:
+        asyncio.get_running_loop().create_task(hold())
+        await held.wait()
+        await blocking(gc.collect)
+        assert await AsyncSequentialLock(client, OWNED).acquire(PATIENCE)
+    assert "was destroyed but it is pending" in str(complaints().take())
+
+
+# --- close to the recursion limit -----------------------------------------------------------------
+
+FRAMES = 120  # more than any call of a lock needs
+
+
+def left(server: Server) -> list[str]:
+    """The nodes of sessions."""
+    return [path for path, node in list(server.tree.nodes.items()) if node.ephemeral_owner]
+
+
+def above() -> range:
+    """How many frames to put on the stack, so that fewer and fewer of FRAMES are left."""
+    depth, frame = 0, inspect.currentframe()
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    limit = sys.getrecursionlimit() - depth
+    return range(limit - FRAMES, limit)
+
+
+@pytest.fixture
+def no_finalizers() -> Iterator[None]:
+    """What one says on a full stack reaches nobody, and pytest cannot take it in."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_finalizers")
+@pytest.mark.parametrize("kind", LOCKS)
+@both
+async def test_a_lock_used_at_any_depth_leaves_nothing(
+    side: Side, server: Server, kind: str
+) -> None:
+    failed = [0, 0]
+
+    async def deep(frames: int, call: Callable[[], Any]) -> Any:
+        """The result of the call, made below so many frames."""
+        return await (deep(frames - 1, call) if frames else call())
+
+    def deep_here(frames: int, call: Callable[[], Any]) -> Any:
+        return deep_here(frames - 1, call) if frames else call()
+
+    async def all_gone() -> None:
+        while left(server):
+            await done(made.exists("/"))  # the client does it now, or with its heartbeat
+
+    async with using(side.Client(server.hosts)) as made:
+        lock = side.lock(kind, made, "/locks/l")
+        async with entered(lock):  # what is imported or made once is there
+            pass
+        for frames in above():
+            try:
+                assert await done((deep if side.asyncio else deep_here)(frames, lock.acquire))
+            except RecursionError:
+                failed[0] += 1
+                assert not lock.held
+                await all_gone()
+                assert await done(lock.acquire(PATIENCE))
+            try:
+                await done((deep if side.asyncio else deep_here)(frames, lock.release))
+            except RecursionError:
+                failed[1] += 1
+                if lock.held:  # it has not begun
+                    await done(lock.release())
+            assert not lock.held
+            await all_gone()
+    assert all(5 < count < FRAMES - 5 for count in failed), failed

@@ -1,0 +1,410 @@
+"""Services in the background: refused, and what only zkwire's own server can be made to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, both, done, using
+from tests.support.lock_helpers import PATIENCE, Running
+from tests.support.server_control import poll
+from tests.support.supervisor_helpers import Terms, kill
+from zkwire import (
+    ACL,
+    OPEN_ACL_UNSAFE,
+    AsyncClient,
+    AsyncGroup,
+    AsyncPartitioner,
+    AsyncPersistentNode,
+    Client,
+    ClientClosedError,
+    Group,
+    Id,
+    Member,
+    NoAuthError,
+    NodeExistsError,
+    NotEmptyError,
+    OncePer,
+    OperationTimeoutError,
+    Partitioner,
+    Perms,
+    PersistentNode,
+    QuotaExceededError,
+    ReentrantLock,
+)
+from zkwire.testing import Server
+
+# --- refused in a new session ---------------------------------------------------------------------
+
+ANYONE = Id("world", "anyone")
+CLOSED = [ACL(Perms.READ | Perms.ADMIN, ANYONE)]
+HIDDEN = [ACL(Perms.ALL & ~Perms.READ, ANYONE)]
+TOO_LARGE = b"x" * (1 << 20)
+
+
+class Play:
+    """A supervisor with one service, and what the service has told."""
+
+    def __init__(self, side: Side, supervisor: Any) -> None:
+        self.side, self.supervisor = side, supervisor
+        self.told: list[object] = []
+        self.terms = Terms(side)
+        self.service: Any = None
+
+    def serve(self, kind: str, *arguments: Any, **named: Any) -> Any:
+        named["on_problem"] = self.told.append
+        return getattr(self.side, kind)(self.supervisor, *arguments, **named)
+
+    async def fresh(self) -> bool:
+        return await done(self.service.wait_fresh(PATIENCE)) and "/r/s" in self.service
+
+    async def shares(self) -> bool:
+        return list(await done(self.service.next(PATIENCE))) == ["x"]
+
+
+class Kind(NamedTuple):
+    """A service on ``/r/s``, whether it is right, and what it is called in the log."""
+
+    begin: Callable[[Play], Any]
+    right: Callable[[Play], Any]
+    called: str
+    acl: list[ACL] = CLOSED
+    refused_path: str = "/r"
+
+
+NODE = "the PersistentNode of /r/s"
+SHARES = "the Partitioner's node of /r/members/me"
+PRESENT: Callable[[Play], Any] = lambda play: play.service.present  # noqa: E731
+KINDS = {
+    "node": Kind(lambda play: play.serve("PersistentNode", "/r/s"), PRESENT, NODE),
+    "member": Kind(lambda play: play.serve("Group", "/r").join(b"", "s", PATIENCE), PRESENT, NODE),
+    "cache": Kind(
+        lambda play: play.serve("Cache", "/r", on_event=print),
+        *(Play.fresh, "the Cache of /r", HIDDEN),
+    ),
+    "partitioner": Kind(
+        lambda play: play.serve("Partitioner", "/r", ["x"], name="me"),
+        *(Play.shares, SHARES, CLOSED, "/r/members"),
+    ),
+    "leadership": Kind(
+        lambda play: play.supervisor.lead("/r/s", play.terms.lead, on_problem=play.told.append),
+        *(lambda play: play.terms.leading == 1, "the candidacy at /r/s", CLOSED, "/r/s"),
+    ),
+}
+
+
+@pytest.fixture
+def observer(server: Server) -> Iterator[Client]:
+    with Client(server.hosts) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", KINDS)
+@both
+async def test_hazard_F1_F2_a_service_refused_in_a_new_session_is_right_later(
+    side: Side, server: Server, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = KINDS[name]
+    caplog.set_level(logging.WARNING, "zkwire")
+    async with (
+        using(side.Client(server.hosts)) as observer,
+        using(side.Supervisor(server.hosts)) as supervisor,
+    ):
+        play = Play(side, supervisor)
+        await done(observer.ensure_path("/r/s" if name in ("cache", "leadership") else "/r"))
+        service = play.service = await done(kind.begin(play))
+        await eventually("it is right", lambda: kind.right(play))
+        assert service.problem is None
+        await done(observer.set_acl(kind.refused_path, kind.acl))
+        if name == "cache":
+            await done(observer.set_data("/r", b"to be read again"))
+        for _ in range(2):
+            session, (number, _client) = (
+                supervisor._algorithm._newest,
+                supervisor._algorithm._present,
+            )
+            kill(server, session.session_id)
+            await eventually("the next", lambda: supervisor._algorithm._present[0] > number)  # noqa: B023
+            await eventually("a problem", lambda: service.problem)
+        assert isinstance(service.problem, NoAuthError)
+        await done(observer.set_acl(kind.refused_path, OPEN_ACL_UNSAFE))
+        await eventually("it is right", lambda: kind.right(play))
+        await eventually("all is told", lambda: len(play.told) == 2)
+        assert service.problem is None
+        assert isinstance(play.told[0], NoAuthError)
+        assert play.told[1] is None
+    (line,) = [text for text in caplog.messages if "is refused" in text]
+    assert line.startswith(f"{kind.called} is refused, and tried again: NoAuthError: ")
+
+
+# --- what callers are told ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed(observer: Client) -> Client:
+    """A client that sees ``/r``, below which nothing can be created."""
+    observer.create("/r", acl=CLOSED)
+    return observer
+
+
+def test_a_first_create_that_is_refused_may_succeed_later(closed: Client) -> None:
+    node = PersistentNode(closed, "/r/s", b"1")
+    for ask in (node.wait_present, lambda: node.set_data(b"2", PATIENCE)):
+        with pytest.raises(NoAuthError):
+            ask()
+    with Group(closed, "/r") as group:
+        with pytest.raises(NoAuthError):
+            group.join(b"", "m")
+        poll("no member", lambda: len(closed._driver.services) == 1 or None, PATIENCE)
+        assert group.problem is None
+        closed.set_acl("/r", OPEN_ACL_UNSAFE)
+        assert group.join(b"", "m", PATIENCE).present
+    assert node.wait_present(PATIENCE)
+    assert closed.get_data("/r/s").data == b"1", "what set_data was refused is not tried again"
+    node.close()
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral: bool) -> None:
+    with pytest.raises(ValueError, match="has 1048"):
+        PersistentNode(observer, "/r", TOO_LARGE, ephemeral=ephemeral)
+    with Group(observer, "/g") as group, pytest.raises(ValueError, match="has 1048"):
+        group.join(TOO_LARGE)
+    assert not observer._driver.services
+    with PersistentNode(observer, "/r", b"1", ephemeral=ephemeral) as node:
+        assert node.wait_present(PATIENCE)
+        with pytest.raises(ValueError, match="has 1048"):
+            node.set_data(TOO_LARGE)
+        node.set_data(b"2", PATIENCE)
+        assert node.problem is None
+
+
+@both
+async def test_an_election_whose_text_cannot_be_sent_is_not_run_for(
+    side: Side, server: Server
+) -> None:
+    async with using(side.Supervisor(server.hosts)) as supervisor:
+        with pytest.raises(ValueError, match="has 1048"):
+            supervisor.lead("/e", Terms(side).lead, TOO_LARGE.decode())
+
+
+def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) -> None:
+    with PersistentNode(observer, "/r", b"1") as node:
+        assert node.wait_present(PATIENCE)
+        server.refuse_next("set_data", QuotaExceededError.code)
+        with pytest.raises(QuotaExceededError):
+            node.set_data(b"2", PATIENCE)
+        assert observer.get_data("/r").data == b"1"
+        assert node.problem is None
+        node.set_data(b"3", PATIENCE)
+
+
+def test_a_close_that_is_refused_raises_and_goes_on(server: Server, observer: Client) -> None:
+    told: list[object] = []
+    node = PersistentNode(observer, "/r", on_problem=told.append)
+    assert node.wait_present(PATIENCE)
+    for nth in (1, 2):  # the second answers the call
+        server.refuse_next("delete", NoAuthError.code, nth=nth)
+    with pytest.raises(NoAuthError):
+        node.close()
+    poll("it is gone", lambda: observer.exists("/r") is None or None, PATIENCE)
+    node.close()
+    poll("all is told", lambda: len(told) == 2 or None, PATIENCE)
+    assert told[1] is None
+
+
+def test_a_standing_node_with_children_is_deleted_when_they_are_gone(observer: Client) -> None:
+    node = PersistentNode(observer, "/r", ephemeral=False)
+    assert node.wait_present(PATIENCE)
+    observer.create("/r/child")
+    with pytest.raises(NotEmptyError):
+        node.close()
+    observer.delete("/r/child")
+    node.close()
+    assert observer.exists("/r") is None
+
+
+def test_an_item_that_is_refused_leaves_the_others(observer: Client) -> None:
+    observer.ensure_path("/p/items/closed")
+    observer.set_acl("/p/items/closed", CLOSED)
+    with Partitioner(observer, "/p", ["closed", "open"]) as partitioner:
+        share = partitioner.next(PATIENCE)
+        assert share is not None
+        assert list(share) == ["open"]
+        assert isinstance(partitioner.problem, NoAuthError)
+        with pytest.raises(NoAuthError, match="items/closed"):
+            partitioner.next(PATIENCE)
+        observer.set_acl("/p/items/closed", OPEN_ACL_UNSAFE)
+        both = poll("both", lambda: partitioner.next(PATIENCE), PATIENCE)
+        assert sorted(both) == ["closed", "open"]
+        assert share.lost == frozenset()
+        assert partitioner.problem is None
+
+
+def test_a_second_object_at_a_path_takes_over_from_the_first(observer: Client) -> None:
+    with PersistentNode(observer, "/r", b"1") as first:
+        assert first.wait_present(PATIENCE)
+        second = PersistentNode(observer, "/r", b"2")
+        with pytest.raises(NodeExistsError, match="another object of this client"):
+            second.wait_present(PATIENCE)
+    assert second.wait_present(PATIENCE)
+    assert observer.get_data("/r").data == b"2"
+    second.close()
+
+
+# --- kept nodes and groups ------------------------------------------------------------------------
+
+SECONDS = 10.0
+NO_NODE, BUSY, READ_ONLY = -101, -127, -119
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.hosts) as client:
+        yield client
+
+
+@pytest.mark.parametrize("operation", ["create", "delete"])
+def test_a_read_only_server_is_waited_out(server: Server, client: Client, operation: str) -> None:
+    server.refuse_next(operation, READ_ONLY)
+    node = PersistentNode(client, "/node")
+    if operation == "create":
+        assert not node.wait_present(0.05)
+    else:
+        assert node.wait_present(SECONDS)
+        with pytest.raises(OperationTimeoutError):
+            node.close(0.05)
+    poll("it is refused", lambda: not server.unfired or None, SECONDS)
+    server.stop()  # which is another state
+    server.start()
+    assert operation == "delete" or node.wait_present(SECONDS)
+    node.close(SECONDS)
+    poll("it is gone", lambda: "/node" not in server.tree.nodes or None, SECONDS)
+
+
+def test_a_call_with_a_time_limit_that_is_none_has_no_effect(
+    server: Server, client: Client
+) -> None:
+    node, group = PersistentNode(client, "/node", b"1"), Group(client, "/group")
+    partitioner, job = Partitioner(client, "/shared", ["a"]), OncePer(client, "/job", 60.0)
+    lock = ReentrantLock(client, "/lock")
+    member = group.join(timeout=SECONDS)
+    share = partitioner.next(SECONDS)
+    assert node.wait_present(SECONDS)
+    assert job.claim()
+    assert lock.acquire()
+    assert lock.acquire()
+    ends: list[Callable[[float], object]] = [
+        *(node.close, member.close, group.leave, group.close, partitioner.close),
+        *(job.give_back, lock.release, partial(node.set_data, b"2")),
+    ]
+    for end in ends:
+        with pytest.raises(ValueError, match="timeout must not be negative"):
+            end(-1.0)
+    client.sync()
+    assert node.present
+    assert node._algorithm._wishes == []
+    assert server.tree.nodes["/node"].data == b"1"
+    assert member.present
+    assert share is not None
+    assert not share.changed
+    job.give_back()
+    lock.release()
+    assert lock.held
+    with pytest.raises(ValueError, match="timeout must not be negative"):
+        lock.acquire(-1.0)
+
+
+def test_what_ends_the_changes(server: Server) -> None:
+    client = Client(server.hosts)
+    client.connect()
+    group, other = Group(client, "/group"), Group(client, "/group")
+    seen: queue.Queue[list[Member]] = queue.Queue()
+    ended = Running(lambda: list(map(seen.put, group.changes())))
+    failed = Running(lambda: list(other.changes()))
+    assert other.members(SECONDS) == seen.get(timeout=SECONDS) == []
+    group.close()
+    assert ended.result() == [None]
+    client.close()
+    with pytest.raises(ClientClosedError):
+        failed.result()
+
+
+def test_members_in_time(server: Server, client: Client) -> None:
+    group = Group(client, "/group")
+    assert group.members(SECONDS) == []
+    server.stop()
+    with pytest.raises(OperationTimeoutError):
+        group.members(0.05)
+    assert not group.wait_for(1, 0.05)
+    server.start()
+    assert group.members(SECONDS) == []
+    group.close()
+
+
+def test_nothing_is_watched_behind_the_end(server: Server, client: Client) -> None:
+    with Group(client, "/group") as group, PersistentNode(client, "/node") as node:
+        group.join()
+        assert len(group.members(SECONDS)) == 1
+        assert node.wait_present(SECONDS)
+        assert len(server._processor.state.watchers) > 0
+    poll("no watch", lambda: len(server._processor.state.watchers) == 0 or None, SECONDS)
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+async def test_a_join_that_is_cancelled_leaves_no_member(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client, AsyncGroup(client, "/group") as group:
+        await client.ensure_path("/group/me")
+        joining = asyncio.ensure_future(group.join(name="me"))
+        await asyncio.sleep(0.05)
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+        await client.delete("/group/me")
+        membership = await group.join(name="me")
+        await membership.close()
+        assert await group.members() == []
+
+
+async def test_a_task_is_told_of_a_close_that_takes_too_long(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def too_long(*_: object) -> None:
+        raise OperationTimeoutError("not in time")
+
+    monkeypatch.setattr(AsyncPersistentNode, "close", too_long)
+    async with AsyncClient(server.hosts) as client:
+        with pytest.raises(KeyError):
+            async with AsyncPersistentNode(client, "/node"):
+                raise KeyError
+        with pytest.raises(OperationTimeoutError):
+            async with AsyncPersistentNode(client, "/other"):
+                pass
+
+
+async def test_what_another_loop_may_not_ask_has_no_effect(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        node = AsyncPersistentNode(client, "/node", b"first")
+        partitioner = AsyncPartitioner(client, "/shares", ["item"])
+        group = AsyncGroup(client, "/group")
+        assert await node.wait_present(SECONDS)
+        assert await partitioner.next(SECONDS) is not None
+        for asked in (partial(node.set_data, b"refused"), partitioner.next, group.members):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await asyncio.to_thread(lambda: asyncio.run(asked()))  # noqa: B023
+        await node.set_data(b"second", SECONDS)
+        assert (await client.get_data("/node")).stat.version == 1, "the refused one is not written"
+        assert partitioner._asked is not None
+        assert partitioner._asked.share is None, "the refused one confirms nothing"
+        assert await group.members(SECONDS) == []
+        for thing in (node, partitioner, group):
+            await thing.close(SECONDS)
