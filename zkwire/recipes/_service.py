@@ -60,11 +60,15 @@ if TYPE_CHECKING:
     class Sessions(AsyncClientLike, Protocol):
         """One session, or with a supervisor one after another."""
 
-        forked: bool
-        """Whether this is the copy in a forked child."""
+        @property
+        def forked(self) -> bool:
+            """Whether this is the copy in a forked child."""
+            ...
 
-        operations: Operations
-        """The operations of a client, for :func:`zkwire.operations.nodes.rehearse`."""
+        @property
+        def operations(self) -> Operations:
+            """The operations of a client, for :func:`zkwire.operations.nodes.rehearse`."""
+            ...
 
         def check(self) -> None:
             """Raise if nothing can be asked here: in a forked child, in another event loop."""
@@ -91,8 +95,10 @@ if TYPE_CHECKING:
         def dispatch(self, function: Callable[[], object]) -> None:
             """Call a user's function, in order, where a user's code may run."""
 
-        awaits: bool
-        """Whether what a user's function returns is awaited there."""
+        @property
+        def awaits(self) -> bool:
+            """Whether what a user's function returns is awaited there."""
+            ...
 
         def check_callback(self, function: Any) -> None:
             """TypeError for a function of a user's that cannot be called there."""

@@ -107,11 +107,15 @@ if TYPE_CHECKING:
         Under asyncio it is no lock: a step without an await is one step there.
         """
 
-        operations: Operations
-        """The operations."""
+        @property
+        def operations(self) -> Operations:
+            """The operations."""
+            ...
 
-        background: Operations
-        """The operations, for coroutines given to ``spawn``."""
+        @property
+        def background(self) -> Operations:
+            """The operations, for coroutines given to ``spawn``."""
+            ...
 
         @property
         def session_id(self) -> int:
