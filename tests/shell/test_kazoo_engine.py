@@ -6,7 +6,6 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -22,6 +21,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, make_digest_acl
 
 from tests.support.lock_helpers import Running
+from tests.support.server_control import poll
 from zkwire import Client, State
 from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown, engine
 from zkwire.testing import FaultProxy, Server
@@ -57,10 +57,7 @@ def proxied(server: Server) -> Iterator[tuple[Any, FaultProxy]]:
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    latest = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < latest, "it has not come"
-        time.sleep(0.005)
+    poll("it comes", lambda: condition() or None, PATIENCE)
 
 
 class Told:
