@@ -1,6 +1,6 @@
 """Bugs that are planted into locks, their family and the state machine, and the list of all.
 
-Those of other recipes are beside their worlds.  Numbers are rows of docs/hazards.md.
+Those of other recipes are beside their scenarios.  Numbers are rows of docs/hazards.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.simulation_locks import (
     BLOCKING,
     SEQUENTIAL,
     SEQUENTIAL_TRY,
-    Manners,
+    Usage,
     contenders,
     various,
 )
@@ -403,17 +403,17 @@ def _locks() -> Iterator[tuple[str, Bug]]:
                 bug = Bug(various(kind), faults, invariants, (*of[name], BESIDE))
                 yield f"{kind.name}: {name}", bug
     yield "not told", Bug(various(SEQUENTIAL), "delete", "TOLD", QUEUE["not told"])
-    # When an outsider deletes nodes, two may hold for a moment; see `test_simulation`.
+    # When an outsider deletes nodes, two may hold for a moment; see `scenarios.faults_for`.
     for name, invariants in (
         ("beside tokens", "STATE ME FENCE ERROR"),
         ("releases what is lost", "ERROR"),
     ):
         yield name, Bug(various(BLOCKING), "delete", invariants, SINGLE[name])
     # Three faults in the right order, the last of them before the new connection has answered.
-    world, name = contenders(SEQUENTIAL, 1, Manners(stay=0)), "no sync before cleaning"
+    world, name = contenders(SEQUENTIAL, 1, Usage(stay=0)), "no sync before cleaning"
     yield name, Bug(world, "cut cancel lag", "ORPHAN", QUEUE[name], every=True)
-    # test_simulation.test_a_claim_by_a_node_that_is_gone_is_found
-    world, name = contenders(BLOCKING, 2, Manners(stay=1)), "no sync before looking"
+    # A run that shows it is in test_schedules.
+    world, name = contenders(BLOCKING, 2, Usage(stay=1)), "no sync before looking"
     yield name, Bug(world, "cut lag", "STATE ME", SINGLE[name], every=True, minutes=True)
 
 
@@ -435,7 +435,7 @@ def _family() -> Iterator[tuple[str, Bug]]:
             ("the queue is kept", "cancel", "ORPHAN LIVE"),
         ),
         family.disagreement(): (("the last number counts", "", "ME FENCE"),),
-        family.semaphore(1, 3, Manners(stay=12)): (("no queue", "partition", "HERD FIFO"),),
+        family.semaphore(1, 3, Usage(stay=12)): (("no queue", "partition", "HERD FIFO"),),
         family.various_multi_lock(): (
             ("in the order of the arguments", "", "LIVE"),
             ("the first is kept", "cancel", "ERROR LIVE ORPHAN"),
@@ -461,7 +461,7 @@ def _session() -> Iterator[tuple[str, Bug]]:
         for kind in (BLOCKING, SEQUENTIAL):
             world, minutes = various(kind), False
             if "receipt" in name:  # shows only if a lock is held for longer than a session lives
-                world = contenders(kind, 2, Manners(stay=1, hold=30.0))
+                world = contenders(kind, 2, Usage(stay=1, hold=30.0))
                 minutes = kind is SEQUENTIAL  # with a blocking lock it takes seconds
             changes = (*SESSION[name], BESIDE)
             bug = Bug(world, faults, invariants, changes, tick=0.25, minutes=minutes)

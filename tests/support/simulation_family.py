@@ -1,4 +1,4 @@
-"""The worlds of the rest of the family of locks: read-write lock, semaphore, multi-lock.
+"""Scenarios of the rest of the family of locks: read-write lock, semaphore, multi-lock.
 
 Bugs of locks are in `tests.support.planted_bugs`.
 """
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from tests.support.simulation_locks import (
     PLAIN,
-    Manners,
     Success,
+    Usage,
     acquired,
     await_loss,
     conditions_of,
     contend,
-    manners_of,
+    usage_of,
     waits,
 )
 from tests.support.simulation_parts import Judge, children, clients, make, scenario
@@ -87,9 +87,9 @@ class ReadWriteClaims(Claims):
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
 
-async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
+async def downgrade(client: Client, pair: Pair, usage: Usage, *, wait: bool) -> list[bool]:
     """Write, then read without letting anybody write between."""
-    deadline = manners.deadline(client)
+    deadline = usage.deadline(client)
     if not await acquired(pair.write, deadline, wait):
         return [False]
     try:
@@ -98,7 +98,7 @@ async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool)
             got = await acquired(pair.read, deadline, wait)
         finally:
             await pair.write.release()
-        for _ in range(manners.stay):
+        for _ in range(usage.stay):
             await client.turn()
         return [got]
     finally:
@@ -106,13 +106,13 @@ async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool)
             await pair.read.release()
 
 
-async def hasty(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
+async def hasty(client: Client, pair: Pair, usage: Usage, *, wait: bool) -> list[bool]:
     """Releases the write lock while another task of the same object acquires the read lock."""
-    if not await acquired(pair.write, manners.deadline(client), wait):
+    if not await acquired(pair.write, usage.deadline(client), wait):
         return [False]
     try:
-        client.spawn(contend(client, pair.read, manners, wait=wait))
-        for _ in range(manners.stay):
+        client.spawn(contend(client, pair.read, usage, wait=wait))
+        for _ in range(usage.stay):
             await client.turn()
     finally:
         await pair.write.release()
@@ -123,14 +123,14 @@ async def hasty(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> 
 def read_write(
     sim: Simulation,
     roles: Sequence[str],
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     wait: bool = True,
     prepared: bool = True,
     together: bool = False,
 ) -> None:
     """A contender for each role: "read", "write", "downgrade" or "hasty"."""
-    claims, patient = ReadWriteClaims(), wait and manners.patience is None
+    claims, patient = ReadWriteClaims(), wait and usage.patience is None
     sim.checks += [claims, Orphans(claims, READ_WRITE), Success(wait=patient)]
     if prepared:
         make(sim, READ_WRITE)
@@ -138,10 +138,10 @@ def read_write(
         pair = Pair(client, claims)
         if role in ("read", "write"):
             lock: AsyncPathLock = pair.read if role == "read" else pair.write
-            client.spawn(contend(client, lock, manners, wait=wait))
+            client.spawn(contend(client, lock, usage, wait=wait))
         else:
             act = downgrade if role == "downgrade" else hasty
-            client.spawn(act(client, pair, manners, wait=wait))
+            client.spawn(act(client, pair, usage, wait=wait))
 
 
 @scenario
@@ -173,7 +173,7 @@ def various_read_write(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
     choose = sim.rng.choice
     roles = [choose(("read", "read", "write", "downgrade", "hasty")) for _ in range(3)]
-    read_write(roles[: choose((2, 3))], manners_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
+    read_write(roles[: choose((2, 3))], usage_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
 
 
 # --- the semaphore --------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def semaphore(
     sim: Simulation,
     count: int,
     number: int,
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     wait: bool = True,
     prepared: bool = True,
@@ -221,7 +221,7 @@ def semaphore(
     together: bool = False,
 ) -> None:
     """So many contenders for so many leases; ``agreed``: the number has been written down."""
-    claims, patient = Claims(at_most(count)), wait and manners.patience is None
+    claims, patient = Claims(at_most(count)), wait and usage.patience is None
     sim.checks += [claims, Orphans(claims, SEMAPHORE), Success(wait=patient), LeaseOrder(claims)]
     sim.checks.append(Herd(f"{SEMAPHORE}/locks"))
     if prepared:
@@ -232,7 +232,7 @@ def semaphore(
     for client in clients(sim, number, together):
         lock = AsyncLease(client.world, SEMAPHORE, count)
         claims.add(lock, client)
-        client.spawn(contend(client, lock, manners, wait=wait))
+        client.spawn(contend(client, lock, usage, wait=wait))
 
 
 @scenario
@@ -261,21 +261,21 @@ def various_semaphore(sim: Simulation) -> None:
     choose = sim.rng.choice
     count = choose((1, 1, 2))
     number = count + choose((1, 1, 2))
-    semaphore(count, number, manners_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
+    semaphore(count, number, usage_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
 
 
 # --- the multi-lock -------------------------------------------------------------------------------
 
 
 async def contend_all(
-    client: Client, lock: AsyncMultiLock, manners: Manners, *, wait: bool
+    client: Client, lock: AsyncMultiLock, usage: Usage, *, wait: bool
 ) -> list[bool]:
     """As `contend`; all of them are held or none, and somebody waits for the loss."""
     won: list[bool] = []
-    for _ in range(manners.rounds):
+    for _ in range(usage.rounds):
         got = False
         try:
-            got = await acquired(lock, manners.deadline(client, wait), wait)
+            got = await acquired(lock, usage.deadline(client, wait), wait)
         finally:
             kept = [core.path for core in lock._parts if core._granted is not None]
             if lock.held != got or len(kept) != (len(lock._parts) if got else 0):
@@ -283,7 +283,7 @@ async def contend_all(
         won.append(got)
         if got:
             client.spawn(await_loss(lock.lost))
-            await manners.hold_on(client, lock)
+            await usage.hold_on(client, lock)
     return won
 
 
@@ -291,7 +291,7 @@ async def contend_all(
 def multi_lock(
     sim: Simulation,
     number: int,
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     single: bool = False,
     wait: bool = True,
@@ -302,7 +302,7 @@ def multi_lock(
     of = {path: Claims() for path in (FIRST, SECOND)}
     for path, claims in of.items():
         sim.checks += [claims, Orphans(claims, path), Herd(path)]
-    sim.checks.append(Success(wait=wait and manners.patience is None))
+    sim.checks.append(Success(wait=wait and usage.patience is None))
     if prepared:
         make(sim, "/m", FIRST, SECOND)
 
@@ -314,15 +314,15 @@ def multi_lock(
     for place, client in enumerate(clients(sim, number, together)):
         order = (FIRST, SECOND) if place % 2 else (SECOND, FIRST)
         both = AsyncMultiLock(*(lock(client, path) for path in order))
-        client.spawn(contend_all(client, both, manners, wait=wait))
+        client.spawn(contend_all(client, both, usage, wait=wait))
     if single:
         client = sim.client()
-        client.spawn(contend(client, lock(client, SECOND), manners, wait=wait))
+        client.spawn(contend(client, lock(client, SECOND), usage, wait=wait))
 
 
 @scenario
 def various_multi_lock(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
     choose = sim.rng.choice
-    number, manners, single = choose((2, 2, 3)), manners_of(sim), choose((False, True))
-    multi_lock(number, manners, single=single, wait=waits(sim), **conditions_of(sim))(sim)
+    number, usage, single = choose((2, 2, 3)), usage_of(sim), choose((False, True))
+    multi_lock(number, usage, single=single, wait=waits(sim), **conditions_of(sim))(sim)
