@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 
 from tests.support import simulation_locks as locks
-from tests.support.planted_bugs import BESIDE, FAMILY, QUEUE, SINGLE
-from tests.support.simulation_family import read_write, semaphore
+from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
+from tests.support.simulation_family import BUGS, LEASE_KEPT, read_write, semaphore
 from tests.support.simulation_locks import (
     BLOCKING,
     SEQUENTIAL,
@@ -232,7 +232,7 @@ def test_hazard_D1_a_reader_does_not_wait_for_a_later_writer() -> None:
     world = read_write(["write", "read", "write"], BRIEF)
     exhaust(world, depth=6, frames=False)
     search = partial(explore, world, range(100), faults=())
-    assert_found(FAMILY["a reader waits for later writers"], "LIVE FIFO ONCE", search)
+    assert_found(BUGS["a reader waits for later writers"].changes, "LIVE FIFO ONCE", search)
 
 
 def test_hazard_D2_a_downgrade_lets_no_queued_writer_in() -> None:
@@ -240,7 +240,7 @@ def test_hazard_D2_a_downgrade_lets_no_queued_writer_in() -> None:
     exhaust(world, depth=8, frames=False)
     sweep(world, faults=("cut",))
     assert_found(
-        FAMILY["a downgrade goes to the end"], "LIVE ONCE", lambda: sweep(world, faults=())
+        BUGS["a downgrade goes to the end"].changes, "LIVE ONCE", lambda: sweep(world, faults=())
     )
 
 
@@ -248,18 +248,18 @@ def test_hazard_D3_a_lost_listing_behind_a_lease_costs_no_lease() -> None:
     world = semaphore(1, 2, BRIEF)
     sweep(world, faults=("cut", "linger"))
     search = partial(sweep, world, faults=("cut", "linger", "cancel"))
-    assert_found(FAMILY["the lease is kept"], "ORPHAN LIVE", search)
+    assert_found(LEASE_KEPT, "ORPHAN LIVE", search)
 
 
 def test_hazard_D4_a_lease_between_its_create_and_its_hand_over() -> None:
     world = semaphore(1, 2, BRIEF)
-    assert_harms(FAMILY["the lease is kept"], "ORPHAN LIVE", lambda: cancel_everywhere(world))
+    assert_harms(LEASE_KEPT, "ORPHAN LIVE", lambda: cancel_everywhere(world))
 
 
 def test_hazard_D5_a_lease_whose_session_is_gone_does_not_count() -> None:
     """Holders crash or are cut off for longer than their session: the next one is served."""
     world = semaphore(1, 2, BRIEF)
-    assert_swept(FAMILY["no watch on the leases"], "LIVE", world, "crash", "partition")
+    assert_swept(BUGS["no watch on the leases"].changes, "LIVE", world, "crash", "partition")
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -267,7 +267,7 @@ def test_hazard_D6_tries_that_overlap_take_no_lease_too_many(count: int) -> None
     exhaust(semaphore(count, 3, BRIEF, wait=False), depth=7, frames=False)
     world = semaphore(count, 3, Usage(rounds=2, stay=9), wait=False)
     search = partial(explore, world, UNTIL_FOUND, faults=())
-    assert_found(FAMILY["one lease too many"], "ME FENCE", search)
+    assert_found(BUGS["one lease too many"].changes, "ME FENCE", search)
 
 
 def test_hazard_D10_two_faults_make_no_second_leader() -> None:
