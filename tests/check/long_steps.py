@@ -14,12 +14,11 @@ SWEEPS = "every_cut or every_request_cut_off"
 
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
-    "chaos": "tests.interop.chaos --seconds 3600",
+    "chaos": "tests.interop.chaos --seconds 3600",  # locks and all other recipes
     "fuzz": "tests.interop.fuzz --seconds 3600",
     **{
         name: f"tests.interop.{name}"
         for name in (
-            *("cache", "supervisor", "partitioner", "counter", "barriers", "queue"),
             "lock_command",
             "side_by_side_zkcli",
             "kazoo_suite",  # kazoo's own tests on the embedded server and on a real one
@@ -43,8 +42,8 @@ WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 COVERING = (
     "session*", "plain_answers", "states", "trace", "ensembles", "opening", "sasl", "watches",
     "recipe_*", "locks", "lock_losses", "hazards", "family", "cache", "membership*", "services",
-    "supervisor", "simulation_worlds", "read_write", "convenience", "following", "partitioner",
-    "time_limits", "server_settings", "counter", "barriers", "once_per", "queue", "handover",
+    "supervisor", "simulation", "schedules", "read_write", "convenience", "following",
+    "partitioner", "time_limits", "server_settings", "counter", "barriers", "once_per", "queue", "handover",
     "giving_up", "client_races", "lock_requests",
 )  # fmt: skip
 SLOW = (

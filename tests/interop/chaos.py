@@ -1,13 +1,13 @@
 """Chaos on a real ensemble of three: ``python3 -m tests.interop.chaos [--seconds N] [--seed N]``.
 
-Contenders on every kind of lock, in several processes, blocking and with asyncio, while everything
-happens to servers, links and clients that `tests.interop.chaos_faults` knows. What the processes
-tell becomes a history, and `tests.support.history` checks that; then each contender has to get its
-lock once more in calm, everybody ends, and nothing may be left. Exit code 1 if anything was wrong.
+Contenders on every kind of lock, and on all other recipes, in several processes, with threads and
+with asyncio, while everything happens to servers, links and clients that `chaos_faults` knows. What
+the processes tell becomes a history, which `tests.support.history` checks, and `chaos_recipes` for
+what is no lock; then each contender has to succeed once more in calm, everybody ends, and nothing
+may be left. Exit code 1 if anything was wrong.
 
 What counts as wrong follows from what was seen, never from how fast it went; what takes time has
-limits that no working machine comes near. By how much `acquire` exceeded its timeout is therefore a
-figure and no rule.
+limits that no working machine comes near.
 
 The seed repeats the choice and order of the faults; what they hit is up to the machine.
 """
@@ -23,12 +23,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from tests.interop import chaos_faults, chaos_log
+from tests.interop.chaos_cluster import SERVE_SECONDS, WORKERS, Cluster
 from tests.interop.chaos_faults import Fault
 from tests.interop.chaos_log import Line
-from tests.interop.chaos_stage import SERVE_SECONDS, WORKERS, Stage
 from tests.interop.chaos_ways import clock
 from tests.support import history
 from tests.support.history import Record
@@ -48,7 +47,6 @@ class Report:
     faults: Counter[str] = field(default_factory=Counter)
     idle: Counter[str] = field(default_factory=Counter)
     grants: Counter[str] = field(default_factory=Counter)
-    overlap: float = 0.0
     found: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
@@ -61,16 +59,16 @@ def _listed(counts: Counter[str] | dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
-def endless(stage: Stage, faults: Sequence[Fault], only: Sequence[str]) -> Iterator[Fault]:
+def endless(cluster: Cluster, faults: Sequence[Fault], only: Sequence[str]) -> Iterator[Fault]:
     """Every kind, in any order, then again; so that none is left out for long."""
     deck = [fault for fault in faults if not only or fault.__name__ in only]
     while deck:
-        stage.rng.shuffle(deck)
+        cluster.rng.shuffle(deck)
         yield from deck
 
 
 def trouble(
-    stage: Stage, report: Report, seconds: float, only: Sequence[str], *, show: bool
+    cluster: Cluster, report: Report, seconds: float, only: Sequence[str], *, show: bool
 ) -> None:
     """One fault after the other, and a quick one while servers come back from theirs.
 
@@ -79,22 +77,22 @@ def trouble(
 
     def suffer(fault: Fault, mark: str) -> None:
         began = time.monotonic()
-        came = fault(stage) is not False
+        came = fault(cluster) is not False
         (report.faults if came else report.idle)[fault.__name__] += 1
         if show:
             took = time.monotonic() - began
             print(f"{took:6.2f} s {mark} {fault.__name__}{'' if came else ': -'}", flush=True)
 
-    quick = endless(stage, (*chaos_faults.ON_LINKS, *chaos_faults.ON_CLIENTS), only)
+    quick = endless(cluster, (*chaos_faults.ON_LINKS, *chaos_faults.ON_CLIENTS), only)
 
     def meanwhile() -> None:
         if (fault := next(quick, None)) is not None:
             suffer(fault, "+")
 
-    stage.meanwhile = meanwhile
+    cluster.meanwhile = meanwhile
     until = time.monotonic() + seconds
     wanted = set(only) or {fault.__name__ for fault in chaos_faults.ALL}
-    for fault in endless(stage, chaos_faults.ALL, only):
+    for fault in endless(cluster, chaos_faults.ALL, only):
         if time.monotonic() > until:
             had = report.faults.keys() | report.idle.keys()
             if wanted <= had:
@@ -102,9 +100,9 @@ def trouble(
             if fault.__name__ in had:
                 continue
         suffer(fault, " ")
-        stage.heal()
-        time.sleep(stage.rng.uniform(0, LONGEST_PEACE))
-    stage.meanwhile = list
+        cluster.heal()
+        time.sleep(cluster.rng.uniform(0, LONGEST_PEACE))
+    cluster.meanwhile = list
 
 
 def run_chaos(
@@ -117,57 +115,46 @@ def run_chaos(
     show: bool = False,
     keep: bool = False,
 ) -> Report:
-    """A whole run; raises only if the stage itself could not be kept up.
+    """A whole run; raises only if the cluster itself could not be kept up.
 
     What was told is kept if something is wrong or if asked for.
     """
     report = Report(seed)
     began = time.monotonic()
-    with Stage(backend, seed, workers) as stage:
-        stage.wait_all_acquire(CALM_SECONDS)  # all processes run, before anything happens
-        trouble(stage, report, seconds, only, show=show)
-        stage.heal()
-        stage.whole()
+    with Cluster(backend, seed, workers) as cluster:
+        cluster.wait_all_acquire(CALM_SECONDS)  # all processes run, before anything happens
+        trouble(cluster, report, seconds, only, show=show)
+        cluster.heal()
+        cluster.whole()
         calm = clock()
-        took = stage.wait_all_acquire(CALM_SECONDS)
-        stage.finish()
-        left = stage.nodes_left()
+        took = cluster.wait_all_acquire(CALM_SECONDS)
+        cluster.finish()
+        left = cluster.nodes_left()
         report.lines.append(
             f"seed {seed}: {report.faults.total()} faults of {len(report.faults)} kinds in "
             f"{time.monotonic() - began:.0f} s; in calm everybody acquired "
             f"within {took:.2f} s"
         )
-        if not stage.queues.watching:
-            report.found.append("one who watches the queues has ended")
-        report.found += stage.found
-        records = _check(stage, report, calm, left)
+        report.found += cluster.found
+        records = _check(cluster, report, calm, left)
         if keep or report.found:
-            stage.keep(records)
-            report.lines.append(f"told in {stage.directory}")
+            cluster.keep(records)
+            report.lines.append(f"told in {cluster.directory}")
     return report
 
 
-def _check(stage: Stage, report: Report, calm: float, left: list[str]) -> list[Record]:
-    told = stage.told()
-    records = chaos_log.history(told, stage.takings, stage.deaths)
-    places = stage.queues.records()
-    records += places
+def _check(cluster: Cluster, report: Report, calm: float, left: list[str]) -> list[Record]:
+    told = cluster.told()
+    records = chaos_log.history(told, cluster.deaths)
     records.append(Record(calm, "", "calm", limit=CALM_SECONDS))
     end = max(record.at for record in records)
     records += [Record(end, "", "left", note=path) for path in left]
     report.found += history.check(records)
-    report.found += chaos_log.untold(told, stage.takings)
-    claims = chaos_log.counted(told, stage.takings)
-    report.overlap = chaos_log.overlap(claims)
     report.grants = chaos_log.grants(told)
-    taken = sum(claim.disowned or claim.void for claim in claims)
-    arrivals = sum(record.what == "arrive" for record in places)
     report.lines += [
         f"faults: {_listed(report.faults)}",
         f"faults that came to nothing: {_listed(report.idle)}",
-        f"overlap of holders {report.overlap * 1000:.0f} ms; {taken} claims taken away; order of "
-        f"arrival checked with {arrivals} places in queues, about {stage.queues.disputed} of which "
-        f"the members disagreed; {len(records)} records checked",
+        f"{len(records)} records checked",
         *_figures(report, [line for each in told for line in each]),
     ]
     return records
@@ -179,16 +166,9 @@ def _figures(report: Report, lines: list[Line]) -> Iterator[str]:
     for who, number in report.grants.items():
         kinds[who.rpartition("-")[2]] += number
     yield f"{kinds.total()} acquisitions: {_listed(kinds)}"
-    failures = Counter(line["note"] for line in lines if line["what"] == "give up")
-    yield f"acquires that ended otherwise: {_listed(failures)}"
     outcome = {True: "accepted", False: "refused", None: "outcome unknown"}
     writes = Counter(outcome[line["ok"]] for line in lines if line["what"] == "write")
     yield f"fenced writes: {_listed(writes)}"
-    moments = sorted(line["at"] for line in lines if line["what"] == "grant")
-    gap = max((later - earlier for earlier, later in pairwise(moments)), default=0.0)
-    yield f"longest time without any grant {gap:.2f} s"
-    late = [line["late"] for line in lines if line["what"] == "timed"]
-    yield f"{len(late)} times acquire(timeout), late by {max(late, default=0.0):.3f} s at most"
 
 
 def main() -> int:

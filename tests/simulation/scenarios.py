@@ -16,7 +16,7 @@ from tests.support import simulation_once_per as once_per
 from tests.support import simulation_partitioner as partitioners
 from tests.support import simulation_queue as queues
 from tests.support import simulation_supervisor as supervisors
-from tests.support.simulation_locks import Manners
+from tests.support.simulation_locks import Usage
 from tests.support.simulation_membership import Life
 from tests.support.simulation_parts import NETWORK
 from tests.support.simulation_queue import Plan
@@ -24,10 +24,10 @@ from zkwire.recipes.persistent_node import PersistentModeKeeper
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.testing.simulation import FAULTS, Scenario
 
-BRIEF = Manners(stay=1)
+BRIEF = Usage(stay=1)
 MODES = {
     "waiting": (BRIEF, True),
-    "timed": (Manners(stay=1, patience=3.0), True),
+    "timed": (Usage(stay=1, patience=3.0), True),
     "trying": (BRIEF, False),
 }
 ROLES = ("read", "write", "read")
@@ -59,17 +59,17 @@ def faults_for(kind: locks.Kind) -> tuple[str, ...]:
 
 def _small() -> Iterator[tuple[str, Small]]:
     for number, most in ((2, 2), (3, 1)):
-        for mode, (manners, wait) in MODES.items():
+        for mode, (usage, wait) in MODES.items():
             for kind in (locks.BLOCKING, locks.SEQUENTIAL):
                 core = locks.Kind(kind.name, kind.core, wait=wait, queue=kind.queue)
-                scenario = locks.contenders(core, number, manners)
+                scenario = locks.contenders(core, number, usage)
                 yield f"{kind.name}, {mode}, {number}", Small(scenario, faults_for(kind), most)
-            leases = number - 1, number, manners
+            leases = number - 1, number, usage
             for name, scenario in {
-                "read-write": family.read_write(ROLES[:number], manners, wait=wait),
+                "read-write": family.read_write(ROLES[:number], usage, wait=wait),
                 "semaphore": family.semaphore(*leases, wait=wait, agreed=True),
                 "new semaphore": family.semaphore(*leases, wait=wait),
-                "multi-lock": family.multi_lock(2, manners, single=number == 3, wait=wait),
+                "multi-lock": family.multi_lock(2, usage, single=number == 3, wait=wait),
             }.items():
                 yield f"{name}, {mode}, {number}", Small(scenario, FAULTS, most)
 
@@ -139,7 +139,7 @@ LARGER: dict[str, Scenario] = {
     "semaphore, try": family.semaphore(1, 2, BRIEF, wait=False),
     "multi-lock and lock": family.multi_lock(2, BRIEF, single=True),
     "multi-lock, try": family.multi_lock(2, BRIEF, single=True, wait=False),
-    "multi-lock, limited": family.multi_lock(2, Manners(stay=1, patience=3.0, hold=5.0)),
+    "multi-lock, limited": family.multi_lock(2, Usage(stay=1, patience=3.0, hold=5.0)),
 }
 QUEUES: dict[str, Scenario] = {
     "put and get": queues.queues(Plan()),

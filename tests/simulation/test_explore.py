@@ -14,7 +14,7 @@ import pytest
 from tests.interop import explore
 from tests.simulation.scenarios import RANDOM, SMALL, Various
 from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
-from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Manners, contenders, various
+from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Usage, contenders, various
 from tests.support.simulation_parts import FACTOR, Judge, make, planted
 from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.session.waitable import Watch
@@ -167,7 +167,7 @@ def test_who_ends_a_claim_puts_nothing_off() -> None:
     """Or else the one who claims too long has always ended it before the other one begins."""
     for kind, of in ((SEQUENTIAL, QUEUE), (BLOCKING, SINGLE)):
         with planted(*of["late end"], BESIDE), pytest.raises(FailedRunError, match="ME"):
-            exhaust(contenders(kind, 2, Manners(stay=0)), frames=False, faults=())
+            exhaust(contenders(kind, 2, Usage(stay=0)), frames=False, faults=())
 
 
 # --- what is part of a state ----------------------------------------------------------------------

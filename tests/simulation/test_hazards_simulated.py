@@ -13,13 +13,13 @@ from functools import partial
 import pytest
 
 from tests.support import simulation_locks as locks
-from tests.support.planted_bugs import BESIDE, FAMILY, QUEUE, SINGLE
-from tests.support.simulation_family import read_write, semaphore
+from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
+from tests.support.simulation_family import BUGS, LEASE_KEPT, read_write, semaphore
 from tests.support.simulation_locks import (
     BLOCKING,
     SEQUENTIAL,
     SEQUENTIAL_TRY,
-    Manners,
+    Usage,
     contend,
     contenders,
     various,
@@ -42,9 +42,9 @@ from zkwire.testing.simulation.invariants import Claims
 from zkwire.testing.simulation.simulation import Simulation
 
 LOSSES = ("cut", "unsent", "linger")
-BRIEF = Manners(stay=1)
+BRIEF = Usage(stay=1)
 # Both want the lock, and the second one gives up before the first one lets go.
-IMPATIENT = Manners(patience=3.0, hold=5.0)
+IMPATIENT = Usage(patience=3.0, hold=5.0)
 SEEDS = range(100)
 UNTIL_FOUND = range(4000)
 Bug = tuple[Change, ...]
@@ -130,7 +130,7 @@ def test_hazard_B21_the_claim_ends_before_the_delete_is_sent() -> None:
 
 
 def test_hazard_B22_a_holder_whose_node_is_deleted_is_told() -> None:
-    world = contenders(SEQUENTIAL, 2, Manners(hold=15.0))
+    world = contenders(SEQUENTIAL, 2, Usage(hold=15.0))
     assert_swept(QUEUE["no guard"], "STATE", world, "delete")
 
 
@@ -217,7 +217,7 @@ def test_hazard_C8_the_fair_lock_serves_all_alike() -> None:
             client = sim.client()
             lock = AsyncSequentialLock(client.world, locks.PATH)
             claims.add(lock, client)
-            client.spawn(contend(client, lock, Manners(rounds=times), wait=True))
+            client.spawn(contend(client, lock, Usage(rounds=times), wait=True))
 
     replay(scenario, "time")
     assert len(names) == number * times
@@ -232,7 +232,7 @@ def test_hazard_D1_a_reader_does_not_wait_for_a_later_writer() -> None:
     world = read_write(["write", "read", "write"], BRIEF)
     exhaust(world, depth=6, frames=False)
     search = partial(explore, world, range(100), faults=())
-    assert_found(FAMILY["a reader waits for later writers"], "LIVE FIFO ONCE", search)
+    assert_found(BUGS["a reader waits for later writers"].changes, "LIVE FIFO ONCE", search)
 
 
 def test_hazard_D2_a_downgrade_lets_no_queued_writer_in() -> None:
@@ -240,7 +240,7 @@ def test_hazard_D2_a_downgrade_lets_no_queued_writer_in() -> None:
     exhaust(world, depth=8, frames=False)
     sweep(world, faults=("cut",))
     assert_found(
-        FAMILY["a downgrade goes to the end"], "LIVE ONCE", lambda: sweep(world, faults=())
+        BUGS["a downgrade goes to the end"].changes, "LIVE ONCE", lambda: sweep(world, faults=())
     )
 
 
@@ -248,32 +248,32 @@ def test_hazard_D3_a_lost_listing_behind_a_lease_costs_no_lease() -> None:
     world = semaphore(1, 2, BRIEF)
     sweep(world, faults=("cut", "linger"))
     search = partial(sweep, world, faults=("cut", "linger", "cancel"))
-    assert_found(FAMILY["the lease is kept"], "ORPHAN LIVE", search)
+    assert_found(LEASE_KEPT, "ORPHAN LIVE", search)
 
 
 def test_hazard_D4_a_lease_between_its_create_and_its_hand_over() -> None:
     world = semaphore(1, 2, BRIEF)
-    assert_harms(FAMILY["the lease is kept"], "ORPHAN LIVE", lambda: cancel_everywhere(world))
+    assert_harms(LEASE_KEPT, "ORPHAN LIVE", lambda: cancel_everywhere(world))
 
 
 def test_hazard_D5_a_lease_whose_session_is_gone_does_not_count() -> None:
     """Holders crash or are cut off for longer than their session: the next one is served."""
     world = semaphore(1, 2, BRIEF)
-    assert_swept(FAMILY["no watch on the leases"], "LIVE", world, "crash", "partition")
+    assert_swept(BUGS["no watch on the leases"].changes, "LIVE", world, "crash", "partition")
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_hazard_D6_tries_that_overlap_take_no_lease_too_many(count: int) -> None:
     exhaust(semaphore(count, 3, BRIEF, wait=False), depth=7, frames=False)
-    world = semaphore(count, 3, Manners(rounds=2, stay=9), wait=False)
+    world = semaphore(count, 3, Usage(rounds=2, stay=9), wait=False)
     search = partial(explore, world, UNTIL_FOUND, faults=())
-    assert_found(FAMILY["one lease too many"], "ME FENCE", search)
+    assert_found(BUGS["one lease too many"].changes, "ME FENCE", search)
 
 
 def test_hazard_D10_two_faults_make_no_second_leader() -> None:
     """An election is the fair lock; two quick losses, an expiry and a delete at any moments."""
     faults = ("cut", "linger", "expire", "delete")
-    world = contenders(SEQUENTIAL, 3, Manners(rounds=2))
+    world = contenders(SEQUENTIAL, 3, Usage(rounds=2))
     explore(world, SEEDS, most=2, faults=faults)
     search = partial(explore, world, UNTIL_FOUND, most=2, faults=faults)
     assert_found(QUEUE["no second look"], "ME FIFO FENCE", search)

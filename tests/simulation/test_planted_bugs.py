@@ -22,7 +22,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         search = partial(exhaust, most=3, frames=False)
     faults = tuple(bug.faults.split())
     with planted(*bug.changes), pytest.raises(FailedRunError) as caught:
-        search(bug.world, faults=faults, tick=bug.tick)
+        search(bug.scenario, faults=faults, tick=bug.tick)
     error = caught.value
     print(f"{name}: {error.invariant} by {error.faults or 'no fault'}, in run {error.runs}")
     assert error.invariant in bug.invariants.split()

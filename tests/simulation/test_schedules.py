@@ -7,9 +7,9 @@ import pytest
 from tests.conftest import SEED
 from tests.simulation.scenarios import BRIEF, READERS
 from tests.support import simulation_following as watches
-from tests.support.planted_bugs import FAMILY, SINGLE
-from tests.support.simulation_family import disagreement, read_write
-from tests.support.simulation_locks import BLOCKING, Manners, contenders
+from tests.support.planted_bugs import SINGLE
+from tests.support.simulation_family import FIRST_TRY_FORGOTTEN, disagreement, read_write
+from tests.support.simulation_locks import BLOCKING, Usage, contenders
 from tests.support.simulation_membership import NO_SYNC_BEFORE_DELETE, Life, keepers
 from tests.support.simulation_parts import FACTOR, Change, planted
 from tests.support.simulation_queue import Ledger, Plan, queues
@@ -44,7 +44,7 @@ BY_HAND = {
         "run a; up a; down a; run a; run a2; run a; linger a; run a2; late a; dial a; up a; "
         "down a; up a; down1 a; run a2; cancel a2",
         True,
-        FAMILY["a first try is forgotten"],
+        FIRST_TRY_FORGOTTEN,
         "ORPHAN",
     ),
     # The reply to the create is lost, the owner closes, the next server does not know of the node.
@@ -73,7 +73,7 @@ def test_a_schedule_by_hand(row: tuple[Scenario, str, bool, tuple[Change, ...], 
 
 def test_a_guard_that_was_not_answered_is_asked_again() -> None:
     """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
-    scenario = contenders(BLOCKING, 2, Manners(hold=15.0), together=True)
+    scenario = contenders(BLOCKING, 2, Usage(hold=15.0), together=True)
     steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
     told = replay(scenario, steps)
     assert "STATE" not in told[-1], "\n".join(told)

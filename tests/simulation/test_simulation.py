@@ -26,7 +26,7 @@ from tests.simulation.scenarios import (
 )
 from tests.support import simulation_following as watches
 from tests.support import simulation_supervisor as supervisors
-from tests.support.simulation_locks import BLOCKING, KINDS, SEQUENTIAL, Kind, Manners, contenders
+from tests.support.simulation_locks import BLOCKING, KINDS, SEQUENTIAL, Kind, Usage, contenders
 from tests.support.simulation_locks import various as various_locks
 from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK
 from zkwire.testing.simulation import (
@@ -68,12 +68,12 @@ def sweeps() -> Iterator[Sweep]:
     for kind in KINDS:
         two = contenders(kind, 2)
         yield from (Sweep(f"{kind.name} {who}", two, partial(InTurn, who)) for who in ("", *"ab"))
-        for name, number, manners in (
-            ("of whom none waits for ever", 3, Manners(patience=9.0)),
-            ("released at once", 2, Manners(give=0.0)),
-            ("released in time", 2, Manners(give=3.0)),
+        for name, number, usage in (
+            ("of whom none waits for ever", 3, Usage(patience=9.0)),
+            ("released at once", 2, Usage(give=0.0)),
+            ("released in time", 2, Usage(give=3.0)),
         ):
-            yield Sweep(f"{kind.name}, {name}", contenders(kind, number, manners))
+            yield Sweep(f"{kind.name}, {name}", contenders(kind, number, usage))
         no_parent = contenders(kind, 2, prepared=False)
         yield Sweep(f"{kind.name}, no parent", no_parent, partial(Seeded, SEED), FAULTS, SEED, 2)
     for name, world in LOCKS.items():
@@ -126,7 +126,7 @@ def cancellations() -> Iterator[tuple[str, Scenario, Callable[[], Schedule]]]:
     for kind in KINDS:
         for number in (1, 2, 3):
             for prepared in (True, False):
-                world = contenders(kind, number, Manners(rounds=2), prepared=prepared)
+                world = contenders(kind, number, Usage(rounds=2), prepared=prepared)
                 for who in ("", *"ab"):
                     yield f"{number} {kind.name}, {prepared}, {who}", world, partial(InTurn, who)
         yield f"{kind.name}, on a bad network", contenders(kind, 2), lambda: Scripted(CUT)

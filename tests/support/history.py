@@ -2,44 +2,34 @@
 
 A history is a list of `Record`, in any order, of a real run or of a simulated one; all times are of
 one clock.  `check` says in plain sentences what is wrong with it, each after the name of what is
-broken; an empty list means that nothing is.  A record in a file is one line of JSON (`to_line`,
-`from_line`).
+broken; an empty list means that nothing is.
 
 Every record has ``at`` (seconds), ``who`` (one thread of control: it does one thing at a time) and
 ``what``; ``key`` is the lock's name or the node's path.  By ``what``:
 
 ``lock``     ``key`` follows these rules from the beginning to the end: ``limit`` holders at a time
-             (1 unless told otherwise), ``ordered`` if first come is first served.  Who has the
-             ``role`` "read" may hold together with others of that role.
-``ask``      begins to acquire; ``limit`` is the timeout in seconds, if there is one.
-``arrive``   its node ``fence`` stands in the queue.  Not needed; for the order of arrival.
+             (1 unless told otherwise).  Who has the ``role`` "read" may hold together with
+             others of that role.
+``ask``      begins to acquire.
 ``grant``    `acquire` has returned, with ``fence``; the claim begins.  Of who holds already, with
              another ``role``, it is a downgrade: its fence is not compared.
 ``give up``  `acquire` has ended otherwise; ``note`` says how.
-``lose``     the claim is over: ``held`` is False from now on (with a ``role``: that one's).  If it
-             was the lease that ended, ``at`` is its deadline and not when that was noticed.
-``release``  the same by its own will; ``at`` is before the request is sent.
+``release``  the claim is over (with a ``role``: that one's); ``at`` is before the request is sent.
 ``die``      its process is gone, and with it its claims and its wait.
-``pause``    its process stands still and does nothing, so it claims nothing.
-``resume``   it goes on; a lease that has ended in between gives a ``lose`` before this.
-``disown``   the claim counts no more, by no fault of the client's: an outsider has deleted its node
-             or ended its session on the server.  What it says of itself is not looked at any more.
-``wake``     the server has told it that a node has gone; ``note`` identifies node and event.
 ``calm``     all faults are over; from now on a free lock is granted within ``limit`` seconds.
 ``left``     after everything was closed there was still this node: ``note``.
 ``write``    a write of ``value`` to ``key`` from ``at`` to ``end``; ``ok`` is None if it is not
              known whether it happened.  If it did, ``zxid`` and ``version`` are the new ones;
-             ``expected`` is the version that was demanded, ``fence`` the token it was made with.
+             ``fence`` is the token it was made with.
 ``read``     a read from ``at`` to ``end`` that has seen ``value``, ``zxid`` (mzxid), ``version``.
              ``synced`` if a sync came before it, which ``at`` then includes.
 
 Values that are written must differ, so that a value tells who has written it.  ``session`` may name
 the session of an operation: the promises for reads are made to a session.
 
-Broken may be: ME (two hold at a time), FENCE (a later grant has no higher fence, or a write with an
-older one was accepted), FIFO, HERD (one release wakes two), LIVE (nobody gets what is free, or
-somebody waits at the end), TIME (`acquire` took longer than its timeout), ORPHAN, WRITES (not
-linearizable), READS (not sequentially consistent), FORMAT (no history at all).
+Broken may be: ME (two hold at a time), FENCE (a later grant has no higher fence, or a write with
+an older one was accepted), LIVE (nobody gets what is free, or somebody waits at the end),
+ORPHAN, WRITES (not linearizable), READS (not sequentially consistent), FORMAT (no history at all).
 """
 
 from __future__ import annotations
@@ -50,9 +40,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from math import inf
-
-LATE = 0.25
-"""By so many seconds `acquire` may exceed its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +53,19 @@ class Record:
     role: str = ""
     fence: int = 0
     limit: float | None = None
-    ordered: bool = False
     note: str = ""
     end: float = inf
     ok: bool | None = True
     value: str = ""
     zxid: int = 0
     version: int = 0
-    expected: int | None = None
     session: str = ""
     synced: bool = False
 
 
 WHATS = frozenset({
-    "lock", "ask", "arrive", "grant", "give up", "lose", "release", "die", "pause", "resume",
-    "disown", "wake", "calm", "left", "write", "read",
+    "lock", "ask", "grant", "give up", "release", "die", "calm", "left",
+    "write", "read",
 })  # fmt: skip
 
 _DEFAULTS = {field.name: field.default for field in fields(Record)}
@@ -91,11 +76,6 @@ def to_line(record: Record) -> str:
     return json.dumps({k: v for k, v in asdict(record).items() if v != _DEFAULTS[k]})
 
 
-def from_line(line: str) -> Record:
-    """What `to_line` has written."""
-    return Record(**json.loads(line))
-
-
 def check(history: Iterable[Record]) -> list[str]:
     """What is wrong with this history."""
     records = sorted(history, key=lambda record: record.at)  # stable: as written, if simultaneous
@@ -104,7 +84,7 @@ def check(history: Iterable[Record]) -> list[str]:
         return [f"FORMAT: {record}" for record in unknown]
     found = [f"ORPHAN: {r.note or r.key} is left" for r in records if r.what == "left"]
     rules = {r.key: r for r in records if r.what == "lock"}
-    keys = dict.fromkeys(r.key for r in records if r.what in ("ask", "grant", "arrive"))
+    keys = dict.fromkeys(r.key for r in records if r.what in ("ask", "grant"))
     for key in keys:
         lock = _Lock(rules.get(key) or Record(0.0, "", "lock", key))
         for record in records:
@@ -127,12 +107,8 @@ class _Lock:
         self._most = 1 if rule.limit is None else round(rule.limit)
         self._claims: dict[tuple[str, str], Record] = {}  # by who and role
         self._asked: dict[str, Record] = {}
-        self._waiting: dict[str, int] = {}  # who stands in the queue, with which fence
-        self._paused: set[str] = set()
-        self._excused: set[str] = set()  # who has stood still while it was acquiring
         self._highest: dict[bool, Record] = {}  # grants, by whether they are for reading
         self._fences: dict[int, Record] = {}  # who was granted each first
-        self._woken: dict[str, str] = {}
         self._patience: float | None = None  # known as soon as all is calm
         self._free_since = inf
 
@@ -143,28 +119,16 @@ class _Lock:
         match record.what:
             case "ask":
                 self._asked[who] = record
-                self._excused.discard(who)
-            case "arrive":
-                self._waiting[who] = record.fence
             case "grant":
-                self._end_wait(record)
+                self._asked.pop(who, None)
                 self._grant(record)
             case "give up":
-                self._end_wait(record)
-            case "lose" | "release" | "disown":
+                self._asked.pop(who, None)
+            case "release":
                 self._end_claims(who, record.role)
             case "die":
                 self._end_claims(who, "")
                 self._asked.pop(who, None)
-                self._waiting.pop(who, None)
-            case "pause":
-                self._paused.add(who)
-                self._excused.add(who)
-            case "resume":
-                self._paused.discard(who)
-                self._look_together(record)
-            case "wake":
-                self._wake(record)
             case "calm":
                 self._patience = record.limit
         free = self._patience is not None and bool(self._asked) and not self._claims
@@ -175,8 +139,7 @@ class _Lock:
         self._look_at_rest(at)
         if self._patience is not None:
             for who, asked in self._asked.items():
-                if asked.limit is None or at > asked.at + asked.limit + LATE:
-                    self._say("LIVE", f"{who}, who has asked at {asked.at:.3f}, waits at the end")
+                self._say("LIVE", f"{who}, who has asked at {asked.at:.3f}, waits at the end")
 
     def _say(self, name: str, text: str) -> None:
         self.found.append(f"{name}: {self._rule.key}: {text}")
@@ -186,22 +149,15 @@ class _Lock:
             if claim[0] == who and role in ("", claim[1]):
                 del self._claims[claim]
 
-    def _end_wait(self, record: Record) -> None:
-        self._waiting.pop(record.who, None)
-        asked = self._asked.pop(record.who, None)
-        if asked is not None and asked.limit is not None:
-            late = record.at - asked.at - asked.limit
-            if late > LATE and record.who not in self._excused:
-                self._say("TIME", f"{record.who} was {late:.3f} s late at {record.at:.3f}")
-
     def _grant(self, grant: Record) -> None:
-        for who, fence in self._waiting.items() if self._rule.ordered else ():
-            if fence < grant.fence and not (grant.role == "read" and self._reads(who)):
-                self._say("FIFO", f"{grant.who} has overtaken {who} at {grant.at:.3f}")
         if not any(who == grant.who for who, _ in self._claims):  # else it is a downgrade
             self._compare(grant)
         self._claims[grant.who, grant.role] = grant
-        self._look_together(grant)
+        holding = self._claims.values()
+        many = len({claim.who for claim in holding}) > self._most
+        if many and any(claim.role != "read" for claim in holding):
+            names = " and ".join(f"{c.who} (since {c.at:.3f})" for c in holding)
+            self._say("ME", f"{names} hold at {grant.at:.3f}")
 
     def _compare(self, grant: Record) -> None:
         """Its fence with those before it."""
@@ -219,22 +175,6 @@ class _Lock:
                 )
         if reading not in self._highest or grant.fence > self._highest[reading].fence:
             self._highest[reading] = grant
-
-    def _reads(self, who: str) -> bool:
-        return who in self._asked and self._asked[who].role == "read"
-
-    def _look_together(self, record: Record) -> None:
-        holding = [c for (who, _), c in self._claims.items() if who not in self._paused]
-        if len({claim.who for claim in holding}) <= self._most:
-            return
-        if any(claim.role != "read" for claim in holding):
-            names = " and ".join(f"{c.who} (since {c.at:.3f})" for c in holding)
-            self._say("ME", f"{names} hold at {record.at:.3f}")
-
-    def _wake(self, record: Record) -> None:
-        first = self._woken.setdefault(record.note, record.who)
-        if first != record.who:
-            self._say("HERD", f"{record.note} wakes {first} and {record.who}")
 
     def _look_at_rest(self, now: float) -> None:
         if self._patience is not None and now > self._free_since + self._patience:
@@ -297,7 +237,6 @@ def _node(key: str, records: Sequence[Record]) -> Iterator[str]:
     reads = [r for r in records if r.what == "read" and r.ok]
     yield from _order(key, writes)
     yield from _gaps(key, writes, lost)
-    yield from _refusals(key, writes, refused, lost)
     yield from _seen(key, writes, reads, {w.value for w in refused})
     yield from _sessions(key, [r for r in records if r.what in ("write", "read") and r.ok])
     yield from _fresh(key, writes, reads)
@@ -315,9 +254,6 @@ def _order(key: str, writes: Sequence[Record]) -> Iterator[str]:
                 f"WRITES: {key}: {later.value!r} was answered before {latest.value!r} was sent, "
                 f"and has the higher zxid"
             )
-    for write in writes:
-        if write.expected not in (None, -1, write.version - 1):
-            yield f"WRITES: {key}: {write.value!r} made {write.version} of {write.expected}"
 
 
 def _gaps(key: str, writes: Sequence[Record], lost: Sequence[Record]) -> Iterator[str]:
@@ -335,19 +271,6 @@ def _gaps(key: str, writes: Sequence[Record], lost: Sequence[Record]) -> Iterato
                 f"WRITES: {key}: version {later.version} of {later.value!r} comes after version "
                 f"{earlier.version} of {earlier.value!r}"
             )
-
-
-def _refusals(
-    key: str, writes: Sequence[Record], refused: Sequence[Record], unknown: Iterable[Record]
-) -> Iterator[str]:
-    """Who was refused because of a version was not right all the time."""
-    moments = sorted(w.at for w in unknown)
-    for write in refused:
-        for now, after in zip(writes, [*writes[1:], None], strict=True):
-            until = inf if after is None else after.at
-            steady = now.version == write.expected and now.end < write.at and write.end < until
-            if steady and not (moments and moments[0] <= write.end):
-                yield f"WRITES: {key}: {write.value!r} was refused, and {now.version} was right"
 
 
 def _seen(

@@ -1,6 +1,6 @@
-"""Bugs that are planted into locks, their family and the state machine, and the list of all.
+"""Bugs that are planted into locks and the state machine, and the list of all.
 
-Those of other recipes are beside their worlds.  Numbers are rows of docs/hazards.md.
+Those of other recipes are beside their scenarios.  Numbers are rows of docs/hazards.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tests.support import (
     simulation_barrier,
     simulation_cache,
     simulation_counter,
+    simulation_family,
     simulation_following,
     simulation_membership,
     simulation_once_per,
@@ -20,12 +21,11 @@ from tests.support import (
     simulation_queue,
     simulation_supervisor,
 )
-from tests.support import simulation_family as family
 from tests.support.simulation_locks import (
     BLOCKING,
     SEQUENTIAL,
     SEQUENTIAL_TRY,
-    Manners,
+    Usage,
     contenders,
     various,
 )
@@ -33,16 +33,13 @@ from tests.support.simulation_parts import Bug, Change, nothing
 from zkwire.errors import NoNodeError
 from zkwire.operations import Operations
 from zkwire.recipes._node import Attempt, OwnNodeWatch
-from zkwire.recipes.locks import AsyncBlockingLock, AsyncMultiLock
-from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
-from zkwire.recipes.semaphore import AsyncLease
-from zkwire.recipes.sequential import AsyncSequentialLock, before
+from zkwire.recipes.locks import AsyncBlockingLock
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session import outcomes
 from zkwire.session.handshake import Identity
 from zkwire.session.liveness import Liveness
 from zkwire.session.session import Session
 from zkwire.session.watch_table import WatchTable
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.invariants import Claims
 
 BESIDE = Change(Claims, "_is_gone", nothing)
@@ -214,119 +211,6 @@ SINGLE = {
     **_of_any(AsyncBlockingLock),
 }
 
-# --- the family -----------------------------------------------------------------------------------
-
-_QUEUE_KEPT = (
-    Change(AsyncLease, "_clean_up_pending", "self._queue._release_in_background()", "pass"),
-    Change(
-        AsyncLease,
-        "_contend",
-        "self._queue._release_in_background()",
-        "pass",
-        "return won",
-        "self._queue._release_in_background(); return won",
-    ),
-)
-
-FAMILY = {
-    "a reader ignores writers": (Change(AsyncReadLock, "_ahead", lambda *_: []),),
-    # A reader lets every writer go first.
-    "a reader waits for later writers": (
-        Change(
-            AsyncReadLock,
-            "_ahead",
-            lambda lock, names, _: [
-                (0, n) for n in names if not is_reader(n) and n != lock._write._node_name
-            ],
-        ),
-    ),
-    "a reader waits for readers": (
-        Change(AsyncReadLock, "_ahead", lambda _, names, own: before(names, own)),
-    ),
-    # Who holds the write lock goes to the end of the queue for the read lock.
-    "a downgrade goes to the end": (
-        Change(
-            AsyncReadLock, "_join", "(mine := self._write._own_place) is not None", "(mine := '')"
-        ),
-    ),
-    # Does not expect its own node from a try whose answer was lost.
-    "a downgrade is tried once": (
-        Change(AsyncReadLock, "_stand_beside", "and error.code != NodeExistsError.code", ""),
-    ),
-    # Queues anew, after a try to stand beside the writer that may have worked.
-    "a first try is forgotten": (Change(AsyncReadLock, "_join", "if unknown:", "if False:"),),
-    "a writer ignores readers": (
-        Change(
-            AsyncWriteLock,
-            "_ahead",
-            lambda _, names, own: before([n for n in names if not is_reader(n)], own),
-        ),
-    ),
-    # A writer does not look whether a reader has come in where the writer before it stood.
-    "a writer believes the event": (Change(AsyncWriteLock, "_leaves_its_place", lambda *_: True),),
-    "one lease too many": (
-        Change(AsyncLease, "_ahead", "len(ahead) < self._places", "len(ahead) <= self._places"),
-    ),
-    # Waits for a change of another node.
-    "no watch on the leases": (
-        Change(
-            AsyncLease,
-            "_await_change",
-            "read, self._path, watch=watch)",
-            "read, self._path)\n        await retry(self._runtime, deadline, "
-            "self._runtime.operations.get_data, self._base, watch=watch)",
-        ),
-    ),
-    # Waits for a change that may have come before the watch.
-    "no look behind the watch": (
-        Change(AsyncLease, "_await_change", "set(names).issubset(now)", "True"),
-    ),
-    # Is still the first of the queue when it does not get a lease.
-    "the queue is kept": _QUEUE_KEPT,
-    # What fails behind the create of the lease is not cleaned up (D3, D4).
-    "the lease is kept": (
-        Change(
-            AsyncLease, "_clean_up_pending", lambda lock: setattr(lock, "_pending_cleanup", None)
-        ),
-        _QUEUE_KEPT[1],
-    ),
-    # Writes its number whatever has been written meanwhile.
-    "the last number counts": (Change(AsyncLease, "_agree", "count, stat.version", "count"),),
-    # Everybody looks at the leases.
-    "no queue": (
-        Change(
-            AsyncLease,
-            "_contend",
-            "won = await self._take_lease",
-            "await self._queue._step_out(deadline)\n        "
-            "self._queue._release_in_background()\n        won = await self._take_lease",
-        ),
-    ),
-    "in the order of the arguments": (
-        Change(
-            AsyncMultiLock, "__init__", "sorted(locks, key=lambda lock: lock._path)", "list(locks)"
-        ),
-    ),
-    # Does not give back what it had before it failed.
-    "the first is kept": (
-        Change(AsyncMultiLock, "_acquire_or_release", "self._release_taken()", "self._taken = []"),
-        Change(AsyncMultiLock, "_acquire", "self._release_taken()", "self._taken = []"),
-    ),
-    # Believes that the first is still held when it has the last.
-    "no last look": (Change(AsyncMultiLock, "_acquire", "if not self._holds:", "if False:"),),
-    # Gives the others up only if nothing happens to the first.
-    "one release": (
-        Change(
-            AsyncMultiLock,
-            "_release_all",
-            "errors.append(error)",
-            "raise",
-            "self._release_taken()",
-            "self._taken, self._acquired = [], False",
-        ),
-    ),
-}
-
 # --- the state machine ----------------------------------------------------------------------------
 
 SESSION = {
@@ -403,49 +287,18 @@ def _locks() -> Iterator[tuple[str, Bug]]:
                 bug = Bug(various(kind), faults, invariants, (*of[name], BESIDE))
                 yield f"{kind.name}: {name}", bug
     yield "not told", Bug(various(SEQUENTIAL), "delete", "TOLD", QUEUE["not told"])
-    # When an outsider deletes nodes, two may hold for a moment; see `test_simulation`.
+    # When an outsider deletes nodes, two may hold for a moment; see `scenarios.faults_for`.
     for name, invariants in (
         ("beside tokens", "STATE ME FENCE ERROR"),
         ("releases what is lost", "ERROR"),
     ):
         yield name, Bug(various(BLOCKING), "delete", invariants, SINGLE[name])
     # Three faults in the right order, the last of them before the new connection has answered.
-    world, name = contenders(SEQUENTIAL, 1, Manners(stay=0)), "no sync before cleaning"
+    world, name = contenders(SEQUENTIAL, 1, Usage(stay=0)), "no sync before cleaning"
     yield name, Bug(world, "cut cancel lag", "ORPHAN", QUEUE[name], every=True)
-    # test_simulation.test_a_claim_by_a_node_that_is_gone_is_found
-    world, name = contenders(BLOCKING, 2, Manners(stay=1)), "no sync before looking"
+    # A run that shows it is in test_schedules.
+    world, name = contenders(BLOCKING, 2, Usage(stay=1)), "no sync before looking"
     yield name, Bug(world, "cut lag", "STATE ME", SINGLE[name], every=True, minutes=True)
-
-
-def _family() -> Iterator[tuple[str, Bug]]:
-    worlds: dict[Scenario, tuple[tuple[str, str, str], ...]] = {
-        family.various_read_write(): (
-            ("a reader ignores writers", "", "ME FIFO FENCE"),
-            ("a reader waits for later writers", "", "LIVE FIFO ONCE"),
-            ("a downgrade goes to the end", "", "LIVE ONCE"),
-            ("a downgrade is tried once", "linger cut", "ERROR"),
-            ("a writer ignores readers", "", "ME FIFO FENCE"),
-            ("a writer believes the event", "", "ME FIFO FENCE"),
-        ),
-        family.meeting(): (("a reader waits for readers", "", "ONCE LIVE"),),
-        family.various_semaphore(): (
-            ("one lease too many", "", "ME FENCE"),
-            ("no watch on the leases", "", "LIVE"),
-            ("no look behind the watch", "", "LIVE"),
-            ("the queue is kept", "cancel", "ORPHAN LIVE"),
-        ),
-        family.disagreement(): (("the last number counts", "", "ME FENCE"),),
-        family.semaphore(1, 3, Manners(stay=12)): (("no queue", "partition", "HERD FIFO"),),
-        family.various_multi_lock(): (
-            ("in the order of the arguments", "", "LIVE"),
-            ("the first is kept", "cancel", "ERROR LIVE ORPHAN"),
-            ("no last look", "delete pause", "ERROR"),
-            ("one release", "delete cancel", "ORPHAN LIVE WATCH"),
-        ),
-    }
-    for world, bugs in worlds.items():
-        for name, faults, invariants in bugs:
-            yield name, Bug(world, faults, invariants, FAMILY[name])
 
 
 def _session() -> Iterator[tuple[str, Bug]]:
@@ -461,7 +314,7 @@ def _session() -> Iterator[tuple[str, Bug]]:
         for kind in (BLOCKING, SEQUENTIAL):
             world, minutes = various(kind), False
             if "receipt" in name:  # shows only if a lock is held for longer than a session lives
-                world = contenders(kind, 2, Manners(stay=1, hold=30.0))
+                world = contenders(kind, 2, Usage(stay=1, hold=30.0))
                 minutes = kind is SEQUENTIAL  # with a blocking lock it takes seconds
             changes = (*SESSION[name], BESIDE)
             bug = Bug(world, faults, invariants, changes, tick=0.25, minutes=minutes)
@@ -469,13 +322,14 @@ def _session() -> Iterator[tuple[str, Bug]]:
 
 
 BUGS: dict[str, Bug] = {
-    **dict([*_locks(), *_family(), *_session()]),
+    **dict([*_locks(), *_session()]),
     **{
         f"{world.__name__.partition('simulation_')[2]}: {name}": bug
         for world in (
             simulation_barrier,
             simulation_cache,
             simulation_counter,
+            simulation_family,
             simulation_following,
             simulation_membership,
             simulation_once_per,

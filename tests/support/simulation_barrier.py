@@ -1,4 +1,4 @@
-"""The world of double barriers: members that enter and leave, and bugs."""
+"""Scenarios of double barriers: members that enter and leave, and bugs."""
 
 from __future__ import annotations
 

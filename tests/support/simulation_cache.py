@@ -1,4 +1,4 @@
-"""The world of a cache: a tree that changes at random, and versions of the cache with planted bugs.
+"""Scenarios of a cache: a tree that changes at random, and versions of the cache with planted bugs.
 
 The cache lives through lost connections, other and stale servers, pauses and the ends of sessions.
 Whenever nothing is under way and the cache says that it is fresh, it is the tree; and each reader's

@@ -1,4 +1,4 @@
-"""The world of counters: clients that add to one number, and bugs.
+"""Scenarios of counters: clients that add to one number, and bugs.
 
 Each addition has two binary digits of the number to itself, so the number says of each how often it
 was made.

@@ -1,6 +1,6 @@
-"""The worlds of the rest of the family of locks: read-write lock, semaphore, multi-lock.
+"""Scenarios of the rest of the family of locks: read-write lock, semaphore, multi-lock.
 
-Bugs of locks are in `tests.support.planted_bugs`.
+Bugs of other locks are in `tests.support.planted_bugs`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from collections.abc import Sequence
 
 from tests.support.simulation_locks import (
     PLAIN,
-    Manners,
     Success,
+    Usage,
     acquired,
     await_loss,
     conditions_of,
     contend,
-    manners_of,
+    usage_of,
     waits,
 )
-from tests.support.simulation_parts import Judge, children, clients, make, scenario
+from tests.support.simulation_parts import Bug, Change, Judge, children, clients, make, scenario
 from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes.locks import AsyncMultiLock
 from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claim, Claims, Grant, Herd, Orphans, at_most
 from zkwire.testing.simulation.simulation import Simulation
@@ -87,9 +88,9 @@ class ReadWriteClaims(Claims):
                 raise ViolationError("FIFO", f"{grant.claim} has overtaken {name}")
 
 
-async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
+async def downgrade(client: Client, pair: Pair, usage: Usage, *, wait: bool) -> list[bool]:
     """Write, then read without letting anybody write between."""
-    deadline = manners.deadline(client)
+    deadline = usage.deadline(client)
     if not await acquired(pair.write, deadline, wait):
         return [False]
     try:
@@ -98,7 +99,7 @@ async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool)
             got = await acquired(pair.read, deadline, wait)
         finally:
             await pair.write.release()
-        for _ in range(manners.stay):
+        for _ in range(usage.stay):
             await client.turn()
         return [got]
     finally:
@@ -106,13 +107,13 @@ async def downgrade(client: Client, pair: Pair, manners: Manners, *, wait: bool)
             await pair.read.release()
 
 
-async def hasty(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> list[bool]:
+async def hasty(client: Client, pair: Pair, usage: Usage, *, wait: bool) -> list[bool]:
     """Releases the write lock while another task of the same object acquires the read lock."""
-    if not await acquired(pair.write, manners.deadline(client), wait):
+    if not await acquired(pair.write, usage.deadline(client), wait):
         return [False]
     try:
-        client.spawn(contend(client, pair.read, manners, wait=wait))
-        for _ in range(manners.stay):
+        client.spawn(contend(client, pair.read, usage, wait=wait))
+        for _ in range(usage.stay):
             await client.turn()
     finally:
         await pair.write.release()
@@ -123,14 +124,14 @@ async def hasty(client: Client, pair: Pair, manners: Manners, *, wait: bool) -> 
 def read_write(
     sim: Simulation,
     roles: Sequence[str],
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     wait: bool = True,
     prepared: bool = True,
     together: bool = False,
 ) -> None:
     """A contender for each role: "read", "write", "downgrade" or "hasty"."""
-    claims, patient = ReadWriteClaims(), wait and manners.patience is None
+    claims, patient = ReadWriteClaims(), wait and usage.patience is None
     sim.checks += [claims, Orphans(claims, READ_WRITE), Success(wait=patient)]
     if prepared:
         make(sim, READ_WRITE)
@@ -138,10 +139,10 @@ def read_write(
         pair = Pair(client, claims)
         if role in ("read", "write"):
             lock: AsyncPathLock = pair.read if role == "read" else pair.write
-            client.spawn(contend(client, lock, manners, wait=wait))
+            client.spawn(contend(client, lock, usage, wait=wait))
         else:
             act = downgrade if role == "downgrade" else hasty
-            client.spawn(act(client, pair, manners, wait=wait))
+            client.spawn(act(client, pair, usage, wait=wait))
 
 
 @scenario
@@ -173,7 +174,7 @@ def various_read_write(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
     choose = sim.rng.choice
     roles = [choose(("read", "read", "write", "downgrade", "hasty")) for _ in range(3)]
-    read_write(roles[: choose((2, 3))], manners_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
+    read_write(roles[: choose((2, 3))], usage_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
 
 
 # --- the semaphore --------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ def semaphore(
     sim: Simulation,
     count: int,
     number: int,
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     wait: bool = True,
     prepared: bool = True,
@@ -221,7 +222,7 @@ def semaphore(
     together: bool = False,
 ) -> None:
     """So many contenders for so many leases; ``agreed``: the number has been written down."""
-    claims, patient = Claims(at_most(count)), wait and manners.patience is None
+    claims, patient = Claims(at_most(count)), wait and usage.patience is None
     sim.checks += [claims, Orphans(claims, SEMAPHORE), Success(wait=patient), LeaseOrder(claims)]
     sim.checks.append(Herd(f"{SEMAPHORE}/locks"))
     if prepared:
@@ -232,7 +233,7 @@ def semaphore(
     for client in clients(sim, number, together):
         lock = AsyncLease(client.world, SEMAPHORE, count)
         claims.add(lock, client)
-        client.spawn(contend(client, lock, manners, wait=wait))
+        client.spawn(contend(client, lock, usage, wait=wait))
 
 
 @scenario
@@ -261,21 +262,21 @@ def various_semaphore(sim: Simulation) -> None:
     choose = sim.rng.choice
     count = choose((1, 1, 2))
     number = count + choose((1, 1, 2))
-    semaphore(count, number, manners_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
+    semaphore(count, number, usage_of(sim), wait=waits(sim), **conditions_of(sim))(sim)
 
 
 # --- the multi-lock -------------------------------------------------------------------------------
 
 
 async def contend_all(
-    client: Client, lock: AsyncMultiLock, manners: Manners, *, wait: bool
+    client: Client, lock: AsyncMultiLock, usage: Usage, *, wait: bool
 ) -> list[bool]:
     """As `contend`; all of them are held or none, and somebody waits for the loss."""
     won: list[bool] = []
-    for _ in range(manners.rounds):
+    for _ in range(usage.rounds):
         got = False
         try:
-            got = await acquired(lock, manners.deadline(client, wait), wait)
+            got = await acquired(lock, usage.deadline(client, wait), wait)
         finally:
             kept = [core.path for core in lock._parts if core._granted is not None]
             if lock.held != got or len(kept) != (len(lock._parts) if got else 0):
@@ -283,7 +284,7 @@ async def contend_all(
         won.append(got)
         if got:
             client.spawn(await_loss(lock.lost))
-            await manners.hold_on(client, lock)
+            await usage.hold_on(client, lock)
     return won
 
 
@@ -291,7 +292,7 @@ async def contend_all(
 def multi_lock(
     sim: Simulation,
     number: int,
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     single: bool = False,
     wait: bool = True,
@@ -302,7 +303,7 @@ def multi_lock(
     of = {path: Claims() for path in (FIRST, SECOND)}
     for path, claims in of.items():
         sim.checks += [claims, Orphans(claims, path), Herd(path)]
-    sim.checks.append(Success(wait=wait and manners.patience is None))
+    sim.checks.append(Success(wait=wait and usage.patience is None))
     if prepared:
         make(sim, "/m", FIRST, SECOND)
 
@@ -314,15 +315,126 @@ def multi_lock(
     for place, client in enumerate(clients(sim, number, together)):
         order = (FIRST, SECOND) if place % 2 else (SECOND, FIRST)
         both = AsyncMultiLock(*(lock(client, path) for path in order))
-        client.spawn(contend_all(client, both, manners, wait=wait))
+        client.spawn(contend_all(client, both, usage, wait=wait))
     if single:
         client = sim.client()
-        client.spawn(contend(client, lock(client, SECOND), manners, wait=wait))
+        client.spawn(contend(client, lock(client, SECOND), usage, wait=wait))
 
 
 @scenario
 def various_multi_lock(sim: Simulation) -> None:
     """Contenders that differ from seed to seed."""
     choose = sim.rng.choice
-    number, manners, single = choose((2, 2, 3)), manners_of(sim), choose((False, True))
-    multi_lock(number, manners, single=single, wait=waits(sim), **conditions_of(sim))(sim)
+    number, usage, single = choose((2, 2, 3)), usage_of(sim), choose((False, True))
+    multi_lock(number, usage, single=single, wait=waits(sim), **conditions_of(sim))(sim)
+
+
+# --- bugs -----------------------------------------------------------------------------------------
+
+
+def _bug(world: Scenario, faults: str, invariants: str, home: type, *what: object) -> Bug:
+    """What is changed is one function, or several: a name and what is changed in it."""
+    changes = [what] if isinstance(what[0], str) else what
+    return Bug(world, faults, invariants, tuple(Change(home, *change) for change in changes))  # type: ignore[misc]
+
+
+_RW, _LEASES, _BOTH = various_read_write(), various_semaphore(), various_multi_lock()
+_RELEASE = "self._queue._release_in_background()"
+_QUEUE_KEPT = ("_contend", _RELEASE, "pass", "return won", f"{_RELEASE}; return won")
+BUGS = {
+    "a reader ignores writers": _bug(
+        _RW, "", "ME FIFO FENCE", AsyncReadLock, "_ahead", lambda *_: []
+    ),
+    # A reader lets every writer go first.
+    "a reader waits for later writers": _bug(
+        *(_RW, "", "LIVE FIFO ONCE", AsyncReadLock, "_ahead"),
+        lambda lock, names, _: [
+            (0, n) for n in names if not is_reader(n) and n != lock._write._node_name
+        ],
+    ),
+    "a reader waits for readers": _bug(
+        *(meeting(), "", "ONCE LIVE", AsyncReadLock, "_ahead"),
+        lambda _, names, own: before(names, own),
+    ),
+    # Who holds the write lock goes to the end of the queue for the read lock.
+    "a downgrade goes to the end": _bug(
+        *(_RW, "", "LIVE ONCE", AsyncReadLock, "_join"),
+        *("(mine := self._write._own_place) is not None", "(mine := '')"),
+    ),
+    # Does not expect its own node from a try whose answer was lost.
+    "a downgrade is tried once": _bug(
+        *(_RW, "linger cut", "ERROR", AsyncReadLock, "_stand_beside"),
+        *("and error.code != NodeExistsError.code", ""),
+    ),
+    "a writer ignores readers": _bug(
+        *(_RW, "", "ME FIFO FENCE", AsyncWriteLock, "_ahead"),
+        lambda _, names, own: before([n for n in names if not is_reader(n)], own),
+    ),
+    # A writer does not look whether a reader has come in where the writer before it stood.
+    "a writer believes the event": _bug(
+        _RW, "", "ME FIFO FENCE", AsyncWriteLock, "_leaves_its_place", lambda *_: True
+    ),
+    "one lease too many": _bug(
+        *(_LEASES, "", "ME FENCE", AsyncLease, "_ahead"),
+        *("len(ahead) < self._places", "len(ahead) <= self._places"),
+    ),
+    # Waits for a change of another node.
+    "no watch on the leases": _bug(
+        *(_LEASES, "", "LIVE", AsyncLease, "_await_change", "read, self._path, watch=watch)"),
+        "read, self._path)\n        await retry(self._runtime, deadline, "
+        "self._runtime.operations.get_data, self._base, watch=watch)",
+    ),
+    # Waits for a change that may have come before the watch.
+    "no look behind the watch": _bug(
+        _LEASES, "", "LIVE", AsyncLease, "_await_change", "set(names).issubset(now)", "True"
+    ),
+    # Is still the first of the queue when it does not get a lease.
+    "the queue is kept": _bug(
+        *(_LEASES, "cancel", "ORPHAN LIVE", AsyncLease),
+        *(("_clean_up_pending", _RELEASE, "pass"), _QUEUE_KEPT),
+    ),
+    # Writes its number whatever has been written meanwhile.
+    "the last number counts": _bug(
+        disagreement(), "", "ME FENCE", AsyncLease, "_agree", "count, stat.version", "count"
+    ),
+    # Everybody looks at the leases.
+    "no queue": _bug(
+        *(semaphore(1, 3, Usage(stay=12)), "partition", "HERD FIFO", AsyncLease, "_contend"),
+        "won = await self._take_lease",
+        f"await self._queue._step_out(deadline)\n        {_RELEASE}\n"
+        "        won = await self._take_lease",
+    ),
+    "in the order of the arguments": _bug(
+        *(_BOTH, "", "LIVE", AsyncMultiLock, "__init__"),
+        *("sorted(locks, key=lambda lock: lock._path)", "list(locks)"),
+    ),
+    # Does not give back what it had before it failed.
+    "the first is kept": _bug(
+        *(_BOTH, "cancel", "ERROR LIVE ORPHAN", AsyncMultiLock),
+        ("_acquire_or_release", "self._release_taken()", "self._taken = []"),
+        ("_acquire", "self._release_taken()", "self._taken = []"),
+    ),
+    # Believes that the first is still held when it has the last.
+    "no last look": _bug(
+        _BOTH,
+        "delete pause",
+        "ERROR",
+        AsyncMultiLock,
+        "_acquire",
+        "if not self._holds:",
+        "if False:",
+    ),
+    # Gives the others up only if nothing happens to the first.
+    "one release": _bug(
+        *(_BOTH, "delete cancel", "ORPHAN LIVE WATCH", AsyncMultiLock, "_release_all"),
+        *("errors.append(error)", "raise"),
+        *("self._release_taken()", "self._taken, self._acquired = [], False"),
+    ),
+}
+# What fails behind the create of the lease is not cleaned up (D3, D4).
+LEASE_KEPT = (
+    Change(AsyncLease, "_clean_up_pending", lambda lock: setattr(lock, "_pending_cleanup", None)),
+    Change(AsyncLease, *_QUEUE_KEPT),
+)
+# Queues anew, after a try to stand beside the writer that may have worked.
+FIRST_TRY_FORGOTTEN = (Change(AsyncReadLock, "_join", "if unknown:", "if False:"),)

@@ -1,4 +1,4 @@
-"""The world of a node that one client writes and another one watches forever, and bugs."""
+"""Scenarios of a node that one client writes and another one watches forever, and bugs."""
 
 from __future__ import annotations
 

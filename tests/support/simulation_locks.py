@@ -1,4 +1,4 @@
-"""The world of the locks: contenders for the three locks, and what must be true of them.
+"""Scenarios of the locks: contenders for the three locks, and what must be true of them.
 
 Bugs of locks are in `tests.support.planted_bugs`.
 """
@@ -52,7 +52,7 @@ KINDS = (NON_BLOCKING, BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY)
 
 
 @dataclass(frozen=True)
-class Manners:
+class Usage:
     """What a contender does: how often, how long it waits, how many steps and seconds it holds.
 
     ``attend``: while it holds, another task waits for the loss.  ``give``: the limit to release.
@@ -83,7 +83,7 @@ class Manners:
             await give_back(lock, self.give)
 
 
-PLAIN = Manners()
+PLAIN = Usage()
 
 
 async def acquired(
@@ -98,19 +98,17 @@ async def acquired(
         raise
 
 
-async def contend(
-    client: Client, lock: AsyncPathLock, manners: Manners, *, wait: bool
-) -> list[bool]:
+async def contend(client: Client, lock: AsyncPathLock, usage: Usage, *, wait: bool) -> list[bool]:
     """Acquire, stay a while, release; what acquire said each time."""
     won: list[bool] = []
-    for _ in range(manners.rounds):
-        deadline = manners.deadline(client, wait)
+    for _ in range(usage.rounds):
+        deadline = usage.deadline(client, wait)
         won.append(await acquired(lock, deadline, wait))
         must_be_in_time(client, deadline)
         if won[-1]:
-            if manners.attend:
+            if usage.attend:
                 client.spawn(await_loss(lock.lost))
-            await manners.hold_on(client, lock)
+            await usage.hold_on(client, lock)
     return won
 
 
@@ -164,10 +162,10 @@ class Success(Judge):
                 raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
 
 
-def manners_of(sim: Simulation) -> Manners:
+def usage_of(sim: Simulation) -> Usage:
     """Different from seed to seed."""
     choose = sim.rng.choice
-    return Manners(
+    return Usage(
         rounds=choose((1, 1, 2)),
         patience=choose((None, None, 3.0, 9.0)),
         stay=choose((1, 3)),
@@ -252,11 +250,11 @@ class Register(Judge):
                 zxid=zxid, version=version, end=self._now(client) if ok else inf,
             ))  # fmt: skip
 
-    async def use(self, client: Client, lock: AsyncSequentialLock, manners: Manners) -> list[bool]:
+    async def use(self, client: Client, lock: AsyncSequentialLock, usage: Usage) -> list[bool]:
         """Acquire, write and read, release; and read outside."""
-        for number in range(manners.rounds + 1):
+        for number in range(usage.rounds + 1):
             await self.read(client, synced=number % 2 == 1)
-            deadline = manners.deadline(client)
+            deadline = usage.deadline(client)
             won = await acquired(lock, deadline, True)
             must_be_in_time(client, deadline)
             if won:
@@ -272,7 +270,7 @@ class Register(Judge):
 @scenario
 def users(sim: Simulation) -> None:
     """Contenders that use what the lock guards, and differ from seed to seed."""
-    manners = manners_of(sim)
+    usage = usage_of(sim)
     claims, register = Claims(), Register()
     sim.checks += [claims, Orphans(claims, PATH), Fifo(claims, PATH), Herd(PATH), register]
     make(sim, PATH, REGISTER)
@@ -280,7 +278,7 @@ def users(sim: Simulation) -> None:
         client = sim.client()
         lock = AsyncSequentialLock(client.world, PATH)
         claims.add(lock, client)
-        client.spawn(register.use(client, lock, manners))
+        client.spawn(register.use(client, lock, usage))
 
 
 @scenario
@@ -288,7 +286,7 @@ def contenders(
     sim: Simulation,
     kind: Kind,
     number: int = 2,
-    manners: Manners = PLAIN,
+    usage: Usage = PLAIN,
     *,
     prepared: bool = True,
     together: bool = False,
@@ -297,7 +295,7 @@ def contenders(
 
     ``prepared``: the parent of the queue, or of the tokens, is there already.
     """
-    claims, patient = Claims(), kind.wait and manners.patience is None
+    claims, patient = Claims(), kind.wait and usage.patience is None
     sim.checks += [claims, Orphans(claims, PATH), Told(), Success(wait=patient)]
     if kind.queue:
         sim.checks += [Fifo(claims, PATH), Herd(PATH)]
@@ -306,10 +304,10 @@ def contenders(
     for client in clients(sim, number, together):
         lock = kind.core(client.world, PATH)
         claims.add(lock, client)
-        client.spawn(contend(client, lock, manners, wait=kind.wait))
+        client.spawn(contend(client, lock, usage, wait=kind.wait))
 
 
 @scenario
 def various(sim: Simulation, kind: Kind) -> None:
     """Contenders that differ from seed to seed in number, patience, rounds and so on."""
-    contenders(kind, sim.rng.choice((2, 3)), manners_of(sim), **conditions_of(sim))(sim)
+    contenders(kind, sim.rng.choice((2, 3)), usage_of(sim), **conditions_of(sim))(sim)

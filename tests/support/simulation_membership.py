@@ -1,4 +1,4 @@
-"""The worlds of kept nodes and groups, and bugs."""
+"""Scenarios of kept nodes and groups, and bugs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of what is due once per period: clients that ask for their turn, and bugs."""
+"""Scenarios of what is due once per period: clients that ask for their turn, and bugs."""
 
 from __future__ import annotations
 

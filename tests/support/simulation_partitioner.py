@@ -1,4 +1,4 @@
-"""The world of a partitioner: members that come, leave and die, and versions with planted bugs.
+"""Scenarios of a partitioner: members that come, leave and die, and versions with planted bugs.
 
 Each member lives through lost connections, other and stale servers, pauses and the ends of
 sessions.  Its program works on items in the three ways that a program can: it stops what a share

@@ -1,6 +1,6 @@
-"""What the worlds of the simulation have in common, and how bugs are planted into the package.
+"""What the scenarios of the simulation have in common, and how bugs are planted into the package.
 
-A world is a scenario, its checks, and the bugs that show that these can fail.  One check of the
+A module has scenarios, their checks, and the bugs that show that these can fail.  One check of the
 project makes a sixth of each sweep, by its seed: `ZKWIRE_SIMULATION=2` makes all of it at once,
 `=10` ten times as many random runs.
 """
@@ -185,7 +185,7 @@ def nothing(*_: object, **__: object) -> None:
 
 
 class Bug(NamedTuple):
-    """The world in which it is looked for, the faults that reveal it, and what it may break.
+    """The scenario in which it is looked for, the faults that reveal it, and what it may break.
 
     ``tick`` is the server's unit of time: the longer it is, the more a session outlives its
     promise, which hides mistakes.  With ``every`` chance is too slow, and every schedule is
@@ -193,7 +193,7 @@ class Bug(NamedTuple):
     run that shows it is replayed.
     """
 
-    world: Scenario
+    scenario: Scenario
     faults: str
     invariants: str
     changes: tuple[Change, ...] = ()

@@ -1,4 +1,4 @@
-"""The world of the queue: producers and consumers, and bugs."""
+"""Scenarios of the queue: producers and consumers, and bugs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of supervisors: processes whose clients follow one another, and planted bugs.
+"""Scenarios of supervisors: processes whose clients follow one another, and planted bugs.
 
 Each process runs a service and is a candidate.  Whatever happens to its sessions, it has one at a
 time, the service runs in it, and terms of all processes never overlap.

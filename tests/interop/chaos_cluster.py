@@ -1,6 +1,6 @@
-"""The stage of a chaos run: three real servers, a fault proxy before each, worker processes.
+"""The cluster of a chaos run: three real servers, a fault proxy before each, worker processes.
 
-Decides how things are started and ended: whatever happens, `Stage.close` ends every server and
+Decides how things are started and ended: whatever happens, `Cluster.close` ends every server and
 every worker, and nobody else's process. What is done to them is `tests.interop.chaos_faults`.
 """
 
@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Self
 
 from tests.check.environment import ROOT as PROJECT
-from tests.interop import chaos_log
-from tests.interop.chaos_log import Disowned, Line
-from tests.interop.chaos_queues import MARK, QueueWatch
-from tests.interop.chaos_ways import clock
-from tests.interop.chaos_workers import KEYS, KINDS, ROOT, SESSION_TIMEOUT, register_of
+from tests.interop import chaos_log, chaos_recipes
+from tests.interop.chaos_recipes import DONE, ITEMS, NUMBER, QUEUE, TREE, Line, TreeWriter
+from tests.interop.chaos_ways import ROOT, SESSION_TIMEOUT, clock
+from tests.interop.chaos_workers import KEYS, KINDS, register_of
 from tests.support.history import Record, to_line
 from tests.support.installed_servers import InstalledBackend, InstalledServer, _leash
 from tests.support.server_control import ServerStartError, Settings, poll
@@ -45,19 +44,20 @@ SETTINGS = Settings(
 class Crew:
     """One worker process."""
 
-    def __init__(self, stage: Stage, number: int, generation: int) -> None:
+    def __init__(self, cluster: Cluster, number: int, generation: int) -> None:
         self.number = number
         self.generation = generation
         self.name = f"w{number}.{generation}"
-        self.log = stage.directory / f"{self.name}.log"
+        self.log = cluster.directory / f"{self.name}.log"
         self.log.touch()
+        self.rest = self.log.with_suffix(".rest")
         mode = "tasks" if number % 2 else "threads"
-        seed = stage.rng.randrange(2**32)
-        self._errors = (stage.directory / f"{self.name}.err").open("wb")
+        seed = cluster.rng.randrange(2**32)
+        self._errors = (cluster.directory / f"{self.name}.err").open("wb")
         self.process = subprocess.Popen(
             [
                 *_leash(), sys.executable, "-m", "tests.interop.chaos_workers", self.name, mode,
-                stage.hosts, str(SESSION_TIMEOUT), str(self.log), str(seed),
+                cluster.hosts, str(SESSION_TIMEOUT), str(self.log), str(seed),
             ],
             cwd=PROJECT,
             stdin=subprocess.PIPE,
@@ -87,12 +87,11 @@ class Crew:
         return Path(self._errors.name).read_text(errors="replace")[-2000:]
 
 
-class Stage:
+class Cluster:
     """See the module's docstring."""
 
     def __init__(self, backend: InstalledBackend, seed: int, workers: int = WORKERS) -> None:
         self.rng = random.Random(seed)
-        self.takings: list[Disowned] = []
         self.deaths: dict[str, float] = {}
         self.crews: list[Crew] = []
         self.past: list[Crew] = []
@@ -111,11 +110,11 @@ class Stage:
             self.hosts = ",".join(proxy.hosts for proxy in self.proxies)
             self.whole()
             self._make_nodes()
-            hosts = [server.hosts for server in self.ensemble.servers]
-            self.queues = self._exit.enter_context(QueueWatch(hosts, SESSION_TIMEOUT))
             self._exit.callback(self._end_crews)
             for number in range(workers):
                 self.crews.append(Crew(self, number, 0))
+            rng = random.Random(seed)
+            self.tree = self._exit.enter_context(TreeWriter(self.outsider, rng, self.rests))
         except BaseException:
             self._exit.close()
             raise
@@ -155,9 +154,10 @@ class Stage:
         paths = [register_of(kind) for kind in KINDS]
         paths += [register_of(key) for keys in KEYS.values() for key in keys]
         with self.outsider() as client:
-            for path in ("/registers", ROOT, MARK, *paths):
+            for path in ("/registers", ROOT, f"{ROOT}/nodes", QUEUE, TREE, *paths):
                 with suppress(NodeExistsError):
                     client.create(path)
+            client.create(NUMBER, b"0")
 
     # --- servers ----------------------------------------------------------------------------------
 
@@ -217,29 +217,27 @@ class Stage:
         """The lines of all workers of all times."""
         return [chaos_log.read(crew.log) for crew in (*self.past, *self.crews)]
 
-    def some_session(self) -> tuple[int, bytes] | None:
-        """A session that has held something lately, and its password."""
-        crew = self.rng.choice(self.crews)
-        tail = crew.log.read_text()[-20_000:].split("\n")[1:-1] if crew.log.exists() else []
-        lines = [line for line in tail if '"passwd"' in line]
-        if not lines:
-            return None
-        grant = json.loads(self.rng.choice(lines[-8:]))
-        return grant["session"], bytes.fromhex(grant["passwd"])
+    def rests(self) -> set[bytes]:
+        """Of which rests of the tree's writer those who mirror it say that they have seen all."""
+        return {each.rest.read_bytes() if each.rest.exists() else b"" for each in self.crews}
 
     def wait_all_acquire(self, seconds: float) -> float:
-        """Wait until each contender has acquired once more; how long the last one took."""
+        """Wait until all have done once more what they are for; how long the last one took."""
         began, since = time.monotonic(), {crew.name: crew.log.stat().st_size for crew in self.crews}
-        wanted = {f"{crew.name}-{kind}" for crew in self.crews for kind in KINDS}
+        rested = self.tree.rested
+        wanted = {f"{crew.name}-{kind}" for crew in self.crews for kind in (*KINDS, *DONE)}
+        wanted |= {*ITEMS, TREE}
 
         def missing() -> set[str]:
             time.sleep(LOOK_SECONDS)
-            told: set[str] = set()
+            told: set[str] = {TREE} if self.tree.rested > rested + 1 else set()
             for crew in self.crews:
                 with crew.log.open() as file:
                     file.seek(since[crew.name])
-                    lines = file.read().split("\n")[:-1]
-                told |= set(chaos_log.grants([map(json.loads, lines)]))
+                    lines = [json.loads(line) for line in file.read().split("\n")[:-1]]
+                told |= set(chaos_log.grants([lines]))
+                told |= {line["who"] for line in lines if line["what"] in DONE.values()}
+                told |= {line["key"] for line in lines if line["what"] == "look"}
             return wanted - told
 
         try:
@@ -250,6 +248,8 @@ class Stage:
 
     def finish(self) -> None:
         """Ask all workers to end, and look at what they leave."""
+        self.tree.__exit__()
+        self.found += self.tree.found
         for crew in self.crews:
             crew.say_stop()
         until = time.monotonic() + END_SECONDS
@@ -267,6 +267,9 @@ class Stage:
                     self.found.append(f"ERROR: {line['who']}: {line['note']}")
                 if line["what"] == "bye" and line["left"]:
                     self.found.append(f"left in {line['who']}: {line['left']}")
+        with self.outsider() as client:
+            end = chaos_recipes.read_end(client)
+        self.found += chaos_recipes.judge(self.told(), end)
 
     def nodes_left(self) -> list[str]:
         """Nodes of contenders; of killed ones they go with their sessions."""
