@@ -43,8 +43,8 @@ COVERING = (
     "session*", "plain_answers", "states", "trace", "ensembles", "opening", "sasl", "watches",
     "recipe_*", "locks", "lock_losses", "hazards", "family", "cache", "membership*", "services",
     "supervisor", "simulation", "schedules", "read_write", "convenience", "following",
-    "partitioner", "time_limits", "server_settings", "counter", "barriers", "once_per", "queue", "handover",
-    "giving_up", "client_races", "lock_requests",
+    "partitioner", "time_limits", "server_settings", "counter", "barriers", "once_per", "queue",
+    "handover", "giving_up", "client_races", "lock_requests",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
