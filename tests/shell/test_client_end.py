@@ -148,6 +148,8 @@ async def assert_dead_at_once(client: Any) -> None:
     for begin in (client.connect, enter):
         with within(0.1), pytest.raises(expected):
             await done(begin())
+    with pytest.raises(expected):
+        _ = client.credentials
     assert client.lease_remaining() == 0.0
     assert client.state.value in repr(client)
 

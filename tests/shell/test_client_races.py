@@ -259,7 +259,7 @@ def test_of_two_threads_one_acquires_the_object(server: Server) -> None:
 
 
 @pytest.fixture
-def having_a(fake: FakeServer) -> Iterator[Client]:
+def client_with_a(fake: FakeServer) -> Iterator[Client]:
     with Client(fake.hosts, session_timeout=20) as client:
         client.create("/a")
         yield client
@@ -288,30 +288,30 @@ def refused(client: Client, ask: Callable[[], object]) -> None:
 # --- what can be done later -----------------------------------------------------------------------
 
 
-def test_closing_many_watches_and_the_client_takes_no_time(having_a: Client) -> None:
+def test_closing_many_watches_and_the_client_takes_no_time(client_with_a: Client) -> None:
     watches = [Watch() for _ in range(8)]
     for number, watch in enumerate(watches):
-        having_a.exists(f"/{number}", watch=watch)
+        client_with_a.exists(f"/{number}", watch=watch)
     with within(CLOSE_BOUND):
-        nested(having_a, lambda: [*map(Watch.close, watches)])
-    soon("all are closed", lambda: having_a._session.watch_count == 0)
+        nested(client_with_a, lambda: [*map(Watch.close, watches)])
+    soon("all are closed", lambda: client_with_a._session.watch_count == 0)
     with within(CLOSE_BOUND):
-        nested(having_a, having_a.close)
-    soon("it is closed", lambda: having_a.state is State.CLOSED, CLOSE_BOUND)
+        nested(client_with_a, client_with_a.close)
+    soon("it is closed", lambda: client_with_a.state is State.CLOSED, CLOSE_BOUND)
 
 
-def test_listeners_come_and_go(having_a: Client) -> None:
+def test_listeners_come_and_go(client_with_a: Client) -> None:
     heard, others = list[State](), list[State]()
-    having_a.add_state_listener(heard.append)
+    client_with_a.add_state_listener(heard.append)
 
     def change() -> None:
-        having_a.remove_state_listener(heard.append)
-        having_a.add_state_listener(others.append)
+        client_with_a.remove_state_listener(heard.append)
+        client_with_a.add_state_listener(others.append)
 
-    nested(having_a, change)
-    having_a.sync()
-    soon("it has been done", lambda: not having_a._driver.tasks)
-    having_a.close()
+    nested(client_with_a, change)
+    client_with_a.sync()
+    soon("it has been done", lambda: not client_with_a._driver.tasks)
+    client_with_a.close()
     assert (heard, others) == ([], [State.CLOSED])
 
 
@@ -319,24 +319,24 @@ def test_listeners_come_and_go(having_a: Client) -> None:
 
 
 def test_a_question_is_refused_at_once_and_what_is_waited_for_not_given_up(
-    having_a: Client,
+    client_with_a: Client,
 ) -> None:
     watch = Watch()
-    having_a.get_data("/a", watch=watch)
+    client_with_a.get_data("/a", watch=watch)
     asks: list[Callable[[], object]] = [
-        lambda: having_a.get_data("/a"),
-        lambda: having_a.pipeline.get_data("/a"),
-        lambda: having_a.wait_for_state(State.CLOSED),
+        lambda: client_with_a.get_data("/a"),
+        lambda: client_with_a.pipeline.get_data("/a"),
+        lambda: client_with_a.wait_for_state(State.CLOSED),
         watch.wait,
     ]
     for question in asks:
-        refused(having_a, question)
-        assert having_a.get_data("/a").data == b""
-        assert not having_a._session.unanswered
-    having_a.set_data("/a", b"")
+        refused(client_with_a, question)
+        assert client_with_a.get_data("/a").data == b""
+        assert not client_with_a._session.unanswered
+    client_with_a.set_data("/a", b"")
     assert watch.wait(PATIENCE) is not None
-    reply = having_a.pipeline.get_data("/a")
-    nested(having_a, lambda: None if reply.ready else refused_here(reply.result))
+    reply = client_with_a.pipeline.get_data("/a")
+    nested(client_with_a, lambda: None if reply.ready else refused_here(reply.result))
     assert reply.result().data == b""
 
 
@@ -364,13 +364,15 @@ class Handler(Interruption):
 
 
 @pytest.mark.parametrize("how", ["alone", "pipeline"])
-def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(having_a: Client, how: str) -> None:
+def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(
+    client_with_a: Client, how: str
+) -> None:
     """It gets its answer or is refused, at once, and what it has interrupted goes on."""
     outcomes: Counter[str] = Counter()
 
     def ask() -> None:
         try:
-            outcomes[having_a.get_data("/a").data.decode() or "answered"] += 1
+            outcomes[client_with_a.get_data("/a").data.decode() or "answered"] += 1
         except RuntimeError:
             outcomes["refused"] += 1
 
@@ -378,16 +380,16 @@ def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(having_a: Client,
         for n in range(1, 10_000):
             with Handler(n, ask) as handler:
                 if how == "alone":
-                    having_a.get_data("/a")
+                    client_with_a.get_data("/a")
                 else:
-                    having_a.pipeline.get_data("/a")
-                    having_a.pipeline.get_data("/a").result()
+                    client_with_a.pipeline.get_data("/a")
+                    client_with_a.pipeline.get_data("/a").result()
             if handler.where is None:
                 return n
         raise AssertionError("there is no end")
 
-    link = having_a._driver.current_connection
+    link = client_with_a._driver.current_connection
     points = Running(all_points).result(60.0)
     assert sum(outcomes.values()) == points - 1 > (20 if sys.version_info >= (3, 13) else 30)
     assert set(outcomes) == {"answered", "refused"}
-    assert having_a._driver.current_connection is link
+    assert client_with_a._driver.current_connection is link

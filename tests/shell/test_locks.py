@@ -601,10 +601,10 @@ async def test_a_lock_used_at_any_depth_leaves_nothing(
 
     async def all_gone() -> None:
         while left(server):
-            await done(made.exists("/"))  # the client does it now, or with its heartbeat
+            await done(owner.exists("/"))  # the client does it now, or with its heartbeat
 
-    async with using(side.Client(server.hosts)) as made:
-        lock = side.lock(kind, made, "/locks/l")
+    async with using(side.Client(server.hosts)) as owner:
+        lock = side.lock(kind, owner, "/locks/l")
         async with entered(lock):  # what is imported or made once is there
             pass
         for frames in above():

@@ -29,9 +29,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from random import Random
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from zkwire.errors import ServerError
@@ -90,8 +89,6 @@ class Connection:
         self.connect_request: r.ConnectRequest | None = None
         self.received: list[Request] = []
         self.peer = sessions.Connection(number, lambda peer: self._deliver(peer.take_output()))
-        forget = partial(server.state.watchers.forget, self.peer)
-        self.watches = SimpleNamespace(clear=forget)  # those that the table knows of
         self.session_id = 0
         self._buffer = bytearray()
         self._out = bytearray()
@@ -454,7 +451,7 @@ class FakeServer:
                 self._failure = error
         finally:
             with self._changed:
-                connection.watches.clear()
+                self.state.watchers.forget(connection.peer)
             # A FIN, not a RST: what was sent must reach the client, so read what it still sends.
             with contextlib.suppress(OSError, GoneError):
                 connection.sock.shutdown(socket.SHUT_WR)
