@@ -24,7 +24,7 @@ LIMIT = 3600
 
 OF_THREADS = (
     *("calls", "client", "client_end", "client_forks", "client_loss", "client_races"),
-    *("client_threads", "client_watches", "locks", "supervisor"),
+    *("client_threads", "client_watches", "lock_kinds", "supervisor"),
 )
 
 ABOUT_SOURCES = (
