@@ -1,7 +1,7 @@
-"""The embedded server as a pure machine: handshake, frames, reply headers, the life of sessions.
+"""The embedded server as a pure machine: handshake, frames, time, members, and text that is none.
 
-What the differential test has found, and what it cannot generate, has a test with a name here or in
-`test_processor_operations.py`.
+What it answers to requests, `test_recorded.py` compares with what real servers have answered; here
+is what no random request brings about.
 """
 
 from __future__ import annotations
@@ -11,27 +11,30 @@ import struct
 import pytest
 
 from tests.support.embedded import Peer, Reply, Told, connected, make_processor
+from zkwire import Client
+from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
+from zkwire.jute.record import Record
+from zkwire.testing import Server
+from zkwire.testing.server import java
 from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 
-CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
-CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
-NO_NODE, NO_AUTH, NO_WATCHER, UNIMPLEMENTED, BAD_ARGUMENTS = -101, -102, -121, -6, -8
-MARSHALLING, NODE_EXISTS, INCONSISTENCY, AUTH_FAILED = -5, -110, -2, -115
+DELETED = EventType.NODE_DELETED
+NO_NODE, UNIMPLEMENTED, MARSHALLING, AUTH_FAILED = -101, -6, -5, -115
 EPHEMERAL = 1
 
 
 # --- the handshake --------------------------------------------------------------------------------
 
 
-def test_a_new_session(peer: Peer) -> None:
+def test_new_session_is_a_transaction_with_a_password(peer: Peer) -> None:
     assert peer.greeting is not None
     assert peer.greeting.session_id != 0
     assert len(peer.greeting.passwd or b"") == 16
     assert peer.greeting.read_only is False
-    assert peer.exists("/").zxid == 1, "opening a session is a transaction"
+    assert peer.exists("/").zxid == 1
     old = Peer(make_processor()).connect(read_only=None)
     assert old.greeting is not None
     assert old.greeting.read_only is None, "an old client is answered without the flag"
@@ -52,14 +55,21 @@ def test_timeouts_are_clamped_to_ticks(
     assert peer.greeting.time_out == granted
 
 
-def test_a_client_that_has_seen_more_is_sent_away_silently() -> None:
-    peer = Peer(make_processor()).connect(last_zxid=1)
+@pytest.mark.parametrize("sent", [frame(b"\0\0"), b"abcd", None], ids=["record", "word", "ahead"])
+def test_refused_handshake_ends_the_connection_without_a_word(sent: bytes | None) -> None:
+    """No record, no four-letter word, and a client that has seen more than the server."""
+    peer = Peer(make_processor())
+    if sent is None:
+        peer.connect(last_zxid=1)
+    else:
+        peer.send(sent)
     assert peer.ended
     assert peer.greeting is None
+    assert peer.connection.output == []
 
 
 @pytest.mark.parametrize("what", ["unknown", "password"])
-def test_gone_is_answered_with_zeros(what: str) -> None:
+def test_session_that_is_gone_is_answered_with_zeros(what: str) -> None:
     first = connected()
     other = Peer(first.processor)
     session_id = 4711 if what == "unknown" else first.session_id
@@ -69,22 +79,13 @@ def test_gone_is_answered_with_zeros(what: str) -> None:
     assert first.ended is (what == "password"), "the victim goes before the password is looked at"
 
 
-@pytest.mark.parametrize("sent", [frame(b"\0\0"), b"abcd"], ids=["no record", "no word"])
-def test_garbage_for_a_handshake_ends_the_connection(sent: bytes) -> None:
-    peer = Peer(make_processor())
-    peer.send(sent)
+def test_connection_that_is_lost_takes_its_watches(peer: Peer) -> None:
+    peer.exists("/a", watch=True)
+    peer.children("/", watch=True)
+    assert len(peer.processor.state.watchers) == 2
+    peer.again()
     assert peer.ended
-    assert peer.connection.output == []
-
-
-def test_reattaching_ends_the_old_connection_and_its_watches() -> None:
-    first = connected()
-    first.exists("/a", watch=True)
-    second = first.again(timeout=5000)
-    assert first.ended
-    assert second.greeting is not None
-    assert (second.session_id, second.greeting.time_out) == (first.session_id, 5000)
-    assert second.create("/a").err == 0  # no event in front of it
+    assert len(peer.processor.state.watchers) == 0
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -94,28 +95,29 @@ LENGTHS = [struct.pack(">i", length) for length in (-1, -(2**31), 0xFFFFF + 1, 2
 
 
 @pytest.mark.parametrize("sent", [*LENGTHS, frame(b""), frame(b"1234567")])
-def test_a_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -> None:
+def test_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -> None:
     """So does one in which there is no room for a header."""
     peer.send(sent)
     assert peer.ended
     assert peer.raw_frames() == []
 
 
-def test_the_longest_frame_is_taken(peer: Peer) -> None:
+def test_longest_frame_is_taken(peer: Peer) -> None:
     peer.create("/a")
     room = 0xFFFFF - 8 - len(r.SetDataRequest("/a", b"", -1).encode())
     assert peer.set("/a", bytes(room)).err == 0
 
 
-def test_byte_by_byte() -> None:
+@pytest.mark.parametrize("size", [1, 1000])
+def test_stream_means_the_same_in_whatever_pieces(size: int) -> None:
     peer = Peer(make_processor())
     request = r.ConnectRequest(0, 0, 4000, 0, bytes(16), False).encode()
-    for byte in frame(request) + frame(struct.pack(">ii", -2, 11)):
-        peer.send(bytes([byte]))
-    assert len(peer.raw_frames()) == 2
-    at_once = Peer(make_processor())
-    at_once.send(frame(request) + frame(struct.pack(">ii", -2, 11)))
-    assert len(at_once.raw_frames()) == 2
+    stream = frame(request) + frame(struct.pack(">ii", -2, 11)) + frame(struct.pack(">ii", 99, 11))
+    for at in range(0, len(stream), size):
+        peer.send(stream[at : at + size])
+    _, *pongs = peer.raw_frames()
+    pong = r.ReplyHeader(-2, 1, 0)
+    assert [r.ReplyHeader.decode(raw) for raw in pongs] == [pong, pong], "whatever its xid was"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_byte_by_byte() -> None:
         (b"dump", b"dump is not executed because it is not in the whitelist.\n"),
     ],
 )
-def test_four_letter_words(word: bytes, answer: bytes) -> None:
+def test_four_letter_word_is_answered_and_ends(word: bytes, answer: bytes) -> None:
     peer = Peer(make_processor())
     peer.send(word[:1])
     peer.send(word[1:])
@@ -134,52 +136,21 @@ def test_four_letter_words(word: bytes, answer: bytes) -> None:
     assert peer.ended
 
 
-def test_srvr_names_the_mode() -> None:
-    for members, member, mode in ((1, 0, b"standalone"), (3, 0, b"leader"), (3, 1, b"follower")):
-        peer = Peer(make_processor(members=members), member=member)
-        peer.send(b"srvr")
-        text = peer.connection.take_output()
-        assert b"Mode: " + mode + b"\n" in text
-        assert b"Zxid: 0x0\n" in text
-        assert b"Node count: 5\n" in text
+@pytest.mark.parametrize(
+    ("members", "member", "mode"), [(1, 0, b"standalone"), (3, 0, b"leader"), (3, 1, b"follower")]
+)
+def test_srvr_names_the_mode(members: int, member: int, mode: bytes) -> None:
+    peer = Peer(make_processor(members=members), member=member)
+    peer.send(b"srvr")
+    text = peer.connection.take_output()
+    for line in (b"Mode: " + mode, b"Zxid: 0x0", b"Node count: 5"):
+        assert line + b"\n" in text
 
 
-# --- replies --------------------------------------------------------------------------------------
+# --- requests that no client makes ----------------------------------------------------------------
 
 
-def test_refused_writes_take_a_zxid_and_reads_none(peer: Peer) -> None:
-    assert peer.create("/a").zxid == 2
-    assert peer.create("/a")[1:3] == (3, NODE_EXISTS)
-    assert peer.exists("/b")[1:3] == (3, NO_NODE)
-    assert peer.call(ops.SYNC, r.SyncRequest("/nowhere"))[1:] == (3, 0, r.SyncResponse("/nowhere"))
-
-
-def test_a_body_that_cannot_be_read_takes_a_zxid_and_keeps_the_connection(peer: Peer) -> None:
-    peer.ask(ops.CREATE, body=b"\0\0\0\x05/a")
-    (reply,) = peer.received()
-    assert reply[:3] == (1, 2, MARSHALLING)
-    assert peer.exists("/").err == 0
-
-
-def test_a_ping_is_answered_under_its_own_xid(peer: Peer) -> None:
-    peer.send(frame(struct.pack(">ii", 99, ops.PING.opcode)))
-    (raw,) = peer.raw_frames()
-    assert r.ReplyHeader.decode(raw) == r.ReplyHeader(-2, 1, 0)
-
-
-def test_a_null_path_is_a_bad_path_where_paths_are_looked_at_first(peer: Peer) -> None:
-    """Found by the differential test."""
-    for op, record in (
-        (ops.SET_DATA, r.SetDataRequest("", b"", -1)),
-        (ops.SET_ACL, r.SetACLRequest("", OPEN_ACL_UNSAFE, -1)),
-        (ops.DELETE, r.DeleteRequest("", -1)),
-    ):
-        peer.ask(op, body=b"\xff\xff\xff\xff" + record.encode()[4:])
-    codes = [got.err for got in peer.received() if isinstance(got, Reply)]
-    assert codes == [BAD_ARGUMENTS, BAD_ARGUMENTS, MARSHALLING]
-
-
-def test_a_client_that_creates_its_session_again_is_greeted_again(peer: Peer) -> None:
+def test_client_that_creates_its_session_again_is_greeted_again(peer: Peer) -> None:
     """No client does; as on real servers of 3.4.14 to 3.9.5 the session has that time then."""
     (session,) = peer.processor.state.sessions
     peer.send(frame(struct.pack(">iii", 7, -10, 1)))
@@ -194,24 +165,26 @@ def test_a_client_that_creates_its_session_again_is_greeted_again(peer: Peer) ->
 
 
 @pytest.mark.parametrize("opcode", [0, 10, -1, -12, 2**31 - 1, -(2**31)])
-def test_an_unknown_operation_ends_the_connection_not_the_session(opcode: int, peer: Peer) -> None:
+def test_unknown_operation_ends_the_connection_not_the_session(opcode: int, peer: Peer) -> None:
+    """Its refusal overtakes the answers before it."""
+    peer.ask(ops.EXISTS, r.ExistsRequest("/", False))
     peer.send(frame(struct.pack(">ii", 7, opcode)))
-    (raw,) = peer.raw_frames()
-    assert r.ReplyHeader.decode(raw) == r.ReplyHeader(7, -1, UNIMPLEMENTED)
+    refusal, answer = peer.received()
+    assert refusal == Reply(7, -1, UNIMPLEMENTED, b"")
+    assert isinstance(answer, Reply)
+    assert (answer.xid, answer.err) == (1, 0)
     assert peer.ended
     assert peer.again().session_id == peer.session_id
 
 
-def test_the_refusal_of_an_unknown_operation_overtakes(peer: Peer) -> None:
-    peer.ask(ops.EXISTS, r.ExistsRequest("/", False))
-    peer.ask(ops.Op("unheard_of", 999, None, None))
-    refusal, reply = peer.received()
-    assert refusal == Reply(2, -1, UNIMPLEMENTED, b"")
-    assert isinstance(reply, Reply)
-    assert (reply.xid, reply.err) == (1, 0)
+@pytest.mark.parametrize("scheme", [b"\0\0\0\5world", b"\xff\xff\xff\xff"], ids=["world", "null"])
+def test_unknown_scheme_ends_the_connection(scheme: bytes, peer: Peer) -> None:
+    peer.ask(ops.AUTH, body=bytes(4) + scheme + b"\0\0\0\1x")
+    assert peer.received() == [Reply(1, 0, AUTH_FAILED, b"")]
+    assert peer.ended
 
 
-def test_nothing_is_carried_out_or_sent_behind_the_end(peer: Peer) -> None:
+def test_nothing_is_carried_out_or_sent_after_the_end(peer: Peer) -> None:
     create = struct.pack(">ii", 2, ops.CREATE.opcode)
     create += r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()
     peer.send(frame(struct.pack(">ii", 1, ops.CLOSE_SESSION.opcode)) + frame(create))
@@ -242,7 +215,7 @@ def test_expiry_is_rounded_up_to_the_next_tick() -> None:
     assert processor.state.tree.zxid == zxid + 1
 
 
-def test_at_the_boundary_a_whole_tick_is_added() -> None:
+def test_expiry_at_the_boundary_takes_a_whole_tick_more() -> None:
     processor = make_processor(tick=2.0)
     processor.advance(0.0)
     Peer(processor, now=2.0).connect(timeout=4000)
@@ -272,7 +245,7 @@ def test_closing_tells_the_others_and_then_answers(peer: Peer) -> None:
     assert peer.again().session_id == 0
 
 
-def test_moving_to_another_member() -> None:
+def test_session_moves_to_another_member() -> None:
     processor = make_processor(members=3)
     old = Peer(processor).connect()
     old.create("/a", EPHEMERAL)
@@ -301,3 +274,65 @@ def test_containers_are_reaped(peer: Peer) -> None:
     peer.exists("/c", watch=True)
     peer.processor.advance(0.0)
     assert peer.received() == [Told(DELETED, "/c")]
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+SMILE = "\U0001f600"
+CESU_8 = b"\xed\xa0\xbd\xed\xb8\x80"
+ANYONE = r.ACL(1, r.Id("world", "anyone"))
+STAT = r.Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+
+
+def test_characters_beyond_ffff_leave_as_two_surrogates(peer: Peer) -> None:
+    peer.call(ops.AUTH, r.AuthPacket(0, "digest", f"{SMILE}:p".encode()))
+    peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("digest", f"{SMILE}:x")), ANYONE))
+    for op, record in (
+        (ops.SYNC, r.SyncRequest(f"/{SMILE}")),
+        (ops.GET_ACL, r.GetACLRequest("/a")),
+        (ops.WHO_AM_I, None),
+        (ops.SET_WATCHES, r.SetWatches(0, (f"/{SMILE}",), (), ())),
+    ):
+        peer.ask(op, record)
+        raw = peer.raw_frames()[0]
+        assert CESU_8 in raw
+        assert SMILE.encode() not in raw
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        r.GetACLResponse((r.ACL(5, r.Id("digest", f"a{SMILE}b")), ANYONE), STAT),
+        r.WatcherEvent(1, 3, f"/{SMILE}{SMILE}"),
+        r.WhoAmIResponse((r.ClientInfo("ip", "\xe9\uffff"),)),
+    ],
+)
+def test_text_written_as_java_does_is_read_by_a_client(record: Record) -> None:
+    assert type(record).decode(java.write(record)) == record
+
+
+def test_client_of_the_embedded_server_joins_surrogates() -> None:
+    name = r.Id("digest", f"{SMILE}:x")
+    with Server() as server, Client(server.hosts) as client:
+        client.create("/a", acl=(r.ACL(Perms.ALL, name), *OPEN_ACL_UNSAFE))
+        assert client.get_acl("/a").acl[0].id == name
+        client.add_auth("digest", f"{SMILE}:p".encode())
+        assert client.who_am_i()[-1].user == SMILE
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\2/", struct.pack(">i", -2), b"\xff" * 4])
+def test_record_that_cannot_be_read_raises(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        java.read(r.SyncRequest, body)
+    with pytest.raises(ProtocolError):
+        java.read(r.CreateRequest, b"\0\0\0\2/\xff" + bytes(4) + b"\x7f\xff\xff\xff" + bytes(7))
+
+
+def test_node_of_a_null_path_is_none(peer: Peer) -> None:
+    """A watch of it is taken, and its connection goes on."""
+    peer.ask(ops.ADD_WATCH, body=b"\xff\xff\xff\xff" + bytes(4))
+    peer.ask(ops.ADD_WATCH, body=b"\xff\xff\xff\xff\0\0\0\1")
+    peer.ask(ops.GET_DATA, body=b"\xff\xff\xff\xff\0")
+    codes = [reply.err for reply in peer.received() if isinstance(reply, Reply)]
+    assert codes == [0, MARSHALLING, MARSHALLING]
+    assert peer.create("/a").err == peer.delete("/a").err == 0

@@ -1,31 +1,29 @@
-"""The data tree of the embedded server: stats, counters, refusals and their order, taking back."""
+"""The data tree of the embedded server: times, the end of counters, taking back, addresses.
+
+Refusals, their order and events are in what real servers have answered (`test_recorded.py`).
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
-from zkwire.errors import (
-    BadArgumentsError,
-    BadVersionError,
-    InvalidACLError,
-    NoAuthError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    ServerError,
-)
+from zkwire.errors import InvalidACLError, NodeExistsError, ServerError
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
-from zkwire.testing.server.credentials import Credentials, digest_id, without_digests
-from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, DataTree, Event, NewNode, ttl_owner
-from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
+from zkwire.testing.server.credentials import Credentials, digest_id
+from zkwire.testing.server.tree import (
+    CONTAINER,
+    LONGEST_TTL,
+    DataTree,
+    NewNode,
+    adjusted,
+    ttl_owner,
+)
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
 from zkwire.wire.paths import LAST_SEQUENCE
 
 ANYBODY = Credentials()
-NOBODY = (ACL(Perms.ALL, Id("digest", "u:secret")),)
 SESSION = 77
 
 
@@ -35,20 +33,14 @@ class Garden:
     def __init__(self) -> None:
         self.tree = DataTree()
 
-    def create(
-        self, path: str, *, owner: int = 0, sequential: bool = False, acl: object = OPEN_ACL_UNSAFE
-    ) -> str:
+    def create(self, path: str, *, owner: int = 0, sequential: bool = False) -> str:
         self.tree.begin(self.tree.zxid + 1000)
-        new = NewNode(path, b"data", acl, owner, sequential)  # type: ignore[arg-type]
+        new = NewNode(path, b"data", OPEN_ACL_UNSAFE, owner, sequential)
         return self.tree.create(new, ANYBODY)[0]
 
-    def delete(self, path: str, version: int = -1) -> list[Event]:
+    def delete(self, path: str) -> None:
         self.tree.begin(self.tree.zxid + 1000)
-        return self.tree.delete(path, version, ANYBODY)
-
-    def set(self, path: str, data: bytes | None = b"x", version: int = -1) -> Stat:
-        self.tree.begin(self.tree.zxid + 1000)
-        return self.tree.set_data(path, data, version, ANYBODY)[0].stat()
+        self.tree.delete(path, -1, ANYBODY)
 
     def stat(self, path: str) -> Stat:
         return self.tree.node(path).stat()
@@ -59,21 +51,17 @@ def garden() -> Garden:
     return Garden()
 
 
-# --- stats and counters ---------------------------------------------------------------------------
-
-
-def test_all_eleven_fields(garden: Garden) -> None:
+def test_stat_has_all_eleven_fields(garden: Garden) -> None:
     garden.create("/a")  # 1
     garden.create("/a/b", owner=SESSION)  # 2
     garden.create("/a/c")  # 3
     garden.delete("/a/c")  # 4
-    garden.set("/a", b"12345")  # 5
+    garden.tree.begin(1004)  # 5
+    garden.tree.set_data("/a", b"12345", -1, ANYBODY)
     garden.tree.begin(0)  # 6
     garden.tree.set_acl("/a", OPEN_ACL_UNSAFE, -1, ANYBODY)
     assert garden.stat("/a") == Stat(1, 5, 1000, 1004, 1, 3, 1, 0, 5, 1, 4)
     assert garden.stat("/a/b") == Stat(2, 2, 1001, 1001, 0, 0, 0, SESSION, 4, 0, 2)
-    assert garden.set("/a", None).data_length == 0, "null has no length"
-    assert garden.tree.node("/a").data is None
     for path in ("/ab", "/a/b2", "/a/b2/c"):
         garden.create(path)
     assert garden.tree.descendants("/a") == 3
@@ -93,19 +81,7 @@ def test_special_owners_are_not_shown(garden: Garden, owner: int) -> None:
     garden.create("/a/b")  # and they may have children
 
 
-def test_sequence_counts_every_successful_create(garden: Garden) -> None:
-    garden.create("/a")
-    assert garden.create("/a/x", sequential=True) == "/a/x0000000000"
-    garden.create("/a/plain")
-    with pytest.raises(NodeExistsError):
-        garden.create("/a/plain")
-    garden.delete("/a/plain")
-    assert garden.create("/a/", sequential=True) == "/a/0000000002"
-    stat = garden.stat("/a")
-    assert (stat.cversion + stat.num_children) // 2 == 3
-
-
-def test_the_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None:
+def test_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None:
     garden.create("/a")
     garden.tree.node("/a").created = LAST_SEQUENCE
     before = garden.stat("/a")
@@ -114,122 +90,6 @@ def test_the_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None
         garden.create("/a/x", sequential=True)
     assert garden.stat("/a").pzxid == before.pzxid
     assert before.cversion == -2  # 2 * (2**31 - 1), in 32 bits
-
-
-# --- refusals, in the order of the checks ---------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("path", "acl", "error"),
-    [
-        ("", (), BadArgumentsError),  # before the ACL
-        ("a", (), BadArgumentsError),
-        ("/\0", (), BadArgumentsError),
-        ("/missing/a", (), InvalidACLError),  # before the parent
-        ("/missing/a", None, InvalidACLError),
-        ("/missing/./a", OPEN_ACL_UNSAFE, NoNodeError),  # before the rest of the path
-        ("a/b", OPEN_ACL_UNSAFE, NoNodeError),
-        ("/closed/.", OPEN_ACL_UNSAFE, NoAuthError),  # before the name
-        ("/closed/there", OPEN_ACL_UNSAFE, NoAuthError),
-        ("/ephemeral/.", OPEN_ACL_UNSAFE, BadArgumentsError),
-        ("/ephemeral/a", OPEN_ACL_UNSAFE, NoChildrenForEphemeralsError),
-        ("//a", OPEN_ACL_UNSAFE, BadArgumentsError),
-        ("/", OPEN_ACL_UNSAFE, NodeExistsError),
-    ],
-)
-def test_order_of_the_checks_of_create(
-    garden: Garden, path: str, acl: object, error: type[ServerError]
-) -> None:
-    garden.create("/closed", acl=NOBODY)
-    garden.create("/ephemeral", owner=SESSION)
-    before = picture(garden.tree)
-    with pytest.raises(error):
-        garden.create(path, acl=acl)
-    assert picture(garden.tree) == before
-
-
-@pytest.mark.parametrize(
-    ("path", "version", "error"),
-    [
-        ("/", -1, BadArgumentsError),
-        ("/zookeeper", -1, BadArgumentsError),
-        ("/zookeeper/quota", -1, BadArgumentsError),
-        ("/zookeeper/config", -1, BadArgumentsError),
-        ("x", -1, BadArgumentsError),
-        ("/missing/a", -1, NoNodeError),
-        ("/closed/missing", -1, NoAuthError),  # before the node
-        ("/full", 7, BadVersionError),  # before the children
-        ("/full", -2, BadVersionError),
-        ("/full", 0, NotEmptyError),
-    ],
-)
-def test_order_of_the_checks_of_delete(
-    garden: Garden, path: str, version: int, error: type[ServerError]
-) -> None:
-    garden.create("/full")
-    garden.create("/full/a")
-    garden.create("/closed", acl=NOBODY)
-    with pytest.raises(error):
-        garden.delete(path, version)
-    garden.delete("/closed")  # a node that allows nothing can be deleted
-    with pytest.raises(NoNodeError):
-        garden.stat("/closed")
-
-
-@pytest.mark.parametrize(
-    ("error", "write"),
-    [
-        (BadArgumentsError, lambda garden: garden.set("")),
-        (NoNodeError, lambda garden: garden.set("/a")),
-        (NoAuthError, lambda garden: garden.set("/readable", version=7)),  # before the version
-        (NoAuthError, lambda garden: garden.tree.check("/closed", 7, ANYBODY)),
-        (BadVersionError, lambda garden: garden.tree.check("/readable", 7, ANYBODY)),
-        # Before the node.
-        (InvalidACLError, lambda garden: garden.tree.set_acl("/missing", (), -1, ANYBODY)),
-        (
-            NoAuthError,
-            lambda garden: garden.tree.set_acl("/readable", OPEN_ACL_UNSAFE, -1, ANYBODY),
-        ),
-    ],
-)
-def test_refusals_of_the_other_writes(
-    garden: Garden, error: type[ServerError], write: Callable[[Garden], object]
-) -> None:
-    garden.create("/closed", acl=NOBODY)
-    garden.create("/readable", acl=READ_ACL_UNSAFE)
-    with pytest.raises(error):
-        write(garden)
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-def test_events_in_their_order(garden: Garden) -> None:
-    garden.tree.begin(0)
-    _, _, events = garden.tree.create(NewNode("/a", b"", OPEN_ACL_UNSAFE), ANYBODY)
-    assert [event[:2] for event in events] == [
-        (EventType.NODE_CREATED, "/a"),
-        (EventType.NODE_CHILDREN_CHANGED, "/"),
-    ]
-    assert [event[:2] for event in garden.delete("/a")] == [
-        (EventType.NODE_DELETED, "/a"),
-        (EventType.NODE_CHILDREN_CHANGED, "/"),
-    ]
-
-
-def test_the_end_of_a_session_takes_its_nodes_only(garden: Garden) -> None:
-    garden.create("/a")
-    garden.create("/a/mine", owner=SESSION)
-    garden.create("/a/theirs", owner=SESSION + 1)
-    garden.tree.begin(0)
-    events = list(garden.tree.end_session(SESSION))
-    assert [event[:2] for event in events] == [
-        (EventType.NODE_DELETED, "/a/mine"),
-        (EventType.NODE_CHILDREN_CHANGED, "/a"),
-    ]
-    assert garden.tree.node("/a").children == {"theirs"}
-    assert garden.tree.ephemerals(SESSION) == []
-    assert garden.tree.ephemerals(SESSION + 1) == ["/a/theirs"]
 
 
 # --- taking back ----------------------------------------------------------------------------------
@@ -245,7 +105,7 @@ def picture(tree: DataTree) -> object:
     )
 
 
-def test_a_transaction_is_taken_back_whole(garden: Garden, seed: int) -> None:
+def test_transaction_is_taken_back_whole(garden: Garden, seed: int) -> None:
     rng = random.Random(seed)
     names = ["/a", "/b", "/a/c", "/a/d", "/b/c", "/b/c/d"]
     tree = garden.tree
@@ -289,6 +149,12 @@ def test_containers_and_old_nodes_are_removed(garden: Garden) -> None:
     assert tree.reapable(0) == []
 
 
+@pytest.mark.parametrize("number", [b"5_0", b" 5", b"many"])
+def test_statistics_that_cannot_be_read_stay(number: bytes) -> None:
+    """ZooKeeper 3.8.0 was seen to end the connection of who then creates a node there."""
+    assert adjusted(b"count=" + number, 1, 1) == b"count=" + number
+
+
 # --- access lists ---------------------------------------------------------------------------------
 
 
@@ -298,59 +164,15 @@ def test_digest_id_is_the_servers() -> None:
     assert digest_id(b"nocolon").startswith("nocolon:")
 
 
-def test_auth_stands_for_whoever_asks() -> None:
-    caller = Credentials()
-    wanted = (ACL(Perms.READ, Id("auth", "ignored")),)
+@pytest.mark.parametrize("name", ["10.0.0.256", "::1", "10.0.1", "0.0.0." + "0" * 10_000])
+def test_address_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(InvalidACLError):
-        caller.expand(wanted)
-    assert caller.authenticate("digest", b"u:p")
-    assert caller.authenticate("digest", b"u:p")
-    assert caller.expand(wanted) == (ACL(Perms.READ, Id("digest", digest_id(b"u:p"))),)
-    assert not caller.authenticate("world", b"anyone")
-    assert not caller.authenticate("digest", None)
-
-
-def test_expansion_keeps_order_and_drops_repetitions() -> None:
-    entries = (ACL(1, Id("world", "anyone")), ACL(2, Id("ip", "10.0.0.1")))
-    assert ANYBODY.expand((*entries, *entries)) == entries
-    hidden = (ACL(31, Id("digest", "u:hash")), entries[0])
-    assert without_digests(hidden) == (ACL(31, Id("digest", "u:x")), entries[0])
-
-
-@pytest.mark.parametrize(
-    ("scheme", "name"),
-    [
-        ("world", "somebody"),
-        ("digest", "nocolon"),
-        ("digest", "a:b:c"),
-        ("ip", "nowhere"),
-        ("ip", "10.0.0.1/33"),
-        ("ip", "10.0.0.1/"),
-        ("ip", "10.0.0.1/1_0"),
-        ("ip", "10.0.0.1/ 8"),
-        ("ip", "10.0.0.1/-1"),
-        ("ip", "10.0.0.256"),
-        ("ip", "10.0.0.-1"),
-        ("ip", "10.0.1"),
-        ("ip", "::1"),
-        ("ip", "0.0.0." + "0" * 10_000),
-        ("sasl", "u"),
-        ("", ""),
-    ],
-)
-def test_entries_that_are_none(scheme: str, name: str) -> None:
-    with pytest.raises(InvalidACLError):
-        ANYBODY.expand((ACL(1, Id("world", "anyone")), ACL(1, Id(scheme, name))))
+        ANYBODY.expand((ACL(1, Id("world", "anyone")), ACL(1, Id("ip", name))))
 
 
 @pytest.mark.parametrize(
     ("address", "expression", "allowed"),
     [
-        ("10.1.2.3", "10.1.2.3", True),
-        ("10.1.2.3", "10.1.0.0/16", True),
-        ("10.1.2.3", "010.001.+2.03", True),
-        ("10.1.2.3", "10.1.0.0/+16", True),
-        ("10.1.2.3", "99.9.9.9/-0", True),
         ("10.1.2.3", "10.1.9.9/16", True),
         ("10.1.2.3", "10.2.0.0/16", False),
         ("::1", "10.2.0.0/16", False),
@@ -358,7 +180,7 @@ def test_entries_that_are_none(scheme: str, name: str) -> None:
         ("fe80::1%eth0", "::/0", False),  # a client with a zone is matched by nothing
     ],
 )
-def test_addresses(address: str, expression: str, allowed: bool) -> None:
+def test_address_matches_by_its_bits(address: str, expression: str, allowed: bool) -> None:
     acl = (ACL(Perms.WRITE, Id("ip", expression)),)
     credentials = Credentials(address, ipv6="::" in expression)
     assert credentials.allows(acl, Perms.WRITE) is allowed
@@ -411,7 +233,7 @@ def test_ipv6_from_39_on(expression: str) -> None:
         ("fe80::a0b:1%eth0", "fe80:0:0:0:0:0:a0b:1%eth0"),
     ],
 )
-def test_an_address_is_shown_as_java_writes_it(address: str, shown: str) -> None:
+def test_address_is_shown_as_java_writes_it(address: str, shown: str) -> None:
     credentials = Credentials(address)
     credentials.authenticate("digest", b"u:p")
     assert credentials.client_infos() == (ClientInfo("ip", shown), ClientInfo("digest", "u"))
