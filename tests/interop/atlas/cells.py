@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from tests.interop.atlas.stage import Trial
 
-TRUTH, LESS, NOTHING, WRONG, HUNG, LACKS = KINDS = (
+TRUTH, LESS, NOTHING, WRONG, HUNG, LACKS = (
     "told the truth", "told less", "told nothing", "told wrong", "hung", "has none",
 )  # fmt: skip
 WORST = (WRONG, HUNG, NOTHING, LESS, TRUTH, LACKS)
@@ -46,22 +46,24 @@ class Seen(NamedTuple):
     seconds: float | None = None
 
 
+Try = Callable[["Trial"], Seen]
+
+
 class Point(NamedTuple):
     """A row of a table: where it breaks, what is tried, and how often."""
 
     key: str
     title: str
-    trial: Callable[[Trial], Seen]
+    trial: Try
     times: int = 3
     alone: bool = False  # in a process of its own
 
 
 class Situation(NamedTuple):
-    """A table of the page, and how its cells are judged."""
+    """A table of the page, which says how its cells are judged."""
 
     number: int
     title: str
-    text: str
     points: Sequence[Point]
 
 
@@ -81,16 +83,10 @@ def cell(seen: Sequence[Seen]) -> dict[str, Any]:
     """The cell of the table that these trials make."""
     counts = Counter((one.kind, one.words) for one in seen)
     seconds = [round(one.seconds, 3) for one in seen if one.seconds is not None]
-    return of_counts(counts, len(seen), seconds)
-
-
-def of_counts(
-    counts: Counter[tuple[str, str]], runs: int, seconds: Sequence[float]
-) -> dict[str, Any]:
     return {
         "kind": min((kind for kind, _ in counts), key=WORST.index),
         "said": [[kind, words, number] for (kind, words), number in sorted(counts.items())],
-        "runs": runs,
+        "runs": len(seen),
         "seconds": [min(seconds), max(seconds)] if seconds else None,
     }
 

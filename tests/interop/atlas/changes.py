@@ -9,7 +9,7 @@ from functools import partial
 from tests.interop.atlas import cells
 from tests.interop.atlas.cells import Point, Seen, Situation
 from tests.interop.atlas.driver import Answer
-from tests.interop.atlas.stage import LIMIT, LONG, SOON, TIMEOUT, Trial
+from tests.interop.atlas.stage import LIMIT, LONG, SOON, TIMEOUT, Missing, Trial
 from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
 
 OPERATIONS = {
@@ -21,6 +21,7 @@ OPERATIONS = {
     "retried": "create, repeated by the library's helper",
     "protected": "sequential create, protected by the library",
 }
+NUMBERED, HELPED = ("sequential", "protected"), ("retried", "protected")
 WAYS = {
     "before": "cut before the server has it",
     "after": "executed, the answer lost",
@@ -38,47 +39,30 @@ class Change:
     """One operation, and how often the server has executed it."""
 
     def __init__(self, trial: Trial, operation: str, *, refused: bool) -> None:
-        self.operation = operation
-        self.trial = trial
-        self.path = trial.path
-        self.node = f"{trial.path}/n"
-        if refused and operation in ("sequential", "protected"):
-            self.node = f"{trial.path}/none/n"  # no parent
-        trial.make(self.path)
+        self.operation, self.trial, self.refused = operation, trial, refused
+        parent = f"{trial.path}/none" if refused and operation in NUMBERED else trial.path
+        self.node = f"{parent}/n"
+        trial.make(trial.path)
         if operation in ("set", "delete") or (refused and operation in ("create", "retried")):
             trial.make(self.node, b"other")
-        if refused and operation in ("set", "delete"):
-            trial.observer.set_data(self.node, b"other")
-        if refused and operation == "multi":
-            trial.observer.set_data(self.path, b"other")
-        self.refused = refused
+        if refused and operation in ("set", "delete", "multi"):
+            trial.observer.set_data(trial.path if operation == "multi" else self.node, b"other")
 
     def words(self) -> tuple[object, ...]:
         """The call."""
-        match self.operation:
-            case "set":
-                return "set", self.node, "mine", 0
-            case "delete":
-                return "delete", self.node, 0
-            case "multi":
-                return "multi", self.node, self.path, 0
-            case name:
-                return name, self.node, "mine"
+        more = {"set": ("mine", 0), "delete": (0,), "multi": (self.trial.path, 0)}
+        return self.operation, self.node, *more.get(self.operation, ("mine",))
 
     def times(self) -> int:
         """How often it was executed."""
         if self.refused:
             return 0
+        if self.operation in NUMBERED:
+            return len(self.trial.children(self.trial.path))
         stat = self.trial.stat(self.node)
-        match self.operation:
-            case "set":
-                return stat.version if stat else 0
-            case "delete":
-                return int(stat is None)
-            case "sequential" | "protected":
-                return len(self.trial.children(self.path))
-            case _:
-                return int(stat is not None)
+        if self.operation == "set":
+            return stat.version if stat else 0
+        return int((stat is None) == (self.operation == "delete"))
 
 
 def change(operation: str, way: str, trial: Trial) -> Seen:
@@ -92,11 +76,11 @@ def change(operation: str, way: str, trial: Trial) -> Seen:
         time.sleep(2.5)
         trial.proxy.refuse(False)
         answer = call.wait(LIMIT)
+        if answer.lacks:
+            raise Missing(f"no {operation}")
     else:
         trial.at_change(cut_before if way == "before" else cut_after)
         answer = trial.ask(*made.words())
-    if answer.lacks:
-        return trial.missing(made.words()[0])
     time.sleep(SOON)  # for what a client repeats by itself
     return judged(answer, way, made.times(), trial.sent())
 
@@ -123,15 +107,17 @@ def judged(answer: Answer, way: str, times: int, sent: int) -> Seen:
 
 
 def points() -> list[Point]:
-    found = []
-    for operation, title in OPERATIONS.items():
-        for way, where in WAYS.items():
-            if operation in ("retried", "protected") and way in ("refused", "down"):
-                continue
-            trial = partial(change, operation, way)
-            times = 20 if way == "down" else 5
-            found.append(Point(f"{operation}-{way}", f"{title}: {where}", trial, times))
-    return found
+    return [
+        Point(
+            f"{operation}-{way}",
+            f"{title}: {where}",
+            partial(change, operation, way),
+            20 if way == "down" else 5,
+        )
+        for operation, title in OPERATIONS.items()
+        for way, where in WAYS.items()
+        if operation not in HELPED or way in ("before", "after")
+    ]
 
 
 # --- a thousand at once ---------------------------------------------------------------------------
@@ -151,13 +137,18 @@ def flood(way: str, trial: Trial) -> Seen:
         trial.proxy.black_hole()
         time.sleep(2 * TIMEOUT)
         trial.proxy.black_hole(False)
+        gate.release()
     else:
         time.sleep(1.0)
-    gate.release() if way == "hole" else trial.proxy.cut_all()
+        trial.proxy.cut_all()
     answer = call.wait(2 * LIMIT)
     if answer.lacks:
-        return trial.missing("flood")
-    time.sleep(SOON)
+        raise Missing("no flood")
+    return flood_seen(trial, answer, SOON)
+
+
+def flood_seen(trial: Trial, answer: Answer, pause: float) -> Seen:
+    time.sleep(pause)
     stat = trial.stat(trial.path)
     return flood_judged(answer, stat.version if stat else 0)
 
@@ -189,31 +180,16 @@ def flood_judged(answer: Answer, executed: int) -> Seen:
     return Seen(kind, f"{names}{more}", answer.seconds)
 
 
+FLOODS = {"before": "cut", "after": "the answers from the 50th on lost, cut"}
+FLOODS["hole"] = "silence for two session timeouts"
 SITUATIONS = (
-    Situation(
-        1,
-        "A change, and the connection breaks",
-        "What is the caller told, and what is true on the server? *sent 2 times*: the client has"
-        " repeated it by itself. The seconds are from the call to its end.",
-        points(),
-    ),
+    Situation(1, "A change, and the connection breaks", points()),
     Situation(
         2,
         "A thousand sets in flight",
-        "A thousand sets of 16 KB are made without waiting; the server gets 99 of them, and the"
-        " network holds back the rest, of which the last have not left the client. Then it breaks."
-        " *Told the truth*: those that have not left the client are told apart from those in doubt,"
-        " or they are executed on the next connection. *Not in the order of the calls*: calls that"
-        " have succeeded follow others that have not (in Go each call has a goroutine of its own).",
         [
-            Point("flood-before", "cut", partial(flood, "before"), 20),
-            Point(
-                "flood-after",
-                "the answers from the 50th on lost, cut",
-                partial(flood, "after"),
-                20,
-            ),
-            Point("flood-hole", "silence for two session timeouts", partial(flood, "hole"), 10),
+            Point(f"flood-{way}", title, partial(flood, way), 10 if way == "hole" else 20)
+            for way, title in FLOODS.items()
         ],
     ),
 )

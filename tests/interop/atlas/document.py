@@ -12,7 +12,6 @@ from tests.interop.atlas.cells import HUNG, LACKS, LESS, NOTHING, TRUTH, WRONG
 from tests.interop.atlas.clients import CLIENTS
 from tests.interop.atlas.page import Cells, stored
 from tests.interop.atlas.situations import SITUATIONS
-from tests.interop.atlas.upstream import known
 from tests.support.diagrams import box, drawing, words
 
 PATH = pages.DOCUMENTS / "atlas.md"
@@ -20,6 +19,41 @@ PICTURE = pages.DOCUMENTS / "atlas.svg"
 SHORT = {TRUTH: "truth", LESS: "less", NOTHING: "**nothing**", WRONG: "**wrong**", HUNG: "**hung**"}
 SQUARES = {TRUTH: "alive", LESS: "doubt", NOTHING: "blind", WRONG: "over", HUNG: "held"}
 SIDE, LEFT, TOP, GAP = 14, 500, 170, 10
+
+
+# Begins of points' keys, a client or the first word of its name, and what explains those cells in
+# the client's own project: the title of an issue or a change, and its place.
+GITHUB = "https://github.com"
+ISSUES = """
+watch-data-, watch-children-: kazoo: kazoo 151: python-zk/kazoo/issues/151
+lock-giveup-before: kazoo: kazoo 760: python-zk/kazoo/pull/760
+retried-after: kazoo: ClickHouse 105707: ClickHouse/ClickHouse/pull/105707
+end-fork: kazoo: kazoo 519: python-zk/kazoo/issues/519
+create-after, delete-after: curator: CURATOR-268: apache/curator/issues/788
+set-after, multi-after: curator: CURATOR-584: apache/curator/issues/1101
+lock-partition, lock-stopped: curator: CURATOR-206: apache/curator/issues/727
+session-good: java: ZOOKEEPER-4508: apache/zookeeper/pull/2058
+watch-persistent-away, watch-recursive-away: java: ZOOKEEPER-1416: apache/zookeeper/pull/1106
+watch-persistent-lost, watch-recursive-lost: java: ZOOKEEPER-4655: apache/zookeeper/pull/1950
+list-renamed: java: ZOOKEEPER-2184: apache/zookeeper/pull/451
+list-renamed: go: go-zookeeper 44: samuel/go-zookeeper/issues/44
+watch-: go: go-zookeeper 83: samuel/go-zookeeper/issues/83
+lock-partition, lock-stopped: go: go-zookeeper 20: samuel/go-zookeeper/issues/20
+session-good: node: node-zookeeper-client 20: alexguan/node-zookeeper-client/issues/20
+lie-cut, lie-minus: node: node-zookeeper-client 39: alexguan/node-zookeeper-client/issues/39
+lie-short: node: node-zookeeper-client 39: alexguan/node-zookeeper-client/issues/39
+end-away: node: node-zookeeper-client 60: alexguan/node-zookeeper-client/issues/60
+"""
+
+
+def known(key: str, name: str) -> str:
+    """A link, or nothing."""
+    for line in ISSUES.split("\n")[1:-1]:
+        begins, client, title, place = line.split(": ")
+        of_client = name in (client, f"{client}-3.8.0", f"{client}-3.9.5")
+        if of_client and key.startswith(tuple(begins.split(", "))):
+            return f"[{title}]({GITHUB}/{place})"
+    return ""
 
 
 def shown(cell: dict[str, Any] | None, key: str, name: str) -> str:
@@ -47,7 +81,7 @@ def table(number: int, cells: Cells) -> str:
         found = cells.get(point.key, {})
         title = f"{point.title}<br>`{point.key}`"
         rows.append([title, *(shown(found.get(c.name), point.key, c.name) for c in CLIENTS)])
-    return f"{situation.text}\n\n{pages.table(['', *(c.title for c in CLIENTS)], rows)}"
+    return pages.table(["", *(c.title for c in CLIENTS)], rows)
 
 
 def count(cells: Cells, name: str, keys: list[str]) -> str:

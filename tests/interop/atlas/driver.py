@@ -42,6 +42,15 @@ class Answer(NamedTuple):
     lacks: bool = False
 
     @property
+    def good(self) -> bool:
+        return (self.words or "").startswith("ok")
+
+    @property
+    def said(self) -> str:
+        """The words, without what a call has returned."""
+        return "ok" if self.good else self.words or "no answer"
+
+    @property
     def text(self) -> str:
         """What the call returned."""
         return (self.words or "").removeprefix("ok").strip()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from tests.interop.atlas import cells
-from tests.interop.atlas.cells import Point, Seen, Situation
+from tests.interop.atlas.cells import Point, Seen, Situation, Try
 from tests.interop.atlas.driver import LOGS
 from tests.interop.atlas.stage import CHANGES, LIMIT, LONG, TIMEOUT, Missing, Trial
 from zkwire import NoNodeError
@@ -22,10 +22,17 @@ LOCKS = 10
 """In one process that is stopped."""
 
 
+def begin(trial: Trial, timeout: float = LONG, *, held: bool = False) -> None:
+    """A session, and a path for the lock, which it may hold."""
+    trial.make(trial.path)
+    trial.connect(timeout=timeout)
+    if held:
+        trial.ask("lock", trial.path, WAIT)
+
+
 def acquire(action: Action | None, ops: frozenset[str], trial: Trial) -> Seen:
     """A free lock; the connection breaks under a request of the acquisition."""
-    trial.make(trial.path)
-    trial.connect(timeout=LONG)
+    begin(trial)
     if action is not None:
         trial.at_change(action, ops=ops)
     answer = trial.ask("lock", trial.path, WAIT)
@@ -43,42 +50,33 @@ def acquire(action: Action | None, ops: frozenset[str], trial: Trial) -> Seen:
 
 def give_up(action: Action, trial: Trial) -> Seen:
     """A waiter's time is over; the connection breaks under the deletion of its node."""
-    trial.make(trial.path)
-    trial.connect(timeout=LONG)
-    trial.direct("holder", "connect")
-    if trial.driver.ask(f"{trial.session}-holder", "lock", trial.path, WAIT, limit=LIMIT).lacks:
-        raise Missing("lock")
+    begin(trial)
+    trial.second("holder", "connect", limit=30.0)
+    if trial.second("holder", "lock", trial.path, WAIT).lacks:
+        raise Missing
     trial.at_change(action, ops=DELETES)
     answer = trial.ask("trylock", trial.path, 1500)
     time.sleep(2.0)
     nodes = len(trial.children(trial.path))
-    stays = (
-        "" if nodes == 1 else "; its node stays, and nobody waits" if nodes == 2 else f"; {nodes}"
-    )
+    others = {1: "", 2: "; its node stays, and nobody waits"}
+    stays = others.get(nodes, f"; {nodes}")
     if answer.words is None:
         return Seen(cells.HUNG, f"no answer{stays}")
-    words = answer.text if answer.words.startswith("ok") else answer.words
-    if stays:
-        return Seen(
-            cells.WRONG if answer.words.startswith("ok") else cells.LESS,
-            words + stays,
-            answer.seconds,
-        )
-    return Seen(cells.TRUTH, words, answer.seconds)
+    words = answer.text if answer.good else answer.words
+    kind = cells.TRUTH if not stays else cells.WRONG if answer.good else cells.LESS
+    return Seen(kind, words + stays, answer.seconds)
 
 
 def release(action: Action, trial: Trial) -> Seen:
     """The connection breaks under the deletion of the holder's node."""
-    trial.make(trial.path)
-    trial.connect(timeout=LONG)
-    trial.ask("lock", trial.path, WAIT)
+    begin(trial, held=True)
     trial.at_change(action, ops=DELETES)
     answer = trial.ask("unlock", trial.path)
     time.sleep(2.0)
     stays = "; the node stays" if trial.children(trial.path) else ""
-    if cells.meaning(answer.words) == cells.NO_ANSWER:
+    if answer.words is None:
         return Seen(cells.HUNG, f"no answer{stays}")
-    if answer.words is not None and answer.words.startswith("ok"):
+    if answer.good:
         return Seen(cells.WRONG if stays else cells.TRUTH, f"released{stays}", answer.seconds)
     return Seen(cells.LESS, f"{answer.words}{stays}", answer.seconds)
 
@@ -87,7 +85,7 @@ def partitioned(trial: Trial) -> Seen:
     """The holder's network is silent until the next one holds; how long do both?"""
     trial.make(trial.path)
     trial.connect()
-    trial.direct("next", "connect")
+    trial.second("next", "connect", limit=30.0)
     trial.ask("lock", trial.path, WAIT)
     waiting = trial.driver.start(f"{trial.session}-next", "lock", trial.path, 30_000)
     time.sleep(0.5)
@@ -135,9 +133,7 @@ def claims(trial: Trial, since: float, held_at: float, last: float | None, stopp
 
 def deleted(trial: Trial) -> Seen:
     """Somebody deletes the holder's node."""
-    trial.make(trial.path)
-    trial.connect(timeout=LONG)
-    trial.ask("lock", trial.path, WAIT)
+    begin(trial, held=True)
     since = time.monotonic()
     for name in trial.children(trial.path):
         with suppress(NoNodeError):
@@ -146,9 +142,8 @@ def deleted(trial: Trial) -> Seen:
     if stopped:
         return Seen(cells.TRUTH, "says not held", (last or since) - since)
     states = ", ".join(trial.states(since))
-    return Seen(
-        cells.LESS if states else cells.NOTHING, f"goes on as holder; {states or 'told nothing'}"
-    )
+    kind = cells.LESS if states else cells.NOTHING
+    return Seen(kind, f"goes on as holder; {states or 'told nothing'}")
 
 
 def stopped_process(trial: Trial) -> Seen:
@@ -163,7 +158,7 @@ def stopped_process(trial: Trial) -> Seen:
             for driver in (trial.driver, second):
                 driver.ask(name, "connect", trial.server.hosts, round(TIMEOUT * 1000), limit=30.0)
             if trial.driver.ask(name, "lock", path, WAIT, limit=LIMIT).lacks:
-                raise Missing("lock")
+                raise Missing
             trial.driver.start(name, "work", path)
         waiting = [second.start(name, "lock", path, 30_000) for name, path in pairs]
         time.sleep(0.5)
@@ -177,90 +172,56 @@ def stopped_process(trial: Trial) -> Seen:
         time.sleep(3.0)
         writes = [one.at for one in trial.driver.told if one.words.startswith("wrote")]
         stale = [at for at in writes if at > goes_on]
-        fence = trial.driver.ask(*pairs[0][:1], "fence", pairs[0][1], limit=2.0)
-        trial.make(f"{trial.path}-target")
-        words = ("guarded", pairs[0][1], f"{trial.path}-target", "x")
-        guard = trial.driver.ask(pairs[0][0], *words, limit=5.0)
+        name, path = pairs[0]
+        fence = trial.driver.ask(name, "fence", path, limit=2.0)
+        target = f"{trial.path}-target"
+        trial.make(target)
+        guard = trial.driver.ask(name, "guarded", path, target, "x", limit=5.0)
     if not all(held):
         return Seen(cells.HUNG, "the next one does not hold")
     fenced = "no fence" if fence.lacks else f"has a fence; a guarded write is {guard.text}"
     if len(stale) > LOCKS:
-        return Seen(
-            cells.WRONG, f"goes on while the next one holds; {fenced}", max(stale) - goes_on
-        )
+        words = f"goes on while the next one holds; {fenced}"
+        return Seen(cells.WRONG, words, max(stale) - goes_on)
     one = "at most one write is late" if stale else "no write is late"
     return Seen(cells.TRUTH, f"{one}; {fenced}")
 
 
-SITUATIONS = (
-    Situation(
-        5,
-        "A lock",
-        "The client's own lock, or that of its recipe library: `SequentialLock` (zkwire), `Lock`"
-        " (kazoo, aiozk, Go), `InterProcessMutex` (Curator), `WriteLock` (of ZooKeeper's own Java"
-        " recipes, 3.8.0). The others have none. *Says held*: its own method does (`held`,"
-        " `is_acquired`, `locked()`, `isAcquiredInThisProcess`, `isOwner`). The documentation of"
-        " kazoo's and Curator's locks advises a listener for states; a holder that is told of a"
-        " state before the next one holds was *told less*, and not *told wrong*.",
-        [
-            Point("lock-none", "acquire: nothing breaks", partial(acquire, None, CHANGES)),
-            Point(
-                "lock-create-before",
-                "acquire: cut before the create",
-                partial(acquire, cut_before, CHANGES),
-                5,
-            ),
-            Point(
-                "lock-create-after",
-                "acquire: the create executed, its answer lost",
-                partial(acquire, cut_after, CHANGES),
-                5,
-            ),
-            Point(
-                "lock-list",
-                "acquire: the answer to the list of children lost",
-                partial(acquire, cut_after, LISTS),
-                5,
-            ),
-            Point(
-                "lock-giveup-before",
-                "give up after 1.5 s: cut before the delete",
-                partial(give_up, cut_before),
-                5,
-            ),
-            Point(
-                "lock-giveup-after",
-                "give up after 1.5 s: the delete executed, its answer lost",
-                partial(give_up, cut_after),
-                5,
-            ),
-            Point(
-                "lock-release-before",
-                "release: cut before the delete",
-                partial(release, cut_before),
-                5,
-            ),
-            Point(
-                "lock-release-after",
-                "release: the delete executed, its answer lost",
-                partial(release, cut_after),
-                5,
-            ),
-            Point(
-                "lock-partition",
-                "the holder's network is silent (seconds for which both hold; negative: none does)",
-                partitioned,
-                20,
-            ),
-            Point("lock-deleted", "somebody deletes the holder's node (3 s)", deleted),
-            Point(
-                "lock-stopped",
-                "SIGSTOP for two session timeouts, 10 locks at a time"
-                " (seconds for which the old holder goes on, of 3)",
-                stopped_process,
-                2,
-                alone=True,
-            ),
-        ],
-    ),
+BEFORE, AFTER = "cut before the delete", "the delete executed, its answer lost"
+TITLES = {
+    "none": "acquire: nothing breaks",
+    "create-before": "acquire: cut before the create",
+    "create-after": "acquire: the create executed, its answer lost",
+    "list": "acquire: the answer to the list of children lost",
+    "giveup-before": f"give up after 1.5 s: {BEFORE}",
+    "giveup-after": f"give up after 1.5 s: {AFTER}",
+    "release-before": f"release: {BEFORE}",
+    "release-after": f"release: {AFTER}",
+    "partition": "the holder's network is silent"
+    " (seconds for which both hold; negative: none does)",
+    "deleted": "somebody deletes the holder's node (3 s)",
+    "stopped": "SIGSTOP for two session timeouts, 10 locks at a time"
+    " (seconds for which the old holder goes on, of 3)",
+}
+TRIALS: dict[str, Try] = {
+    "none": partial(acquire, None, CHANGES),
+    "create-before": partial(acquire, cut_before, CHANGES),
+    "create-after": partial(acquire, cut_after, CHANGES),
+    "list": partial(acquire, cut_after, LISTS),
+    "giveup-before": partial(give_up, cut_before),
+    "giveup-after": partial(give_up, cut_after),
+    "release-before": partial(release, cut_before),
+    "release-after": partial(release, cut_after),
+    "partition": partitioned,
+    "deleted": deleted,
+    "stopped": stopped_process,
+}
+TIMES = {"none": 3, "partition": 20, "deleted": 3, "stopped": 2}
+LOCK = Situation(
+    5,
+    "A lock",
+    [
+        Point(f"lock-{key}", title, TRIALS[key], TIMES.get(key, 5), alone=key == "stopped")
+        for key, title in TITLES.items()
+    ],
 )

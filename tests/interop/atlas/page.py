@@ -1,12 +1,11 @@
-"""docs/atlas.json: what is recorded, the comparison with a run, and what a run adds to it."""
+"""docs/atlas.json: what is recorded, and the comparison with a run."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
-from tests.interop.atlas.cells import of_counts, told
+from tests.interop.atlas.cells import told
 from tests.interop.atlas.clients import CLIENTS
 from tests.interop.atlas.situations import SITUATIONS
 from tests.interop.pages import DOCUMENTS
@@ -23,17 +22,6 @@ def stored() -> Cells:
     return json.loads(DATA.read_text())["cells"] if DATA.exists() else {}
 
 
-def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """A cell of two runs: what either has said."""
-    if old is None:
-        return new
-    counts = Counter[tuple[str, str]]()
-    for kind, words, number in (*old["said"], *new["said"]):
-        counts[kind, words] += number
-    seconds = [*(old["seconds"] or []), *(new["seconds"] or [])]
-    return of_counts(counts, old["runs"] + new["runs"], seconds)
-
-
 def differences(old: Cells, new: Cells) -> list[str]:
     """The cells of the new run that say what the old ones have not said."""
     lines = []
@@ -47,20 +35,14 @@ def differences(old: Cells, new: Cells) -> list[str]:
     return lines
 
 
-def write(found: Cells, *, fresh: bool) -> None:
-    """Put a run into the data, in place of what is there or, if not `fresh`, together with it."""
+def write(found: Cells) -> None:
+    """Put a run into the data, in place of what is there."""
     data = stored()
     for key, row in found.items():
-        for name, cell in row.items():
-            before = None if fresh else data.get(key, {}).get(name)
-            data.setdefault(key, {})[name] = merged(before, cell)
+        data.setdefault(key, {}).update(row)
     names = [client.name for client in CLIENTS]
-    keys = [point.key for situation in SITUATIONS for point in situation.points]
-    cells = {
-        key: {name: data[key][name] for name in names if name in data[key]}
-        for key in keys
-        if key in data
-    }
+    keys = [point.key for s in SITUATIONS for point in s.points if point.key in data]
+    cells = {k: {name: data[k][name] for name in names if name in data[k]} for k in keys}
     clients = {
         c.name: {"title": c.title, "language": c.language, "advice": c.advice} for c in CLIENTS
     }
@@ -68,13 +50,13 @@ def write(found: Cells, *, fresh: bool) -> None:
     DATA.write_text(text.replace('}, "', '},\n"') + "\n")
 
 
-def settle(found: Cells, *, writing: bool, fresh: bool) -> int:
+def settle(found: Cells, *, writing: bool) -> int:
     """Compare, or write; the exit status."""
     count = sum(map(len, found.values()))
     lines = differences(stored(), found)
     print("\n".join(lines))
     print(f"{count - len(lines)} of {count} cells say nothing new")
     if writing:
-        write(found, fresh=fresh)
+        write(found)
         return 0
     return int(len(lines) > (1 - SAME) * count)

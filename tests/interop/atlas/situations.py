@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.interop.atlas import changes, ends, lies, lists, locks, sessions, watches
+from tests.interop.atlas import answers, changes, locks, silence
 
 SITUATIONS = (
-    *changes.SITUATIONS, *watches.SITUATIONS, *sessions.SITUATIONS, *locks.SITUATIONS,
-    *lies.SITUATIONS, *lists.SITUATIONS, *ends.SITUATIONS,
+    *changes.SITUATIONS, answers.WATCHES, silence.EXPIRY, locks.LOCK,
+    answers.FRAMES, answers.SERVERS, silence.END,
 )  # fmt: skip

@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from tests.interop.atlas.cells import LACKS, Seen
 from tests.interop.atlas.clients import Client
 from tests.interop.atlas.driver import Answer, Call, Driver, Told
 from tests.support.server_control import Ensemble, ZooKeeperServer
 from zkwire import Client as Observer
-from zkwire import Credentials, Event, EventType, NodeExistsError, Stat, Watch, ZooKeeperError
+from zkwire import Credentials, EventType, NodeExistsError, Stat, Watch, ZooKeeperError
+from zkwire.jute.records import ConnectResponse
 from zkwire.testing import FaultProxy
 from zkwire.testing.proxy import Frame, drop
 from zkwire.testing.proxy.faults import Action
@@ -32,30 +34,22 @@ _numbers = itertools.count()
 
 
 class Missing(Exception):
-    """The client has no such operation."""
+    """The client has no such operation; the message is what is said of it."""
 
 
+@dataclass
 class Stage:
     """The servers, shared by all trials; `empty` stays behind all others."""
 
-    def __init__(
-        self,
-        server: ZooKeeperServer,
-        restarting: ZooKeeperServer,
-        ensemble: Ensemble,
-        read_only: ZooKeeperServer,
-        empty: ZooKeeperServer,
-    ) -> None:
-        self.server = server
-        self.restarting = restarting
-        self.ensemble = ensemble
-        self.read_only = read_only
-        self.empty = empty
-        self.restarts = Restarts(restarting)
-        self.observer = Observer(server.hosts, session_timeout=30.0)
+    server: ZooKeeperServer
+    restarting: ZooKeeperServer
+    ensemble: Ensemble
+    read_only: ZooKeeperServer
+    empty: ZooKeeperServer
 
-    def close(self) -> None:
-        self.observer.close()
+    def __post_init__(self) -> None:
+        self.restarts = Restarts(self.restarting)
+        self.observer = Observer(self.server.hosts, session_timeout=30.0)
 
 
 class Restarts:
@@ -73,27 +67,20 @@ class Restarts:
             mine = self._done + 1
             self._waiting += 1
             self._latest = time.monotonic()
-            self._changed.notify_all()
             self._changed.wait_for(lambda: self._done >= mine)
 
     def release(self) -> None:
         """The trial has seen what it came for."""
         with self._changed:
             self._looking -= 1
-            self._changed.notify_all()
 
-    def run(self, over: Callable[[], bool]) -> None:
-        """Restart it when trials wait and no other has come for a second, until it is over."""
-        while not over():
+    def run(self, over: Callable[[float], bool]) -> None:
+        """Restart it when trials wait and no other has come for a while, until it is over."""
+        while not over(0.2):
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting > 0 and not self._looking, 0.5)
                 still = time.monotonic() - self._latest < 1.5
-                if not self._waiting or self._looking:
+                if still or self._looking or not self._waiting:
                     continue
-            if still:
-                time.sleep(0.2)
-                continue
-            with self._changed:
                 self._waiting, self._looking = 0, self._waiting
             self._server.kill()
             self._server.start()
@@ -105,19 +92,14 @@ class Restarts:
 class Trial:
     """One run of one point with one client."""
 
-    def __init__(
-        self, stage: Stage, client: Client, driver: Driver, server: ZooKeeperServer | None = None
-    ) -> None:
+    def __init__(self, stage: Stage, client: Client, driver: Driver) -> None:
         number = next(_numbers)
-        self.stage = stage
-        self.client = client
-        self.driver = driver
+        self.stage, self.client, self.driver = stage, client, driver
         self.session = f"s{number}"
         self.path = f"/atlas-{number}"
-        self.server = server or stage.server
+        self.server = stage.server
         self.proxy = FaultProxy(self.server.hosts)
         self.observer = stage.observer
-        self._own: list[Observer] = []
         self._calls: list[Call] = []
         self._closed = self._restarted = False
 
@@ -126,7 +108,6 @@ class Trial:
         self.server = server
         self.proxy.upstream = server.hosts
         self.observer = Observer(server.hosts, session_timeout=30.0, operation_timeout=20.0)
-        self._own.append(self.observer)
 
     def restart(self) -> None:
         """Have the restarting server restarted, and not again before the end of the trial."""
@@ -137,8 +118,8 @@ class Trial:
         """End the session, if nothing has ended it and no call of it is left, and the proxy."""
         if self._restarted:
             self.stage.restarts.release()
-        for own in self._own:
-            own.close()
+        if self.observer is not self.stage.observer:
+            self.observer.close()
         idle = all(call.ended is not None for call in self._calls)
         if self.driver.ended_at is None and idle and self._calls and not self._closed:
             self.driver.start(self.session, "close").wait(0.5)
@@ -150,7 +131,7 @@ class Trial:
         """Connect the client; RuntimeError if it cannot."""
         milliseconds = round(timeout * 1000)
         answer = self.ask("connect", hosts or self.proxy.hosts, milliseconds, limit=30.0)
-        if not (answer.words or "").startswith("ok"):
+        if not answer.good:
             raise RuntimeError(f"{self.client.name} does not connect: {answer}")
 
     def start(self, *words: object) -> Call:
@@ -163,23 +144,24 @@ class Trial:
         """A call; `Missing` if the client has no such thing."""
         answer = self.start(*words).wait(limit)
         if answer.lacks:
-            raise Missing(str(words[0]))
+            raise Missing
         return answer
 
-    def direct(self, name: str, command: str) -> None:
-        """A second session of the same process, without the proxy."""
-        words = (self.server.hosts, round(LONG * 1000))
-        self.driver.ask(f"{self.session}-{name}", command, *words, limit=30.0)
+    def second(self, name: str, *words: object, limit: float = LIMIT) -> Answer:
+        """A call of another session of the same process, which is connected without the proxy."""
+        if words == ("connect",):
+            words = ("connect", self.server.hosts, round(LONG * 1000))
+        return self.driver.ask(f"{self.session}-{name}", *words, limit=limit)
 
-    def back(self, limit: float) -> str:
-        """Wait until its requests are answered again: "ok ...", or the last words in time."""
-        until, words = time.monotonic() + limit, None
+    def back(self, limit: float) -> Answer:
+        """Wait until its requests are answered again; the last answer in time."""
+        until, answer = time.monotonic() + limit, Answer(None, 0.0)
         while time.monotonic() < until:
-            words = self.ask("get", self.path, limit=5.0).words
-            if (words or "").startswith("ok"):
+            answer = self.ask("get", self.path, limit=5.0)
+            if answer.good:
                 break
             time.sleep(0.1)
-        return words or "no answer"
+        return answer
 
     def set_watches(self) -> bool:
         """Whether the client has set a watch: one that it refuses to set it has not."""
@@ -191,34 +173,21 @@ class Trial:
             return bool(self.proxy.wait_for(told, 3.0))
         return False
 
-    def missing(self, word: object) -> Seen:
-        """The result where the client has no such operation."""
-        return Seen(LACKS, f"no {word}")
+    def is_mine(self, one: Told, what: str, since: float) -> bool:
+        return (one.session, one.what) == (self.session, what) and one.at >= since
 
-    def states(self, since: float = 0.0) -> list[str]:
-        """The states that it has told."""
-        return [one.words for one in self.told("state", since)]
-
-    def told(self, what: str, since: float = 0.0) -> list[Told]:
-        mine = [one for one in self.driver.told if one.session == self.session]
-        return [one for one in mine if one.what == what and one.at >= since]
+    def states(self, since: float) -> list[str]:
+        """Those that it has told by itself."""
+        return [one.words for one in self.driver.told if self.is_mine(one, "state", since)]
 
     def wait_event(self, limit: float, since: float) -> Told | None:
         """Of a watch."""
-        return self.driver.wait_told(
-            lambda one: (one.session, one.what) == (self.session, "event") and one.at >= since,
-            limit,
-        )
+        return self.driver.wait_told(lambda one: self.is_mine(one, "event", since), limit)
 
     def wait_state(self, names: frozenset[str], limit: float, since: float) -> Told | None:
         """One of these states."""
         return self.driver.wait_told(
-            lambda one: (
-                (one.session, one.what) == (self.session, "state")
-                and one.at >= since
-                and one.words in names
-            ),
-            limit,
+            lambda one: self.is_mine(one, "state", since) and one.words in names, limit
         )
 
     # --- the proxy ---
@@ -243,30 +212,24 @@ class Trial:
 
         self.proxy.rule(rule)
 
-    def sent(self, ops: frozenset[str] = CHANGES) -> int:
-        """How many requests of these operations the client has sent."""
-        return sum(f.direction == "c2s" and f.op in ops for f in self.proxy.frames())
+    def sent(self) -> int:
+        """How many changes the client has sent."""
+        return sum(f.direction == "c2s" and f.op in CHANGES for f in self.proxy.frames())
 
     def away(self) -> None:
         """Close the connections, and refuse new ones."""
         self.proxy.refuse(True)
         self.proxy.cut_all()
 
-    def session_ids(self) -> list[int]:
-        """Of the sessions that the server has given, one for each connection."""
+    def greetings(self) -> list[ConnectResponse]:
+        """What the server has answered to each handshake."""
         replies = [f for f in self.proxy.frames() if f.direction == "s2c" and f.op == "connect"]
-        return [int.from_bytes(reply.body[8:16], "big", signed=True) for reply in replies]
-
-    def session_id(self) -> int:
-        """The latest one."""
-        return self.session_ids()[-1]
+        return [ConnectResponse.decode(reply.body) for reply in replies]
 
     def end_session(self) -> None:
         """Close the client's session from another connection; the client waits for that."""
-        reply = [f for f in self.proxy.frames() if f.direction == "s2c" and f.op == "connect"][-1]
-        size = int.from_bytes(reply.body[16:20], "big")
-        password = bytes(reply.body[20 : 20 + size])
-        resumed = Credentials(self.session_id(), password)
+        known = self.greetings()[-1]
+        resumed = Credentials(known.session_id, known.passwd or b"")
         self.proxy.refuse(True)
         with Observer(self.server.hosts, resume=resumed, session_timeout=TIMEOUT) as other:
             other.exists("/")
@@ -290,17 +253,18 @@ class Gone:
 
     def __init__(self, trial: Trial, path: str) -> None:
         self.at: float | None = None
-        trial.observer.exists(path, watch=Watch(self._told))
+
+        def told(event: object) -> None:
+            if getattr(event, "type", None) is EventType.NODE_DELETED:
+                self.at = time.monotonic()
+
+        trial.observer.exists(path, watch=Watch(told))
 
     def wait(self, seconds: float) -> None:
         """A server deletes the nodes of a session a moment after it has ended it."""
         until = time.monotonic() + seconds
         while self.at is None and time.monotonic() < until:
             time.sleep(0.02)
-
-    def _told(self, event: Event) -> None:
-        if event.type is EventType.NODE_DELETED:
-            self.at = time.monotonic()
 
 
 def run(
@@ -316,8 +280,8 @@ def run(
         if shared and driver.ended_at is not None:
             raise RuntimeError(f"the process of {client.name} has ended")
         return seen
-    except Missing:
-        return Seen(LACKS, "")
+    except Missing as error:
+        return Seen(LACKS, str(error))
     finally:
         with suppress(ZooKeeperError, RuntimeError):
             trial.close()
