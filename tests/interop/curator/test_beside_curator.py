@@ -1,38 +1,75 @@
-"""Curator and zkwire on the same nodes: counters, barriers, groups, each member as good as another.
+"""Curator's recipes beside zkwire's and kazoo's on the same nodes do what the pages say.
 
-`tests/interop/curator/process.py` says where Curator is looked for.
+`process.py` says where Curator is looked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from tests.interop.curator.process import Curator
-from tests.interop.neighbours.sides import CuratorMember
+from tests.conftest import unavailable
+from tests.interop.curator.process import Curator, NoCuratorError, find_curator, running
+from tests.interop.neighbours import table
+from tests.interop.neighbours.again import assert_as_stored, rows_with
+from tests.interop.neighbours.pairs import PAIRS, Pair
+from tests.interop.neighbours.scenarios import CURATOR, SCENARIOS, Scene, outcome
+from tests.interop.neighbours.sides import CuratorMember, CuratorSide
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, Counter, DoubleBarrier, Group, NoNodeError
 
 pytestmark = pytest.mark.apache
 
-TIMES = 100
-ADDED = 3  # at once by Curator; zkwire adds 1000 at once
+
+@pytest.fixture(scope="module")
+def curator(zookeeper: ZooKeeperServer) -> Iterator[Curator]:
+    """One process with Curator for all of these tests."""
+    try:
+        find_curator()
+    except NoCuratorError as error:
+        unavailable(str(error))
+    with running(zookeeper.hosts) as started:
+        yield started
 
 
-# --- counters -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair.with_curator], ids=lambda pair: pair.title
+)
+def test_locks_on_one_path(
+    kazoo: Any, curator: Curator, zookeeper: ZooKeeperServer, fresh_path: str, pair: Pair
+) -> None:
+    assert_as_stored(zookeeper, fresh_path, pair)
 
-counters = pytest.mark.parametrize(
+
+@pytest.mark.parametrize(("page", "title"), rows_with(CURATOR))
+def test_recipes_on_one_path_though_sessions_end(
+    curator: Curator,
+    zookeeper: ZooKeeperServer,
+    observer: Client,
+    fresh_path: str,
+    page: str,
+    title: str,
+) -> None:
+    scenario, _ = SCENARIOS[page][title]
+    with ExitStack() as stack:
+        scene = Scene(zookeeper.hosts, fresh_path, observer, stack)
+        seen = outcome(scenario, scene, CuratorSide(curator))
+    assert seen == table.stored()["recipes"][page][title][CURATOR]
+
+
+# --- what the scenarios leave out -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
     ("recipe", "format", "least"),
     [("count", "int32", -(2**31)), ("long", "int64", -(2**63))],
     ids=["SharedCount", "DistributedAtomicLong"],
 )
-
-
-@counters
-def test_both_read_what_the_other_has_written(
+def test_counters_of_both_read_what_the_other_has_written(
     curator: Curator, observer: Client, fresh_path: str, recipe: str, format: Any, least: int
 ) -> None:
     counter = Counter(observer, fresh_path, format=format)
@@ -48,66 +85,20 @@ def test_both_read_what_the_other_has_written(
     assert curator.call(recipe, f"{fresh_path}-new", 0, 0) == "-1 0"
 
 
-@counters
-def test_both_in_one_race(
-    curator: Curator,
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    capsys: pytest.CaptureFixture[str],
-    recipe: str,
-    format: Any,
-    least: int,
+def test_four_members_of_both_enter_and_leave_together(
+    curator: Curator, observer: Client, fresh_path: str
 ) -> None:
-    """Two of each kind, from no node on.
-
-    Each ``add`` of zkwire counts, and each of Curator's that is told to have succeeded.
-    """
-
-    def ours(client: Client) -> None:
-        counter = Counter(client, fresh_path, format=format)
-        for _ in range(TIMES):
-            counter.add(1000, PATIENCE)
-
-    with Client(zookeeper.hosts) as second:
-        adding = [Running(lambda c=client: ours(c)) for client in (observer, second)]  # type: ignore[misc]
-        theirs = [Running(lambda: curator.call(recipe, fresh_path, TIMES, ADDED)) for _ in range(2)]
-        for calls in adding:
-            calls.result(4 * PATIENCE)
-        failed = sum(int(calls.result(4 * PATIENCE).split()[1]) for calls in theirs)
-    successes = 2 * TIMES - (failed if recipe == "long" else 0)  # SharedCount tries until it is set
-    observer.sync(fresh_path)
-    assert Counter(observer, fresh_path, format=format).get() == (
-        2 * TIMES * 1000 + successes * ADDED
-    )
-    with capsys.disabled():
-        print(f"\n{recipe}: {2 * TIMES} and {successes} changes, {failed} of Curator's failed")
-
-
-# --- barriers -------------------------------------------------------------------------------------
-
-
-def together(calls: list[Callable[[], bool]]) -> None:
-    for called in [Running(call) for call in calls]:
-        assert called.result(2 * PATIENCE)
-
-
-@pytest.mark.parametrize("ours", [1, 2, 3])
-def test_members_of_both_enter_and_leave_together(
-    curator: Curator, observer: Client, fresh_path: str, ours: int
-) -> None:
-    """Four members, round by round."""
     members: list[Any] = [
-        *(DoubleBarrier(observer, fresh_path, 4) for _ in range(ours)),
-        *(CuratorMember(curator, fresh_path, 4, f"{fresh_path}/{n}") for n in range(4 - ours)),
+        *(DoubleBarrier(observer, fresh_path, 4) for _ in range(2)),
+        *(CuratorMember(curator, fresh_path, 4, f"{fresh_path}/{n}") for n in range(2)),
     ]
-    for _ in range(5):
+    for _ in range(3):
         first = [Running(member.enter) for member in members[:-1]]
         poll("they wait", lambda: len(names(observer, fresh_path)) == 3 or None, PATIENCE)
         assert not any(entering.ended for entering in first)
         assert members[-1].enter()
         assert all(entering.result(2 * PATIENCE) for entering in first)
-        together([member.leave for member in members])
+        together(*(member.leave for member in members))
         poll("nothing is left", lambda: not names(observer, fresh_path) or None, GRACE)
 
 
@@ -126,8 +117,13 @@ def test_members_that_time_out(curator: Curator, observer: Client, fresh_path: s
     assert entering.result()
     assert not ours.leave(0.05)  # its node is gone, so Curator's member waits for none
     assert theirs.leave()
-    together([ours.enter, other.enter])
-    together([ours.leave, other.leave])
+    together(ours.enter, other.enter)
+    together(ours.leave, other.leave)
+
+
+def together(*calls: Any) -> None:
+    for called in [Running(call) for call in calls]:
+        assert called.result(2 * PATIENCE)
 
 
 def names(client: Client, path: str) -> list[str]:
@@ -137,10 +133,7 @@ def names(client: Client, path: str) -> list[str]:
         return []
 
 
-# --- groups ---------------------------------------------------------------------------------------
-
-
-def test_members_of_both_see_each_other(
+def test_members_of_both_see_each_others_data(
     curator: Curator, observer: Client, fresh_path: str
 ) -> None:
     def seen(expected: str) -> bool | None:
@@ -149,19 +142,15 @@ def test_members_of_both_see_each_other(
     with Group(observer, fresh_path) as group:
         curator.call("group", "theirs", "join", fresh_path, "a")
         assert group.wait_for(1, PATIENCE)
-        assert [(member.name, member.data) for member in group.members()] == [("theirs", b"a")]
         membership = group.join(b"b", "ours")
-        poll("Curator sees it", lambda: seen("{ours=b, theirs=a}"), PATIENCE)
         membership.set_data(b"c")
         poll("Curator sees its data", lambda: seen("{ours=c, theirs=a}"), PATIENCE)
         curator.call("group", "theirs", "set", "d")
-        after = {"theirs": b"d", "ours": b"c"}
-        poll("its data is seen", lambda: shown(group) == after or None, PATIENCE)
+        after = [("ours", b"c"), ("theirs", b"d")]
+
+        def shown() -> bool | None:
+            return sorted((m.name, m.data) for m in group.members(PATIENCE)) == after or None
+
+        poll("its data is seen", shown, PATIENCE)
         membership.close()
-        poll("Curator sees its end", lambda: seen("{theirs=d}"), PATIENCE)
         curator.call("group", "theirs", "leave")
-        poll("its end is seen", lambda: not shown(group) or None, PATIENCE)
-
-
-def shown(group: Group) -> dict[str, bytes]:
-    return {member.name: member.data for member in group.members(PATIENCE)}

@@ -19,15 +19,13 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from random import Random
 
 from tests.interop import trial
-from tests.interop.neighbours.arbiter import Arbiter, Judgement
+from tests.interop.neighbours.arbiter import Judgement
 from tests.interop.neighbours.contenders import SESSION_SECONDS
-from tests.interop.neighbours.contest import Crew, Sessions, finish
+from tests.interop.neighbours.pairs import Crew, Pair, Sessions, started
 from tests.support.installed_servers import find_installed
-from zkwire import Client
 
 PATH = "/locks/neighbours"
 COUNT = 3
@@ -59,15 +57,10 @@ def told(seen: Judgement, libraries: Sequence[str]) -> str:
     """The figures, a line for each library."""
     lines = [f"{'':20}{'grants':>8}{'stale':>8}{'late':>8}  errors"]
     for library in libraries:
-        errors = [
-            f"{error.split()[1]} {count}"
-            for error, count in sorted(seen.troubles.items())
-            if error.split()[0] == library
-        ]
-        figures = (seen.grants[library], seen.stale[library], seen.late[library])
-        lines.append(
-            f"{library:20}" + "".join(f"{n:8,}" for n in figures) + "  " + ", ".join(errors)
-        )
+        words = [(*error.split(), count) for error, count in sorted(seen.troubles.items())]
+        errors = ", ".join(f"{error} {count}" for name, error, count in words if name == library)
+        figures = f"{seen.grants[library]:8,}{seen.stale[library]:8,}{seen.late[library]:8,}"
+        lines.append(f"{library:20}{figures}  {errors}")
     return "\n".join(lines)
 
 
@@ -75,18 +68,12 @@ def run(options: Namespace, rng: Random) -> list[str]:
     """One run; what was wrong."""
     names = options.crews.split(",")
     libraries = list(dict.fromkeys(names))
-    with ExitStack() as stack:
-        server = stack.enter_context(find_installed().standalone())
-        observer = stack.enter_context(Client(server.hosts, session_timeout=40.0))
-        observer.ensure_path(PATH)
-        arbiter = stack.enter_context(Arbiter(observer, PATH))
-        crews = [
-            stack.enter_context(
-                Crew(name, "mutex", COUNT, server=server.hosts, path=PATH, port=arbiter.port)
-            )
-            for name in names
-        ]
-        sessions, done = Sessions(arbiter, server.hosts), Counter[str]()
+    pair = Pair("mutex", tuple(f"{name} mutex" for name in names))
+    done = Counter[str]()
+    with (
+        find_installed().standalone() as server,
+        started(server, PATH, pair, COUNT) as (arbiter, sessions, crews),
+    ):
         ways = faults(sessions, rng)
         begun = tell_at = time.monotonic()
         while time.monotonic() - begun < options.seconds:
@@ -97,14 +84,12 @@ def run(options: Namespace, rng: Random) -> list[str]:
             if time.monotonic() - tell_at > TELL_SECONDS:
                 tell_at = time.monotonic()
                 print(told(arbiter.seen, libraries), flush=True)
-        left = finish(arbiter, crews)
     seen = arbiter.seen
     print(told(seen, libraries))
     print(f"{sum(seen.grants.values()):,} grants, {sessions.ended} sessions ended; {dict(done)}")
     wrong = [f"{count} times {what}" for what, count in Counter(seen.wrong).most_common()]
-    wrong += [f"{name} has had {seen.grants[name]}" for name in libraries
-              if seen.grants[name] < LEAST]  # fmt: skip
-    return wrong + [f"did not end: {name}" for name in left]
+    few = [name for name in libraries if seen.grants[name] < LEAST]
+    return wrong + [f"{name} has had {seen.grants[name]}" for name in few]
 
 
 if __name__ == "__main__":

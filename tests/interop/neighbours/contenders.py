@@ -20,15 +20,15 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from itertools import cycle, islice, takewhile
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import zkwire
+from tests.check.environment import ROOT
 from tests.interop.neighbours.arbiter import ALONE, LEASE, SHARED
 from zkwire import AsyncClient, Client
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "locks.md"
+PAGE = ROOT / "docs" / "locks.md"
 SESSION_SECONDS = 4.0
 ACQUIRE_SECONDS = 90.0
 PAUSE_SECONDS = 0.1  # behind an error

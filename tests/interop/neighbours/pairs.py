@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple, Self
 
-from tests.interop.neighbours.arbiter import Arbiter, Judgement
+from tests.check.environment import ROOT
+from tests.interop.curator.process import find_curator
+from tests.interop.neighbours.arbiter import HOLD_SECONDS, Arbiter, Holder, Judgement
 from tests.interop.neighbours.contenders import LEASES
-from tests.interop.neighbours.contest import Crew, Sessions, finish
+from tests.support.lock_helpers import end_session
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
+from zkwire.jute.records import ConnectResponse
+from zkwire.testing.proxy import FaultProxy
 
 LIMIT_SECONDS = 120.0
 COUNT = 2
@@ -84,12 +91,110 @@ PAIRS = (
 )
 
 
+# --- the processes, and what is done to them ------------------------------------------------------
+
+END_SECONDS = 120.0
+SURPRISED_SECONDS = 0.05
+"""How long a holder goes on whose session has been ended: until others hold."""
+
+
+class Crew:
+    """A process of one library, with so many contenders, behind a proxy of its own."""
+
+    def __init__(self, words: str, count: int, *, server: str, path: str, port: int) -> None:
+        self.library, recipe = words.split()
+        self.proxy = FaultProxy(server)
+        self._words = (self.proxy.hosts, path, str(port), recipe, str(count))
+        self.process = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.proxy.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        program = (
+            find_curator("Contend")
+            if self.library == "curator"
+            else [sys.executable, "-m", "tests.interop.neighbours.contenders", self.library]
+        )
+        return subprocess.Popen(
+            [*program, *self._words],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        """SIGKILL, and one like it."""
+        self.kill()
+        self.process = self._start()
+
+    def cut(self) -> None:
+        """End all of its connections; what is on its way is lost."""
+        self.proxy.reset()
+        self.proxy.reset_all()
+
+    def ended(self, until: float) -> bool:
+        """Whether it has ended by itself by then."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(max(1.0, until - time.monotonic())) == 0
+        return False
+
+
+class Sessions:
+    """Ends contenders' sessions, by a second connection with their ids and passwords."""
+
+    def __init__(self, arbiter: Arbiter, server: str) -> None:
+        self.ended = 0
+        self._server, self._arbiter = server, arbiter
+        self._known: dict[int, Holder] = {}
+        self._doomed = False
+        arbiter.on_grant = self._granted
+
+    def end_next_holder(self) -> None:
+        """That of the next holder, as soon as it holds, returning then."""
+        with self._arbiter.changed:
+            self._doomed = True
+            self._arbiter.changed.wait_for(lambda: not self._doomed, END_SECONDS)
+
+    def end_some(self, rng: random.Random) -> None:
+        """That of one that has held, and waits or holds now."""
+        with self._arbiter.changed:
+            if self._known:
+                self._end(self._known.pop(rng.choice(sorted(self._known))))
+
+    def _granted(self, holder: Holder) -> float:
+        self._known[holder.session_id] = holder
+        if not self._doomed:
+            return HOLD_SECONDS
+        self._doomed = False
+        self._known.pop(holder.session_id)
+        self._end(holder)
+        return SURPRISED_SECONDS
+
+    def _end(self, holder: Holder) -> None:
+        known = ConnectResponse(0, 4000, holder.session_id, holder.password, False)
+        # The client may come back at once, and the connection that it takes away says nothing.
+        with suppress(LookupError, EOFError, OSError):
+            end_session(self._server, known, at_once=True)
+            self.ended += 1
+
+
+# --- a contest ------------------------------------------------------------------------------------
+
+
 def contend(server: ZooKeeperServer, path: str, pair: Pair, grants: int) -> Judgement:
     """Until each library has had so many grants, or one was wrong.
 
     The session of a holder ends in between.  TimeoutError if it takes too long.
     """
-    with started(server, path, pair) as (arbiter, sessions):
+    with started(server, path, pair) as (arbiter, sessions, _):
         enough(arbiter, pair, grants // 2)
         if not arbiter.seen.wrong:
             sessions.end_next_holder()
@@ -99,7 +204,7 @@ def contend(server: ZooKeeperServer, path: str, pair: Pair, grants: int) -> Judg
 
 def contend_for(server: ZooKeeperServer, path: str, pair: Pair, seconds: float) -> Judgement:
     """For so many seconds from the moment on at which each library has had a grant."""
-    with started(server, path, pair) as (arbiter, sessions):
+    with started(server, path, pair) as (arbiter, sessions, _):
         enough(arbiter, pair, 1, wrong=False)
         sessions.end_next_holder()
         time.sleep(seconds)
@@ -120,8 +225,10 @@ def enough(arbiter: Arbiter, pair: Pair, grants: int, *, wrong: bool = True) -> 
 
 
 @contextmanager
-def started(server: ZooKeeperServer, path: str, pair: Pair) -> Iterator[tuple[Arbiter, Sessions]]:
-    """The contenders, which end with the block."""
+def started(
+    server: ZooKeeperServer, path: str, pair: Pair, count: int = COUNT
+) -> Iterator[tuple[Arbiter, Sessions, list[Crew]]]:
+    """So many contenders of each library; TimeoutError if they do not end after the block."""
     with ExitStack() as stack:
         observer = stack.enter_context(Client(server.hosts, session_timeout=40.0))
         observer.ensure_path(path)
@@ -132,13 +239,15 @@ def started(server: ZooKeeperServer, path: str, pair: Pair) -> Iterator[tuple[Ar
         folder = f"{path}/leases" if leases and not kazoos else path
         arbiter = stack.enter_context(Arbiter(observer, folder, LEASES, numbered=not kazoos))
         sessions = Sessions(arbiter, server.hosts)
-        crews = []
-        for words in pair.crews:
-            library, recipe = words.split()
-            crew = Crew(library, recipe, COUNT, server=server.hosts, path=path, port=arbiter.port)
-            crews.append(stack.enter_context(crew))
-        yield arbiter, sessions
-        if left := finish(arbiter, crews):
-            raise TimeoutError(f"{pair.title}: did not end: {left}")
+        where = {"server": server.hosts, "path": path}
+        crews = [
+            stack.enter_context(Crew(words, count, **where, port=arbiter.port))
+            for words in pair.crews
+        ]
+        yield arbiter, sessions, crews
+        arbiter.over = True
+        until = time.monotonic() + END_SECONDS
+        if left := [crew.library for crew in crews if not crew.ended(until)]:
+            raise TimeoutError(f"{pair.crews}: did not end: {left}")
         observer.delete_tree(path)
         observer.delete_tree(f"{path}-__lock__")  # of kazoo's semaphore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from tests.interop.curator.process import Curator
 from tests.support.lock_helpers import PATIENCE
@@ -15,38 +15,9 @@ TRIES = 1000
 """Of one change of a counter."""
 
 
-class Side(Protocol):
-    """A client of another library, and its recipes: a counter, a barrier, a group, members.
-
-    ``session`` has id and password, id 0 while there is none; ``comes_back``: its member of a group
-    is there again with its next session.
-    """
-
-    comes_back: bool
-
-    def session(self) -> tuple[int, bytes]: ...
-    def add(self, path: str, format: str, times: int) -> None: ...
-    def close(self, path: str) -> None: ...
-    def open(self, path: str) -> None: ...
-    def wait(self, path: str, milliseconds: int = LIMIT) -> bool: ...
-    def member(self, path: str, count: int) -> Member: ...
-    def join(self, path: str, data: str) -> None: ...
-    def members(self) -> set[str]: ...
-    def leave(self) -> None: ...
-
-
-class Member(Protocol):
-    """One of a double barrier.
-
-    ``has_listed`` returns when ``enter`` has nothing to do but to wait for the others.
-    """
-
-    def enter(self) -> bool: ...
-    def leave(self) -> bool: ...
-    def has_listed(self) -> None: ...
-
-
 class KazooMember:
+    """`has_listed` returns when `enter` has nothing to do but to wait for the others."""
+
     def __init__(self, barrier: Any) -> None:
         self._barrier = barrier
         self._listed = threading.Event()
@@ -77,7 +48,10 @@ class KazooMember:
 
 
 class KazooSide:
+    """A client of kazoo's; the id of its `session` is 0 while there is none."""
+
     comes_back = False
+    """Whether its member of a group is there again with its next session."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -101,7 +75,7 @@ class KazooSide:
     def wait(self, path: str, milliseconds: int = LIMIT) -> bool:
         return bool(self.client.Barrier(path).wait(milliseconds / 1000))
 
-    def member(self, path: str, count: int) -> Member:
+    def member(self, path: str, count: int) -> KazooMember:
         return KazooMember(self.client.DoubleBarrier(path, count))
 
     def join(self, path: str, data: str) -> None:
@@ -189,3 +163,6 @@ class CuratorSide:
 
     def leave(self) -> None:
         self._curator.call("group", self._group, "leave")
+
+
+Side = KazooSide | CuratorSide
