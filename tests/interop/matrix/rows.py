@@ -10,13 +10,11 @@ from tests.support.recipe_samples import RECIPES as SAMPLES_OF_RECIPES
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    Cache,
     Check,
     Client,
     Create,
     Id,
     Perms,
-    Queue,
     ReadWriteLock,
     SequentialLock,
     Watch,
@@ -117,21 +115,6 @@ def _exchanged(client: Client, path: str) -> None:
         assert table.read.held
 
 
-def _queued(client: Client, path: str) -> None:
-    queue = Queue(client, path)
-    queue.put(b"a")
-    assert queue.get(PATIENCE).data == b"a"
-
-
-def _cached(client: Client, path: str) -> None:
-    with Cache(client, path) as cache:
-        assert cache.wait_ready(PATIENCE)
-        client.create(f"{path}/a")
-        for event in cache.events():
-            if event.path == f"{path}/a":
-                break
-
-
 def _followed(client: Client, path: str) -> None:
     with client.watch_data(path) as data, client.watch_children(path) as children:
         assert data.next(PATIENCE) is not None
@@ -142,18 +125,10 @@ def _followed(client: Client, path: str) -> None:
         assert children.next(PATIENCE) is not None
 
 
-def _held(client: Client, path: str) -> None:
-    with SequentialLock(client, f"{path}/a") as lock:
-        assert lock.held
-        assert lock.fence
-
-
 RECIPES_BY_HAND: dict[str, Row] = {
-    "`Lock`, `SequentialLock`": _held,
+    "`Lock`, `SequentialLock`": lambda client, path: used("SequentialLock", client, f"{path}/a"),
     "`ReadWriteLock`, with a downgrade": _exchanged,
     "`guard` of a lock in a `multi`": _guarded,
-    "`Queue`": _queued,
-    "`Cache`": _cached,
     "`watch_data`, `watch_children`": _followed,
 }
 
