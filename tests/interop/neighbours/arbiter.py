@@ -137,7 +137,8 @@ class Arbiter:
             names = self._observer.get_children(self._folder)
         except NoNodeError:
             return []
-        numbered = sorted((name for name in names if re.search(self._pattern, name)), key=_number)
+        numbered = [name for name in names if re.search(self._pattern, name)]
+        numbered.sort(key=lambda name: name[-10:])
         self._owners = {name: self._owners.get(name) or self._owner(name) for name in numbered}
         return [owner for owner in self._owners.values() if owner]
 
@@ -145,10 +146,6 @@ class Arbiter:
         """0 for a node that has just gone."""
         stat = self._observer.exists(f"{self._folder}/{name}")
         return 0 if stat is None else stat.ephemeral_owner
-
-
-def _number(name: str) -> str:
-    return name[-10:]
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -170,25 +167,21 @@ class _Contender(socketserver.StreamRequestHandler):
         with suppress(OSError):  # of a process that is killed
             for line in self.rfile:
                 if line.endswith(b"\n"):
-                    self._hear(line)
+                    self.wfile.write(f"{self._answer(line.decode())}\n".encode())
         if self.holder is not None:
             self.holder.dead = True
 
-    def _hear(self, line: bytes) -> None:
-        match line.decode().split(maxsplit=2):
-            case ["enter", library, rest]:
-                mode, session, password = rest.split()
-                holder = self.holder = Holder(library, mode, int(session), bytes.fromhex(password))
-                seconds = self.server.arbiter.enter(holder)
-                self._answer("end" if seconds is None else f"hold {seconds}")
+    def _answer(self, line: str) -> str:
+        arbiter = self.server.arbiter
+        match line.split():
+            case ["enter", library, mode, session, password]:
+                self.holder = Holder(library, mode, int(session), bytes.fromhex(password))
+                seconds = arbiter.enter(self.holder)
+                return "end" if seconds is None else f"hold {seconds}"
             case ["leave"] if self.holder is not None:
-                self.server.arbiter.leave(self.holder)
-                self._answer("left")
+                arbiter.leave(self.holder)
+                return "left"
             case ["trouble", library, error]:
-                more = self.server.arbiter.trouble(library, error.strip())
-                self._answer("again" if more else "end")
+                return "again" if arbiter.trouble(library, error) else "end"
             case _:
                 raise ValueError(f"no line of a contender: {line!r}")
-
-    def _answer(self, text: str) -> None:
-        self.wfile.write(f"{text}\n".encode())
