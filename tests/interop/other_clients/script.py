@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.interop.atlas.clients import Client
 from tests.interop.atlas.driver import Driver
-from tests.interop.other_clients.conversation import act
+from tests.interop.other_clients.clients import act
 from zkwire.testing import FaultProxy
 
 LIMIT, SOON = 30.0, 5.0

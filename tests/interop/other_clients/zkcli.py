@@ -14,8 +14,7 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from tests.interop.other_clients.clients import NoClientError
-from tests.interop.other_clients.conversation import act
+from tests.interop.other_clients.clients import NoClientError, act
 from tests.support.installed_servers import DEBIAN_JARS, _leash
 from zkwire.testing import FaultProxy
 
