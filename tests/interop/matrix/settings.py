@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from tests.interop.matrix.rows import PATIENCE
-from tests.interop.matrix.switches import folder
+from tests.interop.matrix.rows import PATIENCE, folder
 from tests.support.secure_servers import USERS, installed_backend, sasl_settings
 from tests.support.server_control import Settings
 from zkwire import (

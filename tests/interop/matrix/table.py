@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.interop import pages
-from tests.interop.matrix.rows import OPERATIONS, PATIENCE, RECIPES, Row
-from tests.interop.matrix.switches import SWITCHES
+from tests.interop.matrix.rows import OPERATIONS, PATIENCE, RECIPES, SWITCHES, Row
 from tests.support.installed_servers import every_release, find_installed
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, ZooKeeperError
