@@ -15,71 +15,50 @@ from zkwire.testing.kit import RAISED, Refused, Stage, sweep_refusals
 
 
 class Flag:
-    """A recipe for threads: an ephemeral node, with its name in a second node."""
+    """A recipe for threads: an ephemeral node, with its name in a second node; and a mistake."""
 
-    def __init__(self, client: Client, path: str) -> None:
-        self.client, self.path = client, path
+    def __init__(self, client: Client, path: str, mistake: str) -> None:
+        self.client, self.path, self.mistake = client, path, mistake
 
     def hoist(self) -> None:
+        if self.mistake == "leaves its node":
+            self.client.create(self.path, b"", ephemeral=True)
+            self.client.get_data(self.path)
+            return
+        try:
+            self._hoist()
+        except ServerError as error:
+            if self.mistake == "raises another":
+                raise RuntimeError("it did not work") from error
+            if self.mistake == "hangs":
+                threading.Event().wait(2.0)
+            elif self.mistake != "swallows":
+                raise
+
+    def _hoist(self) -> None:
         with suppress(NoNodeError):
             self.client.delete(f"{self.path}-name")
         self.client.create(f"{self.path}-name", b"flag")
         try:
             self.client.create(self.path, b"", ephemeral=True)
         except BaseException:
-            self.take_back()
+            self.client.delete(f"{self.path}-name")
             raise
 
-    def take_back(self) -> None:
-        self.client.delete(f"{self.path}-name")
-
     def strike(self) -> None:
-        with suppress(NoNodeError):
-            self.client.delete(self.path)
-        with suppress(NoNodeError):
-            self.take_back()
+        if self.mistake == "leaves its watch":
+            with suppress(ServerError):
+                self.client.delete(self.path)
+                return
+            self.client.exists(f"{self.path}-gone", watch=Watch())
+        for node in (self.path, f"{self.path}-name"):
+            with suppress(NoNodeError):
+                self.client.delete(node)
 
 
-class LeavesItsNode(Flag):
-    def hoist(self) -> None:
-        self.client.create(self.path, b"", ephemeral=True)
-        self.client.get_data(self.path)
-
-
-class LeavesItsWatch(Flag):
-    def strike(self) -> None:
-        with suppress(ServerError):
-            self.client.delete(self.path)
-            return
-        self.client.exists(f"{self.path}-gone", watch=Watch())
-        super().strike()
-
-
-class Swallows(Flag):
-    def hoist(self) -> None:
-        with suppress(ServerError):
-            super().hoist()
-
-
-class RaisesAnother(Flag):
-    def hoist(self) -> None:
-        try:
-            super().hoist()
-        except ServerError as error:
-            raise RuntimeError("it did not work") from error
-
-
-class Hangs(Flag):
-    def hoist(self) -> None:
-        try:
-            super().hoist()
-        except ServerError:
-            threading.Event().wait(2.0)
-
-
-def life_of(recipe: type[Flag]) -> kit.Life:
+def life_of(mistake: str = "") -> kit.Life:
     async def life(stage: Stage) -> None:
-        flag = recipe(stage.client, stage.path)
+        flag = Flag(stage.client, stage.path, mistake)
         await stage.call(flag.hoist)
         assert stage.other.exists(stage.path) is not None, "it does not fly"
         await stage.call(flag.strike)
@@ -89,25 +68,23 @@ def life_of(recipe: type[Flag]) -> kit.Life:
 
 
 def test_a_right_recipe_passes() -> None:
-    found = sweep_refusals(life_of(Flag))
+    found = sweep_refusals(life_of())
     assert Refused("create PATH", -125, RAISED) in found
     assert {refused.code for refused in found} == {-101, -102, -108, -110, -111, -125, -9999}
 
 
 @pytest.mark.parametrize(
-    ("recipe", "request_of", "complaint"),
+    ("mistake", "request_of", "complaint"),
     [
-        (LeavesItsNode, "get_data PATH", "what it made is gone"),
-        (LeavesItsWatch, "delete PATH", "left behind: ['watch of PATH-gone']"),
-        (Swallows, "create PATH", "it does not fly"),
-        (RaisesAnother, "create PATH", "RuntimeError: it did not work"),
+        ("leaves its node", "get_data PATH", "what it made is gone"),
+        ("leaves its watch", "delete PATH", "left behind: ['watch of PATH-gone']"),
+        ("swallows", "create PATH", "it does not fly"),
+        ("raises another", "create PATH", "RuntimeError: it did not work"),
     ],
 )
-def test_a_planted_bug_is_found_and_named(
-    recipe: type[Flag], request_of: str, complaint: str
-) -> None:
+def test_a_planted_bug_is_found_and_named(mistake: str, request_of: str, complaint: str) -> None:
     with pytest.raises(AssertionError) as caught:
-        sweep_refusals(life_of(recipe), patience=0.5)
+        sweep_refusals(life_of(mistake), patience=0.5)
     lines = [line for line in str(caught.value).splitlines() if f"{request_of} (" in line]
     assert lines, caught.value
     assert "refused with -102 (NoAuthError)" in lines[0]
@@ -117,7 +94,7 @@ def test_a_planted_bug_is_found_and_named(
 def test_a_life_that_hangs_is_named() -> None:
     first = slice(0, 1)
     with pytest.raises(AssertionError, match=r"delete PATH-name .* refused with .*: hangs"):
-        sweep_refusals(life_of(Hangs), limit=0.5, chosen=lambda every: every[first])
+        sweep_refusals(life_of("hangs"), limit=0.5, chosen=lambda every: every[first])
 
 
 def test_a_task_that_is_left_is_found() -> None:
