@@ -7,16 +7,15 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
 from tests.testbed.stage import (
     GET,
     GOT,
-    HELLO,
     MEGABYTE,
     NEXT,
-    WELCOME,
     End,
     Stage,
     exchange,
@@ -25,32 +24,11 @@ from tests.testbed.stage import (
     reply,
     request,
 )
-from zkwire.testing.proxy import (
-    Action,
-    Frame,
-    Gate,
-    black_hole,
-    cut_after,
-    cut_before,
-    delay,
-    delay_reply,
-    drip,
-    drop,
-    duplicate,
-    half_close,
-    hold,
-    rewrite,
-    rst_after,
-    rst_before,
-    split,
-    truncate,
-)
-from zkwire.testing.proxy.faults import Send
+from zkwire.testing.proxy import FaultProxy, Frame, faults
+from zkwire.testing.proxy.faults import Action, Gate, Send, cut_after, cut_before, drop, hold
 from zkwire.testing.proxy.relay import Flow
 
-
-def renumbered(frame: Frame) -> list[Send]:
-    return [Send(request(70, "exists"), reply=cut_before)]
+# --- conversations --------------------------------------------------------------------------------
 
 
 BEFORE = "c> GET; s< GET; s> GOT; c< GOT; c> NEXT delete3; c. {0}; s. {0}"
@@ -59,74 +37,110 @@ AFTER = (
     "c> GET NEXT delete3; s< GET NEXT delete3; s> GOT; c< GOT; settle; c=; s> MISSING; "
     "c. {0}; s. {0}"
 )
-ACTIONS: dict[str, tuple[str, Action, str]] = {
-    "cut before": ("exists", cut_before, BEFORE.format("FIN")),
-    "reset before": ("exists", rst_before, BEFORE.format("RST")),
+BEHIND = "c> GET; s< GET; s> GOT /a; c. GOT {0}; s. {0}"
+TWICE = (
+    "c> exists1; s< exists1; s> re1; c< re1; c> NEXT GET; s< NEXT GET; s> GOT MISSING; "
+    "c< GOT MISSING MISSING; c> exists3; s< exists3; s> re3; c< re3"
+)
+
+
+def renumbered(frame: Frame) -> list[Send]:
+    return [Send(request(70, "exists"), reply=cut_before)]
+
+
+Rules = Callable[[FaultProxy], object]
+
+
+def on(op: str, action: Action, nth: int = 1, **how: bool) -> Rules:
+    return lambda proxy: proxy.on(op, nth=nth, action=action, **how)
+
+
+def both(*rules: Rules) -> Rules:
+    return lambda proxy: [rule(proxy) for rule in rules]
+
+
+CONVERSATIONS: dict[str, tuple[Rules, str]] = {
+    # Each kind of end passes after what came before it.
+    "the end of an incomplete frame": (both(), "c> GET NEXT:-1; c-; s. GET NEXT:-1 FIN"),
+    "the end of a server": (both(), "s> GOT; s-; c. GOT FIN"),
+    "the reset of a client": (both(), "c> GET; s< GET; c!; s. RST"),
+    "the reset of a server": (both(), "s> GOT; c< GOT; s!; c. RST"),
+    "a client that only reads any more": (both(), "c> GET; c/; s. GET FIN; s> GOT; c< GOT"),
+    "cut before": (on("exists", cut_before), BEFORE.format("FIN")),
+    "reset before": (on("exists", faults.rst_before), BEFORE.format("RST")),
     # The last one would fail now, had the one before it been answered with RST.
-    "a cut is a FIN to whoever goes on": (
-        "exists",
-        cut_before,
-        "c> NEXT; c. FIN; c> GET; c> GET",
-    ),
-    "cut after": ("exists", cut_after, AFTER.format("FIN")),
-    "reset after": ("exists", rst_after, AFTER.format("RST")),
+    "a cut is a FIN": (on("exists", cut_before), "c> NEXT; c. FIN; c> GET; c> GET"),
+    "cut after": (on("exists", cut_after), AFTER.format("FIN")),
+    "reset after": (on("exists", faults.rst_after), AFTER.format("RST")),
     "cut after picks its reply by xid": (
-        "exists",
-        cut_after,
+        on("exists", cut_after),
         "c> NEXT auth7; s< NEXT auth7; s> re7 MISSING; c. re7 FIN",
     ),
     "cut after a request that is rewritten": (
-        "exists",
-        renumbered,
+        on("exists", renumbered),
         "c> NEXT; s< exists70; s> re70; c. FIN",
     ),
-    "duplicate": ("get_data", duplicate, "c> GET NEXT; s< GET GET NEXT; s> GOT GOT; c< GOT GOT"),
-    "half close": ("get_data", half_close, "c> GET NEXT; s. GET FIN; s> GOT; c< GOT; s-; c. FIN"),
+    "cut after a reply": (on("get_data", cut_after, reply=True), BEHIND.format("FIN")),
+    "reset after a reply": (on("get_data", faults.rst_after, reply=True), BEHIND.format("RST")),
+    "duplicate": (
+        on("get_data", faults.duplicate),
+        "c> GET NEXT; s< GET GET NEXT; s> GOT GOT; c< GOT GOT",
+    ),
+    "a reply is doubled": (on("exists", faults.duplicate, 2, reply=True), TWICE),
+    "half close": (
+        on("get_data", faults.half_close),
+        "c> GET NEXT; s. GET FIN; s> GOT; c< GOT; s-; c. FIN",
+    ),
     **{
         f"truncate to {count}": (
-            "get_data",
-            truncate(count),
+            on("get_data", faults.truncate(count)),
             f"c> GET NEXT; s. GET:{count} FIN; c. FIN",
         )
         for count in (0, 3, 4, 7, len(GET))
     },
-}
-"""Of each the operation that it is for, and a conversation."""
-
-
-@pytest.mark.parametrize(("op", "action", "script"), ACTIONS.values(), ids=ACTIONS)
-def test_an_action_on_a_request(stage: Stage, op: str, action: Action, script: str) -> None:
-    stage.proxy.on(op, action=action)
-    stage.play(script)
-
-
-TWICE = "c> exists1; s< exists1; s> re1; c< re1; {}c> exists3; s< exists3; s> re3; c< re3"
-REPLIES: dict[str, tuple[str, int, Action, str]] = {
-    "a reply is doubled": (
-        "exists",
-        2,
-        duplicate,
-        TWICE.format("c> NEXT GET; s< NEXT GET; s> GOT MISSING; c< GOT MISSING MISSING; "),
+    # A dropped request has no reply, so the pong belongs to the second ping.
+    "drop": (
+        both(on("ping", drop), on("ping", cut_after, 2)),
+        "c> PING GET PING; s< GET PING; s> GOT PONG; c. GOT FIN",
     ),
-    "cut after means behind it": (
-        "get_data",
-        1,
-        cut_after,
-        "c> GET; s< GET; s> GOT /a; c. GOT FIN; s. FIN",
+    "the reply of a frame by its number": (
+        lambda proxy: proxy.on_frame(1, drop, reply=True),
+        "c> GET NEXT; s< GET NEXT; s> MISSING GOT; c< GOT",
     ),
-    "reset after means behind it": (
-        "get_data",
-        1,
-        rst_after,
-        "c> GET; s< GET; s> GOT /a; c. GOT RST; s. RST",
+    "a request and its reply": (
+        both(on("exists", renumbered), on("exists", drop, reply=True)),
+        "c> NEXT GET; s< exists70 GET; s> re70; c. FIN",
+    ),
+    "notifications as the server sends them": (
+        on("notification", drop, 2),
+        "s> /1 /2 /3; c< /1 /3",
     ),
 }
 
 
-@pytest.mark.parametrize(("op", "nth", "action", "script"), REPLIES.values(), ids=REPLIES)
-def test_an_action_on_a_reply(stage: Stage, op: str, nth: int, action: Action, script: str) -> None:
-    stage.proxy.on(op, nth=nth, action=action, reply=True)
+@pytest.mark.parametrize(("rules", "script"), CONVERSATIONS.values(), ids=CONVERSATIONS)
+def test_rules_make_a_conversation_go_so(stage: Stage, rules: Rules, script: str) -> None:
+    rules(stage.proxy)
     stage.play(script)
+
+
+# --- held and lost --------------------------------------------------------------------------------
+
+
+def test_the_last_words_of_a_server_that_no_longer_reads_get_through(stage: Stage) -> None:
+    gate = Gate()
+    stage.proxy.on("auth", reply=True, action=hold(gate))
+    client, server = stage.connect()
+    client.send(request(1, "auth"))
+    server.expect(request(1, "auth"))
+    server.send(reply(1, error=-115))
+    gate.wait_reached()
+    server.reset()
+    client.send(GET)  # cannot be delivered any more
+    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data")
+    stage.settle()
+    gate.release()
+    assert client.ending() == (reply(1, error=-115), "RST")
 
 
 def test_requests_before_a_cut_reach_a_server_that_is_still_answering(stage: Stage) -> None:
@@ -139,19 +153,6 @@ def test_requests_before_a_cut_reach_a_server_that_is_still_answering(stage: Sta
     stage.settle()
     server.expect(request(5, "delete"))
     assert server.ending() == (b"", "FIN")
-
-
-def test_drop(stage: Stage) -> None:
-    stage.proxy.on("ping", action=drop)
-    stage.proxy.on("ping", nth=2, action=cut_after)
-    # A dropped request has no reply, so the pong belongs to the second ping.
-    stage.play("c> PING GET PING; s< GET PING; s> GOT PONG; c. GOT FIN")
-
-
-def test_rewrite(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.on("get_data", action=rewrite(lambda raw: raw[:-1] + b"\1"))
-    client.send(GET + NEXT)
-    server.expect(GET[:-1] + b"\1", NEXT)
 
 
 def test_hold(stage: Stage, client: End, server: End) -> None:
@@ -173,7 +174,7 @@ def test_hold(stage: Stage, client: End, server: End) -> None:
 
 
 def test_black_hole(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.on("get_data", action=black_hole)
+    stage.proxy.on("get_data", action=faults.black_hole)
     client.send(NEXT + GET)
     server.expect(NEXT)
     stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data")
@@ -188,35 +189,11 @@ def test_black_hole(stage: Stage, client: End, server: End) -> None:
     assert server.ending() == client.ending() == (b"", "FIN")
 
 
-def test_a_rule_for_the_request_and_one_for_its_reply_both_count(stage: Stage) -> None:
-    gate = Gate()
-    stage.proxy.on("exists", action=hold(gate))
-    stage.proxy.on("exists", action=drop, reply=True)
-    gate.release()
-    stage.play("c> NEXT GET; s< NEXT GET; s> MISSING GOT; c< GOT")
-    gate.wait_reached()
-
-
-def test_notifications_are_counted_as_the_server_sends_them(stage: Stage) -> None:
-    stage.proxy.on("notification", nth=2, action=drop)
-    stage.play("s> /1 /2 /3; c< /1 /3")
-
-
-def test_the_handshake_answer_can_be_chosen(stage: Stage) -> None:
-    stage.proxy.on("connect", nth=2, action=rewrite(lambda raw: raw[:-1] + b"\1"), reply=True)
-    stage.connect()
-    client, server = stage.dial(), stage.accept()
-    client.send(HELLO)
-    server.expect(HELLO)
-    server.send(WELCOME)
-    client.expect(WELCOME[:-1] + b"\1")
-
-
 # --- time -----------------------------------------------------------------------------------------
 
 
 def test_delay(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.on("get_data", action=delay(0.1))
+    stage.proxy.on("get_data", action=faults.delay(0.1))
     sent = time.monotonic()
     client.send(GET + NEXT)
     stage.proxy.wait_for(lambda frames: frames[-1].op == "exists")
@@ -236,14 +213,14 @@ def test_delay(stage: Stage, client: End, server: End) -> None:
     ],
 )
 def test_delay_reply(stage: Stage, op: str, script: str) -> None:
-    stage.proxy.on(op, action=delay_reply(0.1))
+    stage.proxy.on(op, action=faults.delay_reply(0.1))
     sent = time.monotonic()
     stage.play(script)
     assert time.monotonic() - sent >= 0.1
 
 
 def test_delays_count_from_the_arrival_of_each_frame(stage: Stage) -> None:
-    stage.proxy.rule(lambda frame: delay(0.2) if frame.kind == "request" else None)
+    stage.proxy.rule(lambda frame: faults.delay(0.2) if frame.kind == "request" else None)
     client, server = stage.connect()
     sent = time.monotonic()
     burst = [request(xid, "get_data") for xid in range(1, 31)]
@@ -263,7 +240,7 @@ def segments_received(sock: socket.socket) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="segments are counted by Linux")
 def test_split(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.rule(lambda frame: split if frame.op == "unknown" else None)
+    stage.proxy.rule(lambda frame: faults.split if frame.op == "unknown" else None)
     before = segments_received(server.sock)
     short = framed(b"abcd")  # fits into the initial congestion window, one segment a byte
     client.send(short)
@@ -272,7 +249,7 @@ def test_split(stage: Stage, client: End, server: End) -> None:
 
 
 def test_drip(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.on("get_data", action=drip(0.2))
+    stage.proxy.on("get_data", action=faults.drip(0.2))
     client.send(GET)
     server.expect(GET)
     answer = reply(1, os.urandom(9_000))
@@ -353,11 +330,6 @@ def test_what_cannot_be_delivered_is_dropped_without_trying_again() -> None:
     flow = flow_into(intake, Send(b"abc"), Send(b"def"))
     assert (flow.closed, flow.deadline, flow.readable) == (True, float("inf"), True)
     assert intake.taken == [b"ab"]
-
-
-def test_more_is_read_only_while_little_waits_for_the_receiver() -> None:
-    flow = flow_into(Intake(1), Send(b"x" * MEGABYTE))
-    assert (flow.readable, flow.blocked, flow.deadline) == (True, True, float("inf"))
 
 
 def test_a_peer_that_does_not_read_stops_nobody_else(stage: Stage) -> None:
