@@ -7,9 +7,11 @@ import struct
 
 import pytest
 
+from tests.support.differential_sides import RealLink
 from tests.support.embedded import Peer, Reply, Told, connected, make_processor
+from zkwire import Client, NotReadOnlyError, ServerError, Watch
 from zkwire.jute import records as r
-from zkwire.jute.frames import FrameSplitter, frame
+from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.rules import DELETE_CONTAINER, Rules
@@ -27,48 +29,15 @@ SECONDS = 30.0
 GREETING = frame(r.ConnectRequest(0, 0, 10_000, 0, bytes(16), True).encode())
 
 
-class Raw:
-    """A session over TCP, without a client."""
-
-    def __init__(self, server: Server | Member) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), SECONDS)
-        self.socket.sendall(GREETING)
-        self._splitter = FrameSplitter()
-        self._frames: list[bytes] = []
-        greeting = self.frame()
-        self.greeting = r.ConnectResponse.decode(greeting) if greeting else None
-
-    def frame(self) -> bytes:
-        """The next frame; nothing at the end of the connection."""
-        while not self._frames:
-            data = self.socket.recv(65536)
-            if not data:
-                return b""
-            self._frames += [c[at:end] for c, at, end in self._splitter.feed(data)]
-        return self._frames.pop(0)
-
-    def ask(self, op: ops.Op, record: Record | None = None) -> r.ReplyHeader:
-        self.send(op, record)
-        return self.reply()
-
-    def send(self, op: ops.Op, record: Record | None = None) -> None:
-        body = b"" if record is None else record.encode()
-        self.socket.sendall(frame(r.RequestHeader(1, op.opcode).encode() + body))
-
-    def reply(self) -> r.ReplyHeader:
-        return r.ReplyHeader.unpack(self.frame())[0]
-
-    def __enter__(self) -> Raw:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-
 def word(server: Server | Member, text: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", server.port), SECONDS) as connection:
         connection.sendall(text)
         return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def codes(peer: Peer) -> list[int]:
+    """Of the replies that have come."""
+    return [got.err for got in peer.received() if isinstance(got, Reply)]
 
 
 # --- older servers --------------------------------------------------------------------------------
@@ -91,7 +60,7 @@ def test_what_a_version_does_not_know(version: str) -> None:
 def test_before_39_a_check_alone_is_answered_only_if_it_fails(version: str) -> None:
     """It is a transaction in either case, and other requests are answered."""
     peer = connected(version=version)
-    for path, number, codes in (
+    for path, number, answered in (
         ("/", -1, []),
         ("/", 7, [BAD_VERSION]),
         ("/none", -1, [NO_NODE]),
@@ -99,28 +68,21 @@ def test_before_39_a_check_alone_is_answered_only_if_it_fails(version: str) -> N
     ):
         before = peer.processor.state.tree.zxid
         peer.ask(ops.CHECK, r.CheckVersionRequest(path, number))
-        assert [got.err for got in peer.received() if isinstance(got, Reply)] == codes
+        assert codes(peer) == answered
         assert peer.exists("/").zxid == before + 1
     peer.ask(ops.CHECK, body=b"\xff\xff\xff\xff\0\0\0\0")
     peer.ask(ops.CHECK)
-    codes = [got.err for got in peer.received() if isinstance(got, Reply)]
-    assert codes == [BAD_ARGUMENTS, MARSHALLING]
+    assert codes(peer) == [BAD_ARGUMENTS, MARSHALLING]
 
 
-@pytest.mark.parametrize(
-    ("version", "err", "ends"),
-    [("3.4", UNIMPLEMENTED, True), ("3.5", BAD_ARGUMENTS, False), ("3.8", BAD_ARGUMENTS, False)],
-)
-def test_before_39_nobody_may_delete_a_container_as_the_server_does(
-    version: str, err: int, ends: bool
-) -> None:
+@pytest.mark.parametrize(("version", "err"), [("3.4", UNIMPLEMENTED), ("3.5", BAD_ARGUMENTS)])
+def test_before_39_nobody_may_delete_a_container_as_the_server_does(version: str, err: int) -> None:
     peer = connected(version=version)
     before = peer.processor.state.tree.zxid
     peer.ask(DELETE_CONTAINER, body=b"/a")
-    (reply,) = peer.received()
-    assert isinstance(reply, Reply)
-    assert (reply.err, peer.ended) == (err, ends)
-    assert peer.processor.state.tree.zxid == before + (not ends)
+    assert codes(peer) == [err]
+    assert peer.ended is (version == "3.4")
+    assert peer.processor.state.tree.zxid == before + (version != "3.4")
 
 
 def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
@@ -129,9 +91,9 @@ def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
     peer.create("/b")
     peer.create("/b/c")
     peer.create("/e", EPHEMERAL)
-    codes = {"/a": 0, "/a/x": NO_NODE, "/b": NOT_EMPTY, "/e": BAD_VERSION, "/": BAD_ARGUMENTS}
-    codes |= {"/zookeeper": BAD_ARGUMENTS, "bad": BAD_ARGUMENTS, "": BAD_ARGUMENTS}
-    assert {p: peer.call(DELETE_CONTAINER, r.SyncRequest(p)).err for p in codes} == codes
+    expected = {"/a": 0, "/a/x": NO_NODE, "/b": NOT_EMPTY, "/e": BAD_VERSION}
+    expected |= dict.fromkeys(("/", "/zookeeper", "bad", ""), BAD_ARGUMENTS)
+    assert {p: peer.call(DELETE_CONTAINER, r.SyncRequest(p)).err for p in expected} == expected
     assert peer.exists("/a").err == NO_NODE
 
 
@@ -186,16 +148,6 @@ def test_from_39_on_a_check_alone_is_unknown(read_only: bool) -> None:
     assert peer.ended
 
 
-def test_from_39_on_lists_know_ipv6_and_exists_needs_permission() -> None:
-    ipv6, secret = (r.ACL(31, r.Id("ip", "::/0")),), (r.ACL(30, r.Id("world", "anyone")),)
-    for version, known, seen in (("3.8", INVALID_ACL, 0), ("3.9", 0, NO_AUTH)):
-        peer = connected(version=version)
-        assert peer.create("/ip", acl=ipv6).err == known
-        peer.create("/a", acl=secret)
-        assert peer.exists("/a").err == seen
-        assert peer.exists("/b").err == NO_NODE
-
-
 def test_further_unknown_opcodes() -> None:
     peer = connected(unknown_opcodes={ops.SASL.opcode, ops.PING.opcode})
     assert peer.call(ops.SASL, r.GetSASLRequest(b"")) == Reply(1, -1, UNIMPLEMENTED, b"")
@@ -204,6 +156,28 @@ def test_further_unknown_opcodes() -> None:
     assert again.session_id == peer.session_id
     again.ask(ops.PING)
     assert again.ended
+
+
+@pytest.mark.parametrize(
+    ("version", "users"), [("3.4", "ann anyone u v w a"), ("3.8", "ann a w v u anyone")]
+)
+def test_acl_keeps_its_order_and_who_asks_stands_as_in_java(version: str, users: str) -> None:
+    """As 3.4.14, 3.6.2, 3.8.0 and 3.9.5 were seen to do."""
+    peer = connected(version=version)
+    for secret in (b"u:p", b"v:p", b"w:p", b"alice:x"):
+        peer.call(ops.AUTH, r.AuthPacket(0, "digest", secret))
+    ann, anyone = r.ACL(1, r.Id("digest", "ann:hash")), r.ACL(1, r.Id("world", "anyone"))
+    peer.create("/a", acl=(ann, r.ACL(31, r.Id("auth", "")), anyone, ann))
+    acl = peer.call(ops.GET_ACL, r.GetACLRequest("/a")).body.acl
+    long = {"ann:hash": "ann", "anyone": "anyone"}
+    assert [long.get(one.id.id, one.id.id[0]) for one in acl] == users.split()
+
+
+def test_ttl_can_be_switched_off() -> None:
+    peer = connected(extended_types=False)
+    request = r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 5, 1000)
+    assert peer.call(ops.CREATE_TTL, request).err == UNIMPLEMENTED
+    assert not peer.ended
 
 
 @pytest.mark.parametrize("name", ["extended_types", "read_only", "local_sessions", "reconfig"])
@@ -245,16 +219,10 @@ def test_without_a_quorum_only_those_who_ask_for_it_get_in() -> None:
     assert processor.state.tree.zxid == 0, "a local session is no transaction"
 
 
-@pytest.mark.parametrize(("op", "record"), WRITES)
-def test_without_a_quorum_there_are_no_writes(op: ops.Op, record: Record) -> None:
+def test_without_a_quorum_there_are_reads_and_watches_and_no_writes() -> None:
     peer = Peer(make_processor(read_only=True)).connect(read_only=True)
-    peer.ask(op, record)
-    assert peer.received() == [Reply(1, 0, NOT_READ_ONLY, b"")]
-    assert not peer.ended
-
-
-def test_without_a_quorum_there_are_reads_and_watches() -> None:
-    peer = Peer(make_processor(read_only=True)).connect(read_only=True)
+    for op, record in WRITES:
+        assert peer.call(op, record)[1:] == (0, NOT_READ_ONLY, b"")
     assert peer.get("/", watch=True).err == 0
     assert peer.exists("/a", watch=True).err == NO_NODE
     assert sorted(peer.children("/", watch=True).body.children) == ["zookeeper"]
@@ -325,22 +293,22 @@ def test_one_member_loses_its_quorum() -> None:
     with Ensemble(3, version="3.5") as ensemble:
         first, second, _ = ensemble.servers
         assert word(first, b"srvr").startswith(b"Zookeeper version: 3.5.")
-        with Raw(first) as writer, Raw(second) as cut:
-            second.set_read_only(True)
-            assert cut.frame() == b""
-            assert word(second, b"isro") == b"ro"
-            assert b"Mode: read-only\n" in word(second, b"srvr")
-            assert word(first, b"isro") == b"rw"
-            with Raw(second) as reader:
-                assert reader.greeting is not None
-                assert reader.greeting.read_only is True
-                assert reader.ask(ops.SYNC, r.SyncRequest("/")).err == NOT_READ_ONLY
-                assert reader.ask(ops.EXISTS, r.ExistsRequest("/a", True)).err == NO_NODE
-                create = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
-                assert writer.ask(ops.CREATE, create).err == 0
-                assert reader.reply().xid == ops.NOTIFICATION_XID
-                second.set_read_only(False)
-                assert reader.frame() == b""
+        cut = RealLink("127.0.0.1", second.port)
+        assert len(cut.exchange(GREETING, 1)) == 1
+        second.set_read_only(True)
+        assert cut.exchange(b"", None) == [b""]
+        cut.close()
+        assert word(second, b"isro") == b"ro"
+        assert b"Mode: read-only\n" in word(second, b"srvr")
+        assert word(first, b"isro") == b"rw"
+        with Client(first.hosts) as writer, Client(second.hosts, read_only=True) as reader:
+            with pytest.raises(NotReadOnlyError):
+                reader.sync("/")
+            watch = Watch()
+            assert reader.exists("/a", watch=watch) is None
+            writer.create("/a")
+            assert watch.wait(SECONDS) is not None
+            second.set_read_only(False)
             assert word(second, b"isro") == b"rw"
 
 
@@ -348,13 +316,9 @@ def test_one_member_loses_its_quorum() -> None:
 def test_all_of_them_lose_it(kind: type[Server] | type[Ensemble]) -> None:
     with kind(read_only=True) as service:
         server = service if isinstance(service, Server) else service.servers[2]
-        assert word(server, b"isro") == b"ro"
-        service.set_read_only(False)
-        assert word(server, b"isro") == b"rw"
-        service.set_read_only(True)
-        with Raw(server) as reader:
-            assert reader.greeting is not None
-            assert reader.greeting.read_only is True
+        for now in (True, False, True):
+            service.set_read_only(now)
+            assert word(server, b"isro") == (b"ro" if now else b"rw")
 
 
 # --- credentials ----------------------------------------------------------------------------------
@@ -387,62 +351,67 @@ def test_super_may_do_everything() -> None:
 # --- any error ------------------------------------------------------------------------------------
 
 
-def test_the_next_request_can_be_refused_with_any_code() -> None:
-    create = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
-    with Server() as server, Raw(server) as one:
+def test_next_request_can_be_refused_with_any_code() -> None:
+    with Server() as server, Client(server.hosts) as client:
         for code in (-2, -7, -13, -14, -118, -125, THROTTLED, -9999):
             server.refuse_next("create", code, nth=2)
-            assert one.ask(ops.EXISTS, r.ExistsRequest("/a", False)).err == NO_NODE
-            assert one.ask(ops.CREATE, create).err == 0
-            assert one.ask(ops.CREATE, create) == r.ReplyHeader(1, server.tree.zxid, code)
-            assert one.ask(ops.DELETE, r.DeleteRequest("/a", -1)).err == 0
+            assert client.exists("/a") is None
+            client.create("/a")
+            with pytest.raises(ServerError) as caught:
+                client.create("/b")
+            assert caught.value.code == code
+            client.delete("/a")
         server.refuse_next("create", -125)
         server.clear()
-        assert one.ask(ops.CREATE, create).err == 0
-
-
-def test_behind_some_codes_the_connection_ends() -> None:
-    peer = connected(tick=2.0)
-    body = r.RequestHeader(9, ops.EXISTS.opcode).encode()
-    peer.processor.refuse(peer.connection, body, THROTTLED, 9.0, close=False)
-    assert peer.received() == [Reply(9, 1, THROTTLED, b"")]
-    peer.processor.advance(19.9)
-    assert not peer.ended, "a refused request keeps the session"
-    peer.processor.refuse(peer.connection, b"short", THROTTLED, 19.9, close=False)
-    assert peer.ended
-    with Server() as server:
-        for code, close, ends in (
-            (SESSION_EXPIRED, None, True),
-            (AUTH_FAILED, None, True),
-            (REQUIRE_AUTH, None, True),
-            (AUTH_FAILED, False, False),
-            (THROTTLED, True, True),
-        ):
-            with Raw(server) as one:
-                server.refuse_next("get_data", code, close=close)
-                ask = r.GetDataRequest("/", False)
-                assert one.ask(ops.GET_DATA, ask).err == code
-                if ends:
-                    assert one.frame() == b""
-                else:
-                    assert one.ask(ops.GET_DATA, ask).err == 0
+        client.create("/a")
         for op, nth in (("connect", 1), ("nothing", 1), ("create", 0)):
             with pytest.raises(ValueError, match=r"unknown operation|counts from 1"):
                 server.refuse_next(op, -1, nth=nth)
 
 
+def test_refused_request_keeps_the_session() -> None:
+    peer = connected(tick=2.0)
+    body = r.RequestHeader(9, ops.EXISTS.opcode).encode()
+    peer.processor.refuse(peer.connection, body, THROTTLED, 9.0, close=False)
+    assert peer.received() == [Reply(9, 1, THROTTLED, b"")]
+    peer.processor.advance(19.9)
+    assert not peer.ended
+    peer.processor.refuse(peer.connection, b"short", THROTTLED, 19.9, close=False)
+    assert peer.ended
+
+
+@pytest.mark.parametrize(
+    ("code", "close", "ends"),
+    [
+        *((SESSION_EXPIRED, None, True), (AUTH_FAILED, None, True), (REQUIRE_AUTH, None, True)),
+        *((AUTH_FAILED, False, False), (THROTTLED, True, True), (THROTTLED, None, False)),
+    ],
+)
+def test_connection_ends_after_some_codes(code: int, close: bool | None, ends: bool) -> None:
+    ask = frame(r.RequestHeader(1, ops.PING.opcode).encode())
+    ask += frame(r.RequestHeader(2, ops.WHO_AM_I.opcode).encode())
+    with Server() as server:
+        server.refuse_next("ping", code, close=close)
+        link = RealLink("127.0.0.1", server.port)
+        link.exchange(GREETING, 1)
+        refused, after = link.exchange(ask, 2)
+        link.close()
+    assert r.ReplyHeader.unpack(refused)[0].err == code
+    assert (after == b"") is ends
+
+
 # --- configuration --------------------------------------------------------------------------------
 
 
-def test_a_server_alone_has_no_configuration() -> None:
-    with Server() as server, Raw(server) as one:
-        one.send(ops.GET_DATA, r.GetDataRequest(CONFIG, True))
-        assert r.GetDataResponse.decode(one.frame(), 16).data == b""
+def test_server_alone_has_no_configuration() -> None:
+    with Server() as server, Client(server.hosts) as client:
+        watch = Watch()
+        assert client.get_data(CONFIG, watch=watch).data == b""
         server.set_config(b"server.1=x:1:2:participant;y:3\nversion=2a")
-        event = one.frame()
-        assert r.WatcherEvent.decode(event, 16) == r.WatcherEvent(3, 3, CONFIG)
-        one.send(ops.GET_DATA, r.GetDataRequest(CONFIG, False))
-        data, stat = r.GetDataResponse.decode(one.frame(), 16)
+        event = watch.wait(SECONDS)
+        assert event is not None
+        assert (event.type, event.path) == (EventType.NODE_DATA_CHANGED, CONFIG)
+        data, stat = client.get_data(CONFIG)
         assert data.endswith(b"version=2a")
         assert (stat.version, stat.mzxid) == (-1, server.tree.zxid)
 

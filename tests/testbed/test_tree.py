@@ -1,15 +1,14 @@
-"""The data tree of the embedded server: times, the end of counters, taking back, addresses.
+"""The data tree of the embedded server: times, ends of counters, reaped nodes, addresses.
 
-Refusals, their order and events are in what real servers have answered (`test_recorded.py`).
+Refusals, their order, events and what a multi takes back are in what real servers have answered
+(`test_recorded.py`).
 """
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from zkwire.errors import InvalidACLError, NodeExistsError, ServerError
+from zkwire.errors import InvalidACLError, NodeExistsError
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
 from zkwire.testing.server.credentials import Credentials, digest_id
 from zkwire.testing.server.tree import (
@@ -92,46 +91,6 @@ def test_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None:
     assert before.cversion == -2  # 2 * (2**31 - 1), in 32 bits
 
 
-# --- taking back ----------------------------------------------------------------------------------
-
-
-def picture(tree: DataTree) -> object:
-    nodes = {p: (n.stat(), n.data, n.acl, set(n.children or ())) for p, n in tree.nodes.items()}
-    owners = {node.ephemeral_owner for node in tree.nodes.values()}
-    return (
-        nodes,
-        {owner: sorted(tree.ephemerals(owner)) for owner in owners},
-        sorted(tree.reapable(10**15)),
-    )
-
-
-def test_transaction_is_taken_back_whole(garden: Garden, seed: int) -> None:
-    rng = random.Random(seed)
-    names = ["/a", "/b", "/a/c", "/a/d", "/b/c", "/b/c/d"]
-    tree = garden.tree
-    for _ in range(300):
-        before = picture(tree)
-        tree.begin(tree.zxid + 1000)
-        for _ in range(rng.randrange(6)):
-            path = rng.choice(names)
-            owner = rng.choice([0, 0, SESSION, CONTAINER, ttl_owner(5)])
-            try:
-                match rng.randrange(3):
-                    case 0:
-                        new = NewNode(path, b"n", OPEN_ACL_UNSAFE, owner, rng.random() < 0.2)
-                        tree.create(new, ANYBODY)
-                    case 1:
-                        tree.delete(path, -1, ANYBODY)
-                    case _:
-                        tree.set_data(path, rng.randbytes(3), -1, ANYBODY)
-            except ServerError:
-                pass
-        if rng.random() < 0.5:
-            tree.roll_back()
-            assert picture(tree) == before, f"seed {seed}"
-    assert len(tree.nodes) > 4
-
-
 # --- nodes that a server removes ------------------------------------------------------------------
 
 
@@ -147,6 +106,19 @@ def test_containers_and_old_nodes_are_removed(garden: Garden) -> None:
     assert tree.reapable(0) == ["/used"]
     tree.remove("/used")
     assert tree.reapable(0) == []
+
+
+def test_taking_back_restores_what_is_to_be_removed(garden: Garden) -> None:
+    garden.create("/old", owner=ttl_owner(50))
+    garden.create("/used", owner=CONTAINER)
+    garden.create("/used/a")
+    garden.delete("/old")
+    garden.tree.roll_back()
+    garden.create("/new", owner=ttl_owner(50))
+    garden.tree.roll_back()
+    garden.delete("/used/a")
+    garden.tree.roll_back()
+    assert garden.tree.reapable(10**15) == ["/old"]
 
 
 @pytest.mark.parametrize("number", [b"5_0", b" 5", b"many"])
