@@ -184,6 +184,13 @@ def test_unknown_scheme_ends_the_connection(scheme: bytes, peer: Peer) -> None:
     assert peer.ended
 
 
+def test_children_come_in_the_same_order_in_each_run(peer: Peer) -> None:
+    names = tuple(f"{number:x}" for number in range(20))
+    for path in ("/a", *(f"/a/{name}" for name in names)):
+        peer.create(path)
+    assert peer.children("/a").body.children == names
+
+
 def test_nothing_is_carried_out_or_sent_after_the_end(peer: Peer) -> None:
     create = struct.pack(">ii", 2, ops.CREATE.opcode)
     create += r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()

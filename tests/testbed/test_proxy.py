@@ -377,6 +377,16 @@ def test_refuse_closes_new_connections_at_once(stage: Stage, client: End, server
     assert stage.proxy.frames()[-1].connection == 1
 
 
+def test_a_new_upstream_serves_new_connections(stage: Stage) -> None:
+    old = stage.connect()
+    with Stage() as other:
+        stage.proxy.upstream = other.address
+        client, server = stage.dial(), other.accept()
+        client.send(HELLO)
+        server.expect(HELLO)
+    exchange(*old)
+
+
 def test_a_server_that_is_down_ends_the_connection(stage: Stage) -> None:
     stage.listener.close()
     client = stage.dial()

@@ -266,6 +266,19 @@ def test_what_an_action_leaves_of_a_request(server: Server, action: Action, appl
         assert client.create("/d") == "/d"
 
 
+def test_the_rules_that_still_wait_are_told(server: Server) -> None:
+    with Client(server.hosts) as client:
+        server.on("create2", action=faults.cut_after)
+        server.on("create", action=faults.forward)
+        server.refuse_next("create", -101)
+        server.on("get_data", nth=2, action=faults.forward, reply=True)
+        client.create("/a")
+        client.get_data("/a")
+        assert server.unfired == ["request 1 of create2", "the reply to request 2 of get_data"]
+        server.clear()
+        assert server.unfired == []
+
+
 OPEN = Gate()
 OPEN.release()
 MISTAKES: list[Action] = [
