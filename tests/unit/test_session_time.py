@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.scripted import (
-    NO_NODE,
     START,
     TIMEOUT,
     Claim,
@@ -80,12 +79,6 @@ def test_known_A21_a_connection_silent_for_two_thirds_is_given_up(state: State) 
     script.advance(SMALL)
     assert failure(call) is OutcomeUnknownError
     assert script.state is not state
-
-
-def test_known_A21_pings_alone_do_not_keep_a_connection(script: Script) -> None:
-    script.advance(2 * THIRD)
-    assert not script.session.usable
-    assert "nothing arrived for 6.0 s" in script.session.last_failure
 
 
 @pytest.mark.parametrize("data", [PONG, event_frame(3, "/a"), LONG_FRAME[:PROGRESS_BYTES]])
@@ -176,45 +169,10 @@ def test_known_A22_a_ping_that_was_not_answered_is_forgotten_with_its_connection
     assert script.state is State.CONNECTED
 
 
-def test_known_A22_ping_flag_does_not_survive_reconnect(script: Script) -> None:
-    script.advance(THIRD)
-    pinged_at = script.now
-    script.reconnect()
-    made_at = script.now
-    script.advance(1.0)
-    script.feed(PONG)  # belongs to nothing that was sent on this connection
-    assert script.session.lease_deadline == made_at + TIMEOUT
-    assert made_at == pinged_at
-
-
 def _holding(script: Script) -> Claim:
     claim = Claim(log=script.log)
     script.session.hold(claim)
     return claim
-
-
-def test_known_A32_a_hold_ends_with_the_lease_and_not_before(script: Script) -> None:
-    claim = _holding(script)
-    script.lose(why="cable cut")
-    script.advance(TIMEOUT - SMALL)
-    assert not claim.lost
-    script.advance(SMALL)
-    assert claim.lost
-    script.advance(10 * TIMEOUT)
-    assert len(claim.told) == 1
-    assert script.wake() == ["claim"]
-
-
-def test_known_A32_a_hold_ends_on_a_connection_that_looks_alive(script: Script) -> None:
-    claim = _holding(script)
-    late = script.send("exists", "/a")
-    script.advance(0.25)
-    script.answer(late, error=NO_NODE)
-    for _ in range(35):  # events come, but no ping is answered
-        script.advance(0.25)
-        script.event(3, "/a")
-    assert script.state is State.CONNECTED
-    assert claim.lost
 
 
 def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: Script) -> None:
@@ -248,28 +206,6 @@ def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -
     script.jump(3 * TIMEOUT)
     script.answer(call)
     assert script.wake() == ["claim", "reply"]
-
-
-def test_known_A29_a_pause_ends_a_hold_before_a_welcome_is_read(script: Script) -> None:
-    claim = _holding(script)
-    script.lose()
-    script.reach()
-    script.jump(TIMEOUT)
-    script.welcome()
-    assert claim.lost
-    assert script.state is State.CONNECTED
-
-
-def test_known_A29_a_pause_ends_a_hold_at_the_next_deadline_that_is_kept(script: Script) -> None:
-    given_back = _holding(script)
-    script.session.unhold(given_back)
-    script.session.unhold(given_back)
-    script.jump(TIMEOUT)
-    for claim in (_holding(script), _holding(script)):  # the second one when all is over
-        assert (script.session.next_deadline() or 0) <= script.now
-        script.session.on_deadline(script.now)
-        assert claim.lost
-    assert (given_back.released, given_back.lost) == (1, False)
 
 
 def test_all_holds_are_lost_in_the_order_in_which_they_began(script: Script) -> None:

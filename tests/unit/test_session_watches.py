@@ -11,7 +11,6 @@ from tests.support.scripted import (
     Script,
     Sent,
     armed,
-    event_frame,
     events,
     failure,
     reply_frame,
@@ -38,7 +37,6 @@ KINDS: dict[str, set[EventType]] = {
     **dict.fromkeys(("get_data", "exists", "exists, missing"), OF_DATA),
     **dict.fromkeys(("get_children", "get_children_with_stat"), OF_CHILDREN),
 }
-DATA_KINDS = [kind for kind in KINDS if KINDS[kind] is OF_DATA]
 UNKNOWN_TYPES = [-2, -1, 0, 5, 6, 7, 8, 99, 2**31 - 1, -(2**31)]
 
 
@@ -110,20 +108,6 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     script.watching("exists", "/present")
     script.watching_missing("/missing")
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
-
-
-def test_events_and_replies_keep_the_order_of_the_wire(script: Script, watch: Watch) -> None:
-    """A reply that shows a change comes behind its event, which is not for a watch set later."""
-    before = script.watching("get_data", "/a")
-    read = script.send("get_data", "/a", watch=watch)
-    fired_before: list[bool] = []
-    read._add_waker(lambda: fired_before.append(not armed(before)))
-    script.log_when_ready(before, "event")
-    script.log_when_ready(read, "reply")
-    script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))
-    assert script.wake() == ["event", "reply"]
-    assert fired_before == [True]
-    assert armed(watch)
 
 
 def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
@@ -210,17 +194,6 @@ def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
     assert not script.session.unanswered
 
 
-@pytest.mark.parametrize("first", DATA_KINDS)
-@pytest.mark.parametrize("second", DATA_KINDS)
-def test_known_A43_a_watch_that_another_needs_stays_on_the_server(first: str, second: str) -> None:
-    script = script_in(State.CONNECTED)
-    leaving, staying = _watching(script, first), _watching(script, second)
-    leaving.close()
-    assert script.names() == []
-    script.event(CHANGED, "/a")
-    assert types(staying) == [CHANGED]
-
-
 def test_known_A43_data_and_children_are_left_separately(script: Script) -> None:
     leaving, staying = _watching(script, "get_data"), _watching(script, "get_children")
     leaving.close()
@@ -243,16 +216,6 @@ def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone(sent
     script.event(CHANGED, "/a")
     script.wake()
     assert (types(staying), told) == ([CHANGED], [])
-
-
-def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script) -> None:
-    """What a client that detaches, or whose server no longer matters, asks for."""
-    watch = script.watching("get_data", "/a")
-    script.session.forget_watch(watch, tell=False)
-    assert script.names() == []
-    assert script.session.watch_count == 0
-    script.watching("get_data", "/b").close()
-    assert _removals(script.flush()) == [RemoveWatchesRequest("/b", 2)]
 
 
 REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
@@ -449,36 +412,6 @@ def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert watch.ready
     assert repr(watch).startswith("<Watch 0 armed")
     assert script.session.queued == 0
-
-
-def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
-    persistent = script.persistent("/a")
-    call = script.call("get_data", "/a", watch=Watch())
-    persistent.close()
-    assert script.session.withdraw(call)
-    assert script.names() == ["remove_watches"]
-
-
-@pytest.mark.parametrize("guarding", [False, True])
-@pytest.mark.parametrize("recursive", [False, True])
-def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
-    guarding: bool, recursive: bool, script: Script, watch: Watch
-) -> None:
-    """It would take the watch away on the server before its reply is here."""
-    cover = script.persistent("/a", recursive=recursive)
-    if guarding:
-        call = script.guard("/a", watch)
-    else:
-        call = script.call("get_children_with_stat", "/a", watch=watch)
-    assert _asks_for_a_watch(call) == recursive
-    script.flush()
-    cover.close()
-    assert script.names() == []
-    script.answer(call, r.GetChildren2Response((), STAT), zxid=0x777)
-    _, again = script.flush()
-    assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
-    script.event(DELETED, "/a")
-    assert types(watch) == [DELETED]
 
 
 GONE = {
