@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.errors import ProtocolError, ReplyTooLargeError
-from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter, frame
+from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter, frame
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 KIB = 1024
@@ -51,11 +51,6 @@ def until_refused(
     except ProtocolError as error:
         return found, error
     return found, None
-
-
-def test_a_frame_is_its_length_and_its_body() -> None:
-    assert frame(b"") == b"\0\0\0\0"
-    assert frame(bytes(258)) == b"\0\0\1\2" + bytes(258)
 
 
 @PROPERTY
@@ -97,32 +92,6 @@ def test_impossible_lengths(length: int, kind: type[ProtocolError]) -> None:
         _, error = until_refused(FrameSplitter(), pieces(prefix(length) + stream, cuts))
         assert type(error) is kind
         assert f" {length} bytes" in str(error)
-
-
-def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
-    assert SEND_LIMIT == 1_048_575
-    # A server's reply may be longer than any request: data, stat and header around it.
-    assert RECEIVE_LIMIT > SEND_LIMIT + 100
-    assert taken(FrameSplitter(), frame(bytes(SEND_LIMIT + 49))) == [bytes(SEND_LIMIT + 49)]
-    assert taken(FrameSplitter(10), frame(bytes(10))) == [bytes(10)]
-    with pytest.raises(ReplyTooLargeError, match="a frame of 11 bytes is over the limit of 10"):
-        taken(FrameSplitter(10), prefix(11))
-
-
-@PROPERTY
-@given(
-    bodies,
-    st.one_of(st.integers(-(2**31), -1), st.integers(41, 2**31 - 1)),
-    st.binary(max_size=20),
-    cut_places,
-)
-def test_what_came_before_an_impossible_length_comes_first(
-    sent: list[bytes], length: int, behind: bytes, cuts: list[int]
-) -> None:
-    stream = b"".join(map(frame, sent)) + prefix(length) + behind
-    found, error = until_refused(FrameSplitter(40), pieces(stream, cuts))
-    assert found == sent
-    assert f"{length} bytes" in str(error)
 
 
 @PROPERTY
@@ -171,11 +140,3 @@ def memory_of_feeding(chunks: Iterable[bytes]) -> tuple[int, int]:
 def test_a_length_that_lies_costs_nothing() -> None:
     assert memory_of_feeding([prefix(RECEIVE_LIMIT)])[1] < 4 * KIB
     assert memory_of_feeding([prefix(RECEIVE_LIMIT), *[b"x" * 100] * 100])[1] < 64 * KIB
-
-
-def test_a_frame_costs_its_own_size_and_is_not_kept() -> None:
-    stream = frame(bytes(MIB))
-    chunks = [stream[at : at + 1400] for at in range(0, len(stream), 1400)]
-    assert memory_of_feeding(chunks)[1] <= 3 * MIB + 64 * KIB
-    many = [frame(bytes(10_000)) + b"\0", b"\0\0\0"] * 200
-    assert memory_of_feeding(many)[0] < 40 * KIB

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import linecache
 import pickle
-import re
-import textwrap
 import traceback
 from typing import Any
 
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from zkwire.errors import ProtocolError
-from zkwire.jute import codec
 from zkwire.jute import values as jute_values
 from zkwire.jute.record import (
     Bool,
@@ -32,7 +28,6 @@ from zkwire.jute.record import (
     UString,
     Vector,
 )
-from zkwire.jute.records import DeleteRequest
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 
@@ -158,11 +153,6 @@ def test_a_nested_record_has_its_type() -> None:
     assert (type(items), type(items[0]), type(items[0].pair)) == (tuple, Named, Pair)
 
 
-def test_a_list_is_encoded_like_a_tuple() -> None:
-    assert Texts.pack(["a", "b"]) == Texts(("a", "b")).encode()
-    assert MaybePairs.pack([Pair(1, 2)]) == MaybePairs((Pair(1, 2),)).encode()
-
-
 @pytest.mark.parametrize("cls", [Blob, Text, Texts, Nameds])
 def test_null_only_where_the_layout_allows_it(cls: type[Record]) -> None:
     with pytest.raises(ProtocolError, match=rf"{cls.__name__}\.\w+ is null"):
@@ -216,20 +206,6 @@ def test_a_layout_that_cannot_be_is_refused() -> None:
         Ints.decode(b"\0\0\0\0")
     with pytest.raises(TypeError, match="text"):
         TextTail.decode(b"")
-
-
-@PROPERTY
-@given(st.text())
-@example("\ufeff\U0010ffff\x00\ud7ff\ue000\U00010000")
-def test_text_is_sent_as_utf_8_and_read_as_java_writes_it(text: str) -> None:
-    """Java writes one to three bytes for each UTF-16 unit."""
-    units = text.encode("utf-16-be")
-    halves = [chr(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2)]
-    javas = "".join(halves).encode("utf-8", "surrogatepass")
-    assert Text.decode(len(javas).to_bytes(4, "big") + javas) == Text(text)
-    encoded = text.encode()
-    assert Text(text).encode() == len(encoded).to_bytes(4, "big") + encoded
-    assert Text.decode(Text(text).encode()).text == text
 
 
 @pytest.mark.parametrize(
@@ -368,32 +344,12 @@ def test_wrong_construction() -> None:
         make(1)
 
 
-def test_a_record_is_a_tuple_that_does_not_change() -> None:
-    pair: Any = Pair(1, 2)
-    assert pair == Pair(left=1, right=2) == Pair(right=2, left=1) == Pair(1, right=2)
-    for change in ("pair.left = 5", "del pair.left", "pair.middle = 5", "pair[0] = 5"):
-        with pytest.raises((AttributeError, TypeError)):
-            exec(change)
-    assert pair == Pair(1, 2)
-    assert not hasattr(pair, "__dict__")
-    named = Named.decode(Named("n", pair, True).encode())
-    assert {named: "found"}[Named("n", Pair(1, 2), True)] == "found"
-    name, (left, right), flag = named
-    assert (name, left, right, flag) == ("n", 1, 2, True)
-
-
 @pytest.mark.parametrize("record", [Pair(1, 2), Text("x"), Texts(("a",)), Nothing()])
 def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
     protocols = range(pickle.HIGHEST_PROTOCOL + 1)
     copies = [pickle.loads(pickle.dumps(record, protocol)) for protocol in protocols]
     for other in [*copies, copy.copy(record), copy.deepcopy(record)]:
         assert (other, type(other)) == (record, type(record))
-
-
-def test_repr_shows_the_fields() -> None:
-    assert repr(Pair(1, -2)) == "Pair(left=1, right=-2)"
-    assert repr(Nothing()) == "Nothing()"
-    assert eval(repr(Named("n", Pair(1, 2), True))) == Named("n", Pair(1, 2), True)
 
 
 def test_repr_hides_what_is_secret() -> None:
@@ -404,34 +360,9 @@ def test_repr_hides_what_is_secret() -> None:
         assert "t0ken" not in shown
 
 
-def test_code_is_generated_at_the_first_use_and_changes_no_help() -> None:
-    class Fresh(Record):
-        text: UString
-
-    before = Fresh.pack.__doc__, Fresh.unpack.__doc__
-    assert not {"pack", "unpack", "decode"} & set(vars(Fresh))
-    data = Fresh("x").encode()
-    assert {"pack", "unpack", "decode"} & set(vars(Fresh)) == {"pack"}
-    Fresh.decode(data)
-    Fresh.unpack(data)
-    assert (Fresh.pack.__doc__, Fresh.unpack.__doc__) == before
-    assert None not in before
-    assert Fresh.text.__doc__ == "UString"
-
-
 def test_a_traceback_shows_the_generated_line() -> None:
     with pytest.raises(ValueError, match="Pair") as caught:
         Pair.pack(1, "wrong")
     shown = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert shown.filename == "<jute Pair>.pack"
     assert shown.line == "raise blame((left, right,), error) from None"
-
-
-def test_the_docstring_shows_what_is_generated() -> None:
-    """Whole functions, and nothing else that looks like one."""
-    shown = re.findall(r"(?m)^    def .*\n(?: {5,}.*\n)+", codec.__doc__ or "")
-    assert DeleteRequest.decode(DeleteRequest("/a", 1).encode()) == DeleteRequest("/a", 1)
-    for generated, name in zip(shown, ("pack", "decode"), strict=True):
-        code: Any = getattr(DeleteRequest, name)
-        lines = linecache.getlines(code.__code__.co_filename, code.__globals__)
-        assert textwrap.dedent(generated) == "".join(lines)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.examples import examples
-from zkwire.session.liveness import LEAST_MARGINS, Liveness, Reported
+from zkwire.session.liveness import Liveness, Reported
 
 
 @pytest.fixture
@@ -73,30 +73,6 @@ def test_known_A46_with_a_margin_an_answer_counts_when_one_asked_so_much_later_h
     assert live.lease_deadline == 114.6, "another server may have answered that"
     live.greeted(10.0)
     assert live.lease_deadline == 118.0
-
-
-@pytest.mark.parametrize("granted", [40.0, 10.0, 2.0, 0.4])
-def test_with_a_margin_the_lease_of_a_live_session_lasts(granted: float) -> None:
-    """A fifth of the timeout, and answers that take a quarter of that; requests come in bursts.
-
-    The server has granted less than what was asked for, or as much.
-    """
-    unit = granted / 10.0
-    for busy in (0.0, 1.9, 2.4, 4.4):
-        live = Reported(40.0, 40.0 / LEAST_MARGINS)
-        live.open(0.0)
-        live.greeted(granted)
-        assert live.margin == granted / LEAST_MARGINS
-        now = 0.0
-        while now < 60.0 * unit:
-            sent_at = (
-                live.ping_at if now % (7.0 * unit) >= busy * unit else live.last_send + 0.1 * unit
-            )
-            live.last_send, now = sent_at, sent_at + 0.5 * unit
-            live.answered(sent_at, now)
-            assert live.lease_deadline > now, (busy, now)
-    live.greeted(60.0)
-    assert live.margin == 40.0 / LEAST_MARGINS, "another server grants more"
 
 
 class LeaseAgainstServer(RuleBasedStateMachine):

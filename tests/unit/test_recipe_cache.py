@@ -44,25 +44,6 @@ def test_what_a_change_is(before: int | None, now: int | None, kind: str | None)
     assert (event and event.kind) == kind
 
 
-@pytest.mark.parametrize(
-    ("depth", "path", "has", "lists"),
-    [
-        (None, "/a/b/c", True, True),
-        (0, "/a", True, False),
-        (1, "/a", True, True),
-        (1, "/a/b", True, False),
-        (1, "/a/b/c", False, False),
-        (None, "/ab", False, True),
-        (None, "/a/no", False, True),
-        (None, "/a/no/c", False, True),
-    ],
-)
-def test_what_belongs_to_a_cache(depth: int | None, path: str, has: bool, lists: bool) -> None:
-    scope = Scope("/a", depth, lambda path: path.endswith("/no"))
-    assert scope.has(path) is has
-    assert scope.lists(path) is lists
-
-
 def test_children_go_before_their_parent_and_leave_nothing() -> None:
     changes: list[str] = []
     tree = Tree(lambda path, _: changes.append(path), None, None)
@@ -75,14 +56,6 @@ def test_children_go_before_their_parent_and_leave_nothing() -> None:
     assert tree.below("/") == ["/d"]
     tree.remove("/")
     assert (tree.nodes, tree.size, tree._below) == ({}, 0, {})
-
-
-def test_a_node_whose_parent_is_not_known_goes_with_it() -> None:
-    """It was read while the parent was deleted and created again."""
-    tree = Tree(lambda path, _: None, None, None)
-    tree.put("/a/b", b"", stat(1))
-    tree.remove("/a")
-    assert (tree.nodes, tree._below) == ({}, {})
 
 
 @pytest.mark.parametrize("by_data", [True, False])

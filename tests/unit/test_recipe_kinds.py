@@ -15,7 +15,6 @@ from zkwire.blocking.sync import run
 from zkwire.errors import (
     BadVersionError,
     LockLostError,
-    LockTimeoutError,
     MultiError,
     NoAuthError,
     NodeExistsError,
@@ -25,20 +24,14 @@ from zkwire.errors import (
     OutcomeUnknownError,
     SequenceExhaustedError,
     ServerError,
-    SessionExpiredError,
-    SessionMovedError,
     ThrottledOpError,
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.recipes._node import OwnNodeWatch
-from zkwire.recipes._recipe import Lost
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
-from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.read_write import AsyncReadLock
 from zkwire.recipes.semaphore import AsyncLease
-from zkwire.session.waitable import Watch
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 Answers = dict[str, list[object]]
@@ -47,7 +40,7 @@ ID = an_attempt().id
 NAME = f"{ID}-lock-0000000001"
 NODE = f"/lock/{NAME}"
 GONE, LATE = NoNodeError("gone"), OperationTimeoutError("no answer in time")
-UNSENT, LOST, OVER = NotSentError("lost"), OutcomeUnknownError("lost"), SessionExpiredError("over")
+UNSENT, LOST = NotSentError("lost"), OutcomeUnknownError("lost")
 OLD = UnimplementedError("old")
 CREATE, LIST = "create_with_stat", "get_children"
 
@@ -151,23 +144,6 @@ def test_hazard_B15_a_server_that_has_no_number_left_is_not_asked_for_ever(
 
 
 @pytest.mark.parametrize(
-    ("error", "spawned"), [(None, None), (GONE, 0), (LOST, 1), (LATE, 1)], ids=repr
-)
-def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
-    error: Exception | None, spawned: int | None
-) -> None:
-    core, world = sequential(delete=[error])
-    run(core._step_out(None))  # who does not hold has nothing to leave
-    assert world.asked == []
-    if error is not None:
-        attempt = an_attempt("/lock/x-lock-0000000002")
-        attempt.entered = True
-        run(core._leave_queue(attempt, None))
-        assert len(world.spawned) == spawned
-        assert not attempt.entered
-
-
-@pytest.mark.parametrize(
     ("error", "then"),
     [
         (GONE, []),
@@ -182,23 +158,6 @@ def test_a_clean_up_that_is_refused_is_tried_again(error: Exception, then: list[
     core, world = sequential(delete=[error, None])
     run(core._clean_up(world, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete", *then]
-
-
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        (EventType.NODE_DELETED, "was deleted"),
-        (EventType.NODE_CHILDREN_CHANGED, "was deleted"),
-        (EventType.CHILD_WATCH_REMOVED, "may not be watched"),
-    ],
-)
-def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
-    world: Any = Runtime()
-    watch = OwnNodeWatch()
-    watch.lost = Lost(world)
-    watch._deliver(Event(kind, "/lock/x", State.CONNECTED))
-    assert watch.gone
-    assert watch.lost.reason == f"its node /lock/x {why}"
 
 
 # --- the read-write lock --------------------------------------------------------------------------
@@ -220,16 +179,6 @@ def downgrade(**answers: list[object]) -> tuple[Any, Any]:
     return AsyncReadLock(world, "/lock", "", loose), world
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: bool) -> None:
-    there = [f"{ID}-__READ__0000000001"] if made else []
-    core, world = downgrade(multi=[LOST], exists=[None, STAT], get_children=[[], there])
-    attempt = an_attempt()
-    run(core._join(attempt, None))
-    assert attempt.node is not None
-    assert (CREATE in world.asked) != made
-
-
 def test_a_downgrade_that_is_refused_says_why_and_one_that_is_alone_sees_nobody() -> None:
     core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
     with pytest.raises(NoAuthError):
@@ -246,28 +195,6 @@ OTHER = changed(czxid=STAT.czxid + 1)
 
 def taken() -> MultiError:
     return refused(0, NodeExistsError("there"))
-
-
-@pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("there", [False, True])
-def test_an_own_node_that_only_a_look_finds_is_taken_over(there: bool, lost: bool) -> None:
-    """Or made again where an outsider deletes it between the two looks."""
-    tries: list[object] = [LOST] if lost else []
-    core, world = single(
-        multi=[*tries, taken(), [None, OTHER, None, ALONE]],
-        get_data=[own()], get_children=[[]], exists=[STAT if there else None],
-    )  # fmt: skip
-    assert run(core._acquire_by(None, True))
-    assert core.fence == (STAT if there else OTHER).czxid
-    assert world.asked.count("multi") == len(tries) + 1 + (not there)
-
-
-@pytest.mark.parametrize("error", [UNSENT, refused(0, SessionMovedError("moved"))])
-def test_a_create_of_the_one_node_that_was_not_executed_leaves_no_doubt(error: Exception) -> None:
-    """Servers of 3.4 tell in a multi that the session has moved."""
-    core, world = single(multi=[error, taken()])
-    assert not run(core._acquire_by(None, False))
-    assert world.asked == ["multi", "multi", "exists"]
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -316,29 +243,6 @@ def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool
 FIRST, OWN_LEASE = "x-0000000000", f"{ID}-lease-0000000001"
 
 
-@pytest.mark.parametrize("seen", [LATE, THEIRS], ids=["no answer", "no event"])
-def test_a_lock_that_was_seen_taken_is_taken_at_the_time_limit(seen: object) -> None:
-    """Also where the request that looks again is not answered in time."""
-    in_line, _ = sequential(get_children=[[FIRST, NAME]], get_data=[seen])
-    alone, world = single(multi=[taken()], get_data=[seen])
-    for core in (in_line, alone):
-        with pytest.raises(LockTimeoutError, match="/lock is held by another contender"):
-            run(core._acquire_by(1.0, True))
-    assert not world.spawned, "there is no node to clean up"
-
-
-@pytest.mark.parametrize("silent", ["exists", LIST])
-def test_a_semaphore_that_was_seen_full_is_full_at_the_time_limit(silent: str) -> None:
-    world: Any = Runtime(
-        get_data=[DataAndStat(b"1", STAT)],
-        get_children=[[NAME], [FIRST, OWN_LEASE], LATE],
-        exists=[LATE if silent == "exists" else THEIRS.stat],
-    )
-    world.resumed = False
-    with pytest.raises(LockTimeoutError, match="none of 1 leases was free"):
-        run(AsyncLease(world, "/s", 1)._acquire_by(1.0, True))
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -> None:
     world: Any = Runtime(get_children=[[FIRST, OWN_LEASE], NoNodeError("a container")])
@@ -366,14 +270,6 @@ def test_a_node_from_before_the_resumption_that_is_gone_takes_no_place() -> None
 # --- claims, kept nodes, barriers -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> None:
-    world: Any = Runtime(get_data=[NoNodeError("free") if made else OVER], create=[None, OVER])
-    with pytest.raises(SessionExpiredError) as caught:
-        run(AsyncOncePer(world, "/job", 60).claim())
-    assert caught.value.maybe_applied == made
-
-
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("error", [LATE, asyncio.CancelledError()])
 def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseException) -> None:
@@ -388,13 +284,3 @@ def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseExcept
     assert len(world.spawned) == 1
     run(world.spawned[0](world))
     assert world.asked[-3:] == ["sync", "get_data", "set_data"]
-
-
-@pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
-def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: Any) -> None:
-    world: Any = Runtime()
-    keeper = AsyncPersistentNode(world, "/kept")
-    world.answers["create"] = [lost]  # behind the rehearsal
-    with pytest.raises(type(lost)):
-        run(keeper._create(world, b"", Watch()))
-    assert keeper._doubt == lost.maybe_applied

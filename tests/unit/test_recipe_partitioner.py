@@ -23,7 +23,6 @@ from zkwire.recipes.partitioner import (
     MARK,
     AsyncPartitioner,
     AsyncShare,
-    ItemLock,
     ItemOwnership,
     Partition,
     Rebalance,
@@ -32,7 +31,6 @@ from zkwire.recipes.partitioner import (
     rendezvous_assign,
     same,
 )
-from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.waitable import Watch
 
 ITEMS = [f"item-{number}" for number in range(50)]
@@ -138,19 +136,6 @@ def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
     assert (left, len(released), len(awaited)) == ([], 1, states)
 
 
-def test_a_lock_that_waits_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look_again(*_: object) -> list[str]:
-        return []
-
-    monkeypatch.setattr(AsyncSequentialLock, "_look_again", look_again)
-    lock, told = ItemLock.__new__(ItemLock), list[bool]()
-    lock.tell = lambda: told.append(lock.waits)
-    for _ in range(2):
-        attempt: Any = None
-        assert run(lock._look_again(attempt, [], [], None)) == []
-    assert told == [True]
-
-
 # --- sessions and readers -------------------------------------------------------------------------
 
 
@@ -177,13 +162,6 @@ def test_members_that_an_outsider_has_deleted() -> None:
     assert partitioning._plan is None
     partitioning._step(world)
     assert partitioning._state == "allocating"
-
-
-def test_an_end_of_the_session_ends_what_was_being_closed() -> None:
-    sharing = Rebalance(sessions(), "/p")
-    sharing._leaving = True
-    sharing._session_ended()
-    assert sharing._closed
 
 
 def test_a_share_that_its_session_has_taken_away_is_asked_for_again(

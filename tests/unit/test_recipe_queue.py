@@ -14,7 +14,6 @@ from zkwire.errors import (
     BadVersionError,
     LockLostError,
     MultiError,
-    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotSentError,
@@ -28,8 +27,8 @@ from zkwire.errors import (
     ThrottledOpError,
 )
 from zkwire.jute.records import Stat
-from zkwire.operations.multi import Create, Delete
-from zkwire.recipes._node import USES, TemporaryTokens
+from zkwire.operations.multi import Delete
+from zkwire.recipes._node import TemporaryTokens
 from zkwire.recipes._recipe import Lost
 from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.wire.model import ChildrenAndStat, DataAndStat
@@ -129,45 +128,6 @@ def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
     assert len(own.world.spawned) == 1
 
 
-def test_a_refusal_of_the_work_leaves_the_mark_as_it_was() -> None:
-    own = Marked(multi=[refused(NoNodeError(), 0), made(), refused(NoNodeError(), 0, 2)])
-    for known in (False, True):
-        if known:
-            own.execute()
-        with pytest.raises(MultiError):
-            own.execute()
-        own.tokens.release(own.token)
-        assert own.world.idle_tokens == [own.token] * known
-    assert own.world.spawned == []
-
-
-@pytest.mark.parametrize("told", [False, True])
-def test_what_ends_it_behind_a_lost_reply_says_that_it_is_in_doubt(told: bool) -> None:
-    """A look that tells has the last word."""
-    for before, doubt in (([], False), ([THROTTLED], False), ([in_doubt()], True)):
-        error = refused(NoAuthError(), 1) if told else SessionExpiredError()
-        own = Marked(multi=[*before, error], get_data=[DataAndStat(b"another", at(1))])
-        with pytest.raises(NoAuthError if told else SessionExpiredError) as caught:
-            own.execute()
-        assert caught.value.maybe_applied == (doubt and not told)
-
-
-def test_marks_are_lent_again_until_they_are_idle_or_used_up() -> None:
-    own = Marked(multi=[made(), changed(USES + 1), made()])
-    own.execute()
-    own.tokens.release(own.token)
-    assert run(own.tokens.acquire(None)) is own.token
-    own.execute()
-    own.tokens.release(own.token)
-    assert (own.world.idle_tokens, len(own.world.spawned)) == ([], 1)
-    own.token = run(own.tokens.acquire(None))
-    own.execute()
-    own.tokens.release(own.token)
-    for late in own.world.late:
-        late()
-    assert (own.world.idle_tokens, len(own.world.spawned)) == ([], 2)
-
-
 def test_a_mark_goes_with_its_session_and_stays_with_who_has_borrowed_it() -> None:
     class Borrowed(list[Any]):
         """By another thread, meanwhile."""
@@ -219,36 +179,6 @@ def test_an_item_that_goes_is_left_out_and_a_read_that_is_lost_repeated(gone: bo
     queue, _ = a_queue(get_data=[LOST, NoNodeError() if gone else DATA])
     queue._selector.share([ITEM])
     assert (run(queue._selector.known(None)) is None) == gone
-
-
-def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
-    queue, world = a_queue(multi=[refused(NoNodeError(), 0, 4), made()])
-    claim = [Create("/claim"), *WORK]
-    assert run(queue._claimed(run(queue._tokens.acquire(None)), claim, None))
-    assert "create" in world.asked[world.asked.index("multi") :]
-
-
-def test_a_removal_in_doubt_whose_first_mark_an_outsider_has_deleted_says_so() -> None:
-    """Else it would be made again, be refused, and the item be lost without an error."""
-    queue, world = a_queue(create=[LOST, NodeExistsError()], multi=[LOST], get_data=[NoNodeError()])
-    with pytest.raises(OutcomeUnknownError, match="its mark was deleted"):
-        run(queue._claimed(run(queue._tokens.acquire(None)), WORK, None))
-    assert world.asked == ["create", "create", "multi", "sync", "get_data"]
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -> None:
-    queue, world = a_queue(
-        get_children=[[ITEM], []], get_data=[DATA, SessionExpiredError()], multi=[LOST]
-    )
-    with pytest.raises(SessionExpiredError):
-        run(Taking(queue, None)._enter_body())
-    data = f"{OWN:016x}-unique".encode() if own else b"another"
-    world.answers["get_data"] = [DataAndStat(data, at(0))]
-    world.asked.clear()
-    for work in world.spawned:
-        run(work(world))
-    assert world.asked.count("delete") == 1 + own  # of the token, and of the claim
 
 
 def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.MonkeyPatch) -> None:

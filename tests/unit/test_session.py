@@ -177,19 +177,6 @@ def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(state: Sta
     assert (maybe_applied(sent), maybe_applied(read), maybe_applied(queued)) == (True, False, False)
 
 
-@pytest.mark.parametrize("steps", range(3))
-def test_a_session_that_no_server_knows_is_closed_at_once(steps: int) -> None:
-    script = Script()
-    if steps:
-        script.session.start(script.now)
-    if steps > 1:
-        script.dial()
-    waiting = script.call("exists", "/a")
-    assert script.session.close(script.now) is None
-    assert script.state is State.CLOSED
-    assert failure(waiting) is ClientClosedError
-
-
 def test_what_comes_too_late_from_a_mechanism_is_not_heard(script: Script) -> None:
     """Nothing is sent; each connection has a token of its own."""
     script.session.sasl_token(b"late")

@@ -46,25 +46,6 @@ DELETED = EventType.NODE_DELETED
 AUTH_U_P = bytes.fromhex("0000001dfffffffc00000064000000000000000664696765737400000003753a70")
 
 
-@pytest.mark.parametrize(
-    ("answer", "state"),
-    [
-        (welcome_frame(read_only=None), State.CONNECTED),
-        (welcome_frame(read_only=False), State.CONNECTED),
-        (welcome_frame(read_only=True), State.CONNECTED_READ_ONLY),
-        (GONE, State.EXPIRED),
-        (reply_frame(0, 0, -119), State.HANDSHAKE),
-    ],
-)
-def test_an_answer_may_come_byte_by_byte(answer: bytes, state: State) -> None:
-    for sizes in ([], [1] * len(answer)):
-        script = script_in(State.HANDSHAKE)
-        script.feed(answer, sizes)
-        assert script.state is state
-        refused = "is read-only and" in (script.session.broken or "")
-        assert refused == (state is State.HANDSHAKE)
-
-
 def test_a_refusal_instead_of_a_greeting_means_try_another_server() -> None:
     for before in (False, True):
         script = Script(servers=2)
@@ -237,17 +218,6 @@ def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int, script: Script) -
     assert _last_zxid_seen(script) == 6
 
 
-def test_failures_say_which_server_and_why() -> None:
-    script = Script(servers=2)
-    for why in ("refused", "reset", "no route"):
-        script.dial()
-        script.lose(why=why)
-    assert script.session.last_failure == "server:1: no route"
-    assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
-    script.connect()
-    assert script.session.failures == {}
-
-
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
 
@@ -330,23 +300,6 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
     assert issubclass(failure(behind) or Exception, OutcomeUnknownError)
     assert script.wake() == ["big"]
     assert usable_again(script)
-
-
-def test_nothing_behind_a_broken_frame_is_believed_or_told() -> None:
-    script = Script(receive_limit=100)
-    script.connect()
-    watch = script.watching("exists", "/a")
-    first, second = script.call("exists", "/1"), script.call("exists", "/2")
-    script.flush()
-    script.feed(struct.pack(">i", 101))
-    broken = script.session.broken
-    for data in (struct.pack(">i", 102), struct.pack(">i", -5), script.reply_to(second)):
-        script.feed(data)
-    script.event(EventType.NODE_DELETED, "/a")
-    assert script.session.broken == broken
-    assert failure(first) is ReplyTooLargeError
-    assert not second.ready
-    assert armed(watch)
 
 
 PIECES = st.lists(st.integers(1, 40), max_size=60)

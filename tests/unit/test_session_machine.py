@@ -558,9 +558,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.watches_hear_what_the_model_says()
 
 
-MANY = settings(
-    derandomize=True, deadline=None, max_examples=examples(250), stateful_step_count=60
-)
+MANY = settings(derandomize=True, deadline=None, max_examples=examples(250), stateful_step_count=60)
 
 
 def test_known_A1_A2_A3_A5_A7_A8_A9_A17_any_sequence_is_as_the_model() -> None:

@@ -277,18 +277,3 @@ def test_known_A10_servers_that_hang_up_without_a_word_keep_nobody_waiting() -> 
     assert claim.lost
     assert failure(call) is NotSentError
     assert "the server closed it" in str(call.error())
-
-
-@pytest.mark.parametrize("state", State)
-def test_a_deadline_that_is_not_due_changes_nothing(state: State) -> None:
-    script = script_in(state)
-    claim = _holding(script)
-    call = None if script.session.usable or state.terminal else script.call("exists", "/a")
-    due = script.session.next_deadline()
-    assert (due is None) == (state is State.NOT_STARTED or state.terminal)
-    script.session.on_deadline(script.now if due is None else min(script.now, due - SMALL))
-    assert script.state is state
-    assert script.session.next_deadline() == due
-    assert not claim.lost or state.terminal or state is State.NOT_STARTED
-    assert script.session.broken is None
-    assert call is None or not call.ready

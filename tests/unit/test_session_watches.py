@@ -83,27 +83,6 @@ def test_the_same_watch_set_twice_is_one(script: Script, watch: Watch) -> None:
             watch.wait(0)
 
 
-@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999, None])
-@pytest.mark.parametrize("verb", ["exists", "get_data", "get_children", "get_children_with_stat"])
-def test_a_read_that_fails_sets_no_watch(
-    verb: str, code: int | None, script: Script, watch: Watch
-) -> None:
-    """But that of exists for a missing node; without a code the reply cannot be read."""
-    if (verb, code) == ("exists", NO_NODE):
-        return
-    call = script.send(verb, "/a", watch=watch)
-    script.log_when_ready(watch, "not set")
-    if code is None:
-        script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    else:
-        script.answer(call, error=code)
-    assert script.wake() == ["not set"]
-    assert not armed(watch)
-    assert _restored_lists(script) == []
-    script.watching(verb, "/a").close()
-    assert script.names() == ["remove_watches"], "nothing else is expected"
-
-
 def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Script) -> None:
     script.watching("exists", "/present")
     script.watching_missing("/missing")
@@ -460,25 +439,3 @@ def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType)
     assert script.names() == []
     assert failure(call) is NoWatcherError
     assert armed(elsewhere)
-
-
-@pytest.mark.parametrize("state", [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE])
-def test_removing_without_a_connection_is_done_at_once(state: State, script: Script) -> None:
-    """A new connection is not told of them, so there is nothing to wait for."""
-    watch = script.persistent("/a")
-    script.lose()
-    if state is State.CONNECTING:
-        script.advance(script.session.act_at - script.now)
-    elif state is State.HANDSHAKE:
-        script.dial()
-    assert script.state is state
-    call = script.call("remove_watches", "/a")
-    assert call.ready
-    assert call.value() is None
-    assert types(watch) == [PERSISTENT_GONE]
-    if state is not State.HANDSHAKE:
-        script.dial()
-    script.flush()
-    script.welcome()
-    assert script.state.usable
-    assert script.names() == []

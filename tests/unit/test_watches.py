@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.scripted import TERMINAL, script_in
+from tests.support.scripted import script_in
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.session.request import Request
 from zkwire.session.states import Listener, Observers, StateWait
@@ -322,20 +322,6 @@ def test_a_state_that_is_already_there(current: State) -> None:
     assert wait.reached is (current if wait.ready else None)
 
 
-@pytest.mark.parametrize("end", [State.CONNECTED, State.CONNECTED_READ_ONLY, *TERMINAL])
-def test_a_wait_ends_with_a_state_that_is_asked_for_or_the_last(end: State) -> None:
-    """The waiter may look long after it is over."""
-    wait, woken = StateWait([State.CONNECTED, State.CONNECTED_READ_ONLY], State.CONNECTING), []
-    wait._add_waker(lambda: woken.append("woken"))
-    for state in (State.HANDSHAKE, State.DISCONNECTED, State.CONNECTING):
-        assert not wait.see(state)
-    for waker in wait.see(end):
-        waker()
-    assert not wait.see(State.DISCONNECTED)
-    assert woken == ["woken"]
-    assert wait.reached is end
-
-
 def test_a_listener_is_called_by_way_of_the_shell_and_is_its_function() -> None:
     """Who takes one back makes another one for the same function."""
     told, dispatched = list[State](), list[Callable[[], object]]()
@@ -352,27 +338,6 @@ def test_a_listener_is_called_by_way_of_the_shell_and_is_its_function() -> None:
     assert Listener(function, print) not in (Listener(print, print), function)
     observers.remove(Listener(function, print))
     assert observers.tell(State.DISCONNECTED) == []
-
-
-def test_all_are_told_in_their_order_who_have_not_left() -> None:
-    """Somebody may leave while all are told."""
-    observers, log = Observers(), list[str]()
-
-    class Leaving(Observer):
-        def see(self, state: State) -> list[Waker]:
-            observers.remove(self)
-            return super().see(state)
-
-    one, other = Leaving(log, "1 "), Observer(log, "2 ")
-    for observer in (one, other, one):
-        observers.add(observer)
-    for _ in range(2):
-        for waker in observers.tell(State.CONNECTED):
-            waker()
-    assert log == ["1 connected", "2 connected", "2 connected"]
-    observers.remove(other)
-    observers.remove(other)
-    assert observers.tell(State.CONNECTED) == []
 
 
 def test_a_session_tells_every_transition() -> None:
