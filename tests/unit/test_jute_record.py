@@ -6,7 +6,6 @@ import copy
 import itertools
 import pickle
 import struct
-import traceback
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -338,19 +337,6 @@ def test_a_layout_that_cannot_be_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoded", "text"),
-    [
-        ("61 eda0bd edb880 62 eda0bd edb881", "a\U0001f600b\U0001f601"),
-        ("eda0bd edb880 f09f9880", "\U0001f600\U0001f600"),
-        ("efbbbf eda0bd edb880", "\ufeff\U0001f600"),
-    ],
-)
-def test_surrogate_pairs_are_joined(encoded: str, text: str) -> None:
-    assert Text.decode(text_of(encoded)).text == text
-    assert Texts.decode(b"\0\0\0\1" + text_of(encoded)).texts == (text,)
-
-
-@pytest.mark.parametrize(
     "encoded",
     [
         "eda0bd",  # a first half alone
@@ -457,22 +443,6 @@ def test_a_wrong_value_is_named_by_type_not_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_wrong_construction() -> None:
-    make: Any = Pair
-    wrongs: list[tuple[tuple[object, ...], dict[str, object]]] = [
-        *((values, {}) for values in ((), (1,), (1, 2, 3), ((1, 2),))),
-        *((values, {"right": 2}) for values in ((), (1, 2))),  # type: ignore[list-item]
-        ((1,), {"left": 1}),
-        ((1,), {"right": 2, "middle": 3}),
-    ]
-    for values, named in wrongs:
-        with pytest.raises(TypeError, match="Pair takes left, right"):
-            make(*values, **named)
-    make = Nothing
-    with pytest.raises(TypeError, match="Nothing takes nothing"):
-        make(1)
-
-
 @pytest.mark.parametrize("record", [Pair(1, 2), Text("x"), Texts(("a",)), Nothing()])
 def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
     protocols = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -487,11 +457,3 @@ def test_repr_hides_what_is_secret() -> None:
     for shown in (str(login), f"{login}", repr([login]), f"{login!r:>99}"):
         assert "hunter2" not in shown
         assert "t0ken" not in shown
-
-
-def test_a_traceback_shows_the_generated_line() -> None:
-    with pytest.raises(ValueError, match="Pair") as caught:
-        Pair.pack(1, "wrong")
-    shown = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert shown.filename == "<jute Pair>.pack"
-    assert shown.line == "raise blame((left, right,), error) from None"

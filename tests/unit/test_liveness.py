@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -232,19 +232,6 @@ def test_known_A24_pings_go_out_while_a_long_reply_drips_in(script: Script) -> N
 def _longest_gap(script: Script) -> float:
     times = [sent.at for sent in script.sent]
     return max(b - a for a, b in pairwise([*times, script.now]))
-
-
-@settings(derandomize=True, deadline=None, max_examples=examples(200))
-@given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), max_size=40))
-def test_no_gap_between_frames_is_longer_than_a_third(steps: list[tuple[float, bool]]) -> None:
-    script = script_in(State.CONNECTED)
-    for seconds, call in steps:
-        script.advance(seconds)
-        if call:
-            script.send("exists", "/a")
-        script.pong()
-    assert script.state is State.CONNECTED
-    assert _longest_gap(script) <= THIRD + SMALL
 
 
 @pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])

@@ -360,18 +360,6 @@ def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
     assert not armed(watch)
 
 
-@settings(PROPERTY)
-@given(st.binary(min_size=1, max_size=400), PIECES)
-def test_how_bytes_are_cut_makes_no_difference(data: bytes, sizes: list[int]) -> None:
-    seen = []
-    for pieces in (sizes, []):
-        script = script_in(State.CONNECTED)
-        call = script.send("get_data", "/a")
-        script.feed(script.reply_to(call) + data, pieces)
-        seen.append((script.state, script.session.broken, call.value()))
-    assert seen[0] == seen[1]
-
-
 def _peak(script: Script, *chunks: bytes) -> int:
     tracemalloc.start()
     try:

@@ -89,15 +89,6 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
 
 
-def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
-    """The guard of every lock that is held for a moment only."""
-    for _ in range(3):
-        assert script.session.withdraw(script.guard("/a", watch))
-    assert script.session._watches._to_repeat == []
-    script.reconnect()
-    assert "get_children2" not in [sent.name for sent in script.sent]
-
-
 @pytest.mark.parametrize("told", [True, False], ids=["event", "answer"])
 def test_a_guard_fires_once_by_an_event_or_by_its_answer(told: bool, script: Script) -> None:
     guard, other = Watch(), script.watching("get_children", "/a")
@@ -219,24 +210,6 @@ def test_an_added_watch_is_set_with_the_reply(recursive: bool, mode: int) -> Non
     assert call.value() is watch
     script.event(CHANGED, "/a")
     assert types(watch) == [CHANGED]
-
-
-@pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
-def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
-    told = list[Event]()
-    first = script.call("add_watch", "/a", told.append)
-    if answered:
-        script.answer(first)
-    second = script.call("add_watch", "/a", told.append)
-    for call in (second,) if answered else (first, second):
-        script.answer(call)
-    assert second.value() is first.value()
-    for _ in range(2):
-        script.event(CHANGED, "/a")
-        script.wake()
-        assert [event.type for event in told] == [CHANGED], "who closes it hears no more"
-        second.value().close()
-    assert script.session.watch_count == 0
 
 
 @pytest.mark.parametrize("at", ["/a", "/"])
