@@ -41,7 +41,6 @@ from zkwire.recipes.partitioner import (
     LISTED,
     MARK,
     AsyncPartitioner,
-    AsyncShare,
     ItemOwnership,
     Partition,
     Rebalance,
@@ -258,24 +257,6 @@ def test_members_that_an_outsider_has_deleted() -> None:
     assert partitioning._plan is None
     partitioning._step(world)
     assert partitioning._state == "allocating"
-
-
-def test_a_share_that_its_session_has_taken_away_is_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sharing, asked = Rebalance(sessions(), "/p"), list[object]()
-    share: Any = AsyncShare(sharing, {})
-
-    async def until(*_: object) -> bool:
-        asked.append(sharing._asked)
-        if len(asked) == 2:
-            sharing._next = share
-        return len(asked) < 3
-
-    monkeypatch.setattr(sharing, "_until", until)
-    assert run(sharing.next()) is share
-    assert len(set(asked)) == 2
-    assert run(sharing.next()) is None
 
 
 def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> None:

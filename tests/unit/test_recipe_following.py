@@ -16,7 +16,6 @@ from zkwire.errors import (
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
-    SessionExpiredError,
     SessionMovedError,
     ThrottledOpError,
 )
@@ -24,7 +23,6 @@ from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes._service import (
     Condition,
-    NodeWatches,
     Service,
 )
 from zkwire.recipes.watching import AsyncDataWatch, NodeWatcher
@@ -60,10 +58,8 @@ class World:
         self.asked: list[str] = []
         self.called: list[Callable[[], object]] = []
         self.warned: list[str] = []
-        self.pauses: list[float] = []
         self.fired = self.dismissed = 0
         self._work: Any = None
-        self._service: Any = None
         self.dispatch, self.warn = self.called.append, self.warned.append
 
     @property
@@ -81,19 +77,12 @@ class World:
         return 1.0
 
     async def pause(self, seconds: float, hurry: Condition) -> None:
-        self.pauses.append(seconds)
         await self.wait_for(hurry)
 
     def serve(self, service: Service) -> None:
         runtime: Any = self
-        self._service, self._work = service, service._run(runtime)
+        self._work = service._run(runtime)
         self.turn()
-
-    def another_session(self) -> None:
-        """The session has expired; another one follows."""
-        with pytest.raises(StopIteration):
-            self._work.throw(SessionExpiredError("expired"))
-        self.serve(self._service)
 
     def dismiss(self, _: Service) -> None:
         self.dismissed += 1
@@ -218,22 +207,6 @@ def test_a_close_ends_callbacks_and_iterations_and_the_clients_end_does_not() ->
     other.holds = ended
     with pytest.raises(ClientClosedError, match="the client"):
         run(AsyncDataWatch(other, "/a").__aiter__().__anext__())
-
-
-def test_what_subclasses_say() -> None:
-    nothing: Any = None
-    unnamed, service = NodeWatcher(World(), "/a"), Service(World())
-    missing: list[Callable[[], object]] = [
-        lambda: run(unnamed._read(nothing, nothing)),
-        lambda: run(service._serve(None)),
-        lambda: NodeWatches().watch_data("/a"),
-        lambda: NodeWatches().watch_children("/a"),
-    ]
-    for call in missing:
-        with pytest.raises(NotImplementedError):
-            call()
-    service._session_ended()
-    service._changed()
 
 
 # --- what a service waits with --------------------------------------------------------------------

@@ -368,14 +368,6 @@ def test_the_mark_tells_what_a_lost_reply_would_have(
     assert own.token.version == 3
 
 
-def test_a_mark_that_an_outsider_has_written_into_is_taken_as_it_is() -> None:
-    """With the token there the change was made, at an unknown zxid."""
-    bad, touched = of_several(BadVersionError(), 1, 2), DataAndStat(b"unique", at(12))
-    own = Marked(multi=[made(), bad, written(10), LOST], exists=[at(9)], get_data=[touched])
-    assert own.execute(3) == [ZXID, ZXID, 0]
-    assert own.token.version == 12
-
-
 def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
     own = Marked(multi=[made(), of_several(NoNodeError(), 1, 2), made()], exists=[None])
     assert own.execute(2) == [ZXID] * 2
