@@ -217,15 +217,6 @@ def test_a_session_that_is_served_after_all_is_perhaps_a_local_one(
     assert bench.script.state is State.CONNECTED
 
 
-def test_what_no_local_session_is_refused_for_is_told_as_it_was_said(bench: Bench) -> None:
-    call = bench.ask("multi", Create("/a"), Delete("/b"))
-    bench.feed(call, error_slot(-112), error_slot(-2))
-    bench.script.flush()
-    bench.script.answer(call, r.SyncResponse("/"))
-    with pytest.raises(errors.SessionExpiredError):
-        call.value()
-
-
 @pytest.mark.parametrize("code", [-115, -124])
 def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, code: int) -> None:
     call = bench.ask("multi", Delete("/a"), Delete("/b"))
@@ -307,19 +298,6 @@ def test_an_operation_shows_its_path_and_not_its_data() -> None:
     assert repr(Create("/a", b"hunter2")) == "<create /a>"
     assert repr(SetData("/a", b"hunter2")) == "<set_data /a>"
     assert "hunter2" not in repr(Create(path="/a", data=b"hunter2"))
-
-
-def test_a_transaction_collects_what_belongs_into_one() -> None:
-    transaction = TransactionBase("/app")
-    replies = [transaction.create("/a"), transaction.delete("/b")]
-    for verb in ("get_data", "get_children", "exists", "sync", "get_acl", "create_with_stat"):
-        with pytest.raises(ValueError, match="cannot be part"):
-            getattr(transaction, verb)("/a")
-    assert [call.op.name for call in transaction.requests] == ["create", "delete"]
-    assert transaction.results == []
-    for reply in replies:
-        with pytest.raises(RuntimeError, match="not ended"):
-            reply.result()
 
 
 def test_a_transaction_is_sent_once(bench: Bench) -> None:

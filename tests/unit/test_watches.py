@@ -134,19 +134,6 @@ def test_a_watch_that_is_not_set_is_not_waited_for(owner: Owner) -> None:
     assert not spent.ready, "to disarm it once too often was harmless"
 
 
-def test_closing_ends_a_wait(owner: Owner, watch: Watch) -> None:
-    owner.meanwhile.append(watch.close)
-    with pytest.raises(ClientClosedError, match="this watch"):
-        watch.wait()
-    watch.close()
-    assert watch.ready
-    assert owner.closed == [watch, watch]
-    never_set = Watch()
-    never_set.close()
-    with pytest.raises(ClientClosedError):
-        never_set.wait()
-
-
 async def _listed(watch: Watch) -> list[Event]:
     return [event async for event in watch]
 
