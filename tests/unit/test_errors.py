@@ -114,31 +114,6 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
             assert kind.__name__ in tree
 
 
-# All but the one that is made of others.
-SINGLE = [kind for kind in ALL if kind is not MultiError]
-
-
-@pytest.mark.parametrize("kind", SINGLE)
-def test_every_error_carries_and_shows_where_or_does_without(kind: type[ZooKeeperError]) -> None:
-    error = made(kind)
-    assert (error.op, error.path) == ("get_data", "/a")
-    assert str(error).startswith("get_data /a: ")
-    assert len(str(error)) > len("get_data /a: ") + 5
-    assert error.maybe_applied is not isinstance(error, ServerError)
-    assert str(kind("no", op="close_session")) == "close_session: no"
-    error = kind("the message")
-    assert str(error) == "the message"
-    assert (error.op, error.path, error.maybe_applied) == (None, None, False)
-
-
-def test_a_server_error_says_what_is_wrong() -> None:
-    assert str(NoNodeError(op="delete", path="/a")) == "delete /a: There is no such node."
-    assert str(NoNodeError("gone")) == "gone"
-    unknown = ServerError(code=-999, op="delete", path="/a")
-    assert str(unknown) == "delete /a: refused with error code -999, unknown to this client"
-    assert str(ServerError(code=-4)).endswith("; a change may still be executed")
-
-
 @pytest.mark.parametrize(
     ("code", "op", "path", "message"),
     [
@@ -173,26 +148,6 @@ def test_a_refusal_names_what_the_request_was_about(
     assert str(errors.error_for(code, op, path)).startswith(
         f"{op} {path}".rstrip() + ": " + message
     )
-
-
-def test_a_refused_multi_says_which_operation_is_to_blame() -> None:
-    culprit = NoNodeError(op="create", path="/a/b")
-    skipped = errors.RuntimeInconsistencyError(op="delete", path="/c")
-    error = MultiError([None, culprit, skipped], 1)
-    assert (error.index, error.code, error.op, error.path) == (1, -101, "multi", None)
-    assert error.maybe_applied is False
-    assert error.results == [None, culprit, skipped]
-    assert error.__cause__ is culprit
-    assert "operation 1" in str(error)
-    assert str(culprit) in str(error)
-
-
-def test_an_error_of_somebody_elses() -> None:
-    class OwnError(NoNodeError):
-        pass
-
-    assert str(OwnError()) == "OwnError"
-    assert OwnError().code == -101
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import pydoc
 import re
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import zkwire
+from tests.support.both_clients import LOCKS, Side, both
 from tests.support.operation_samples import OPERATIONS
 from zkwire import errors
 from zkwire.net.pipeline import Pipeline
 from zkwire.operations import Operations
+from zkwire.recipes.sequential import AsyncSequentialLock
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = {name: getattr(zkwire, name) for name in zkwire.__all__}
 CLASSES = {name: kind for name, kind in PUBLIC.items() if isinstance(kind, type)}
 OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
-LOCKS = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
+OF_ONE_FILE = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
 # For threads, and with Async for asyncio.
 TWINS = {name for name in zkwire.__all__ if f"Async{name}" in zkwire.__all__}
 NO_OPERATIONS = {name for name in vars(zkwire.Client) if not name.startswith("_")} - OPERATIONS
@@ -47,7 +52,7 @@ def test_each_name_comes_from_the_module_that_the_table_names() -> None:
     for name, module in zkwire._HOMES.items():
         value = getattr(import_module(module), name)
         assert value is PUBLIC[name]
-        assert getattr(value, "__module__", module) == module or name in {*OF_A_MULTI, *LOCKS}
+        assert getattr(value, "__module__", module) == module or name in {*OF_A_MULTI, *OF_ONE_FILE}
     with pytest.raises(AttributeError, match="no attribute 'NoSuchThing'"):
         getattr(zkwire, "NoSuchThing")  # noqa: B009 - a type checker knows that it is none
 
@@ -132,3 +137,73 @@ def test_help_tells_what_waits() -> None:
     shown = pydoc.plain(pydoc.render_doc(zkwire.Client))
     assert "replies = [client.pipeline.get_data(path) for path in paths]" in shown
     assert "Reply[" not in shown
+
+
+HOSTS = "127.0.0.1:1"  # which nothing here asks anything
+
+
+@both
+def test_what_is_bound_to_a_client_is_not_copied(side: Side) -> None:
+    client = side.Client(HOSTS)
+    lock, pair = side.Lock(client, "/a"), side.ReadWriteLock(client, "/a")
+    queue = side.Queue(client, "/a")
+    things = [client, lock, lock.lost, pair.read, pair.write, queue.take(), client.transaction()]
+    classes = [getattr(zkwire, side.prefix + name) for name in TWINS]
+    things += [zkwire.Watch(), *(cls.__new__(cls) for cls in classes)]
+    for thing in things:
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError) as caught:
+                copied(thing)
+            said = f"{type(thing).__name__} cannot be copied or pickled: it belongs to this process"
+            assert str(caught.value).startswith(said)
+
+
+@both
+def test_an_operation_of_a_supervisor_says_who_has_it(side: Side) -> None:
+    call = "(await supervisor.client())" if side.asyncio else "supervisor.client()"
+    supervisor = side.Supervisor(HOSTS)
+    for name in ("create", "get_data", "ensure_path", "transaction", "state", "detach"):
+        with pytest.raises(AttributeError) as caught:
+            getattr(supervisor, name)
+        assert str(caught.value).endswith(f"no attribute '{name}': a client has it, {call}.{name}")
+        assert (caught.value.name, caught.value.obj) == (name, supervisor)
+    for name in ("creat", "_driver", "__len__"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'$"):
+            getattr(supervisor, name)
+
+
+KINDS = sorted({*LOCKS.values()} - {"MultiLock"})
+COUNT: dict[str, tuple[Any, ...]] = {"Semaphore": (2,)}
+
+
+@both
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lock_is_of_a_client_of_its_own_kind_and_its_text_a_text(side: Side, kind: str) -> None:
+    """Refused when it is made, not when it is acquired."""
+    own, other = side.Client(HOSTS), Side("" if side.asyncio else "Async")
+    said = "an AsyncClient" if side.asyncio else "a Client or a Supervisor"
+    for wrong in (HOSTS, None, other.Client(HOSTS)):
+        with pytest.raises(TypeError, match=f"client must be {said}, not "):
+            getattr(side, kind)(wrong, "/lock", *COUNT.get(kind, ()))
+    if kind.endswith("BlockingLock"):  # which shows none
+        return
+    for text in (None, b"who", 5):
+        with pytest.raises(TypeError, match="text must be a str, not "):
+            getattr(side, kind)(own, "/lock", *COUNT.get(kind, ()), text)
+    with pytest.raises(ValueError, match=r"text contains a surrogate, .*\\ud800"):
+        getattr(side, kind)(own, "/lock", *COUNT.get(kind, ()), "\ud800")
+    with pytest.raises(TypeError, match="callable"):
+        AsyncSequentialLock(zkwire.AsyncClient(HOSTS), "/a").lost.add_callback(5)  # type: ignore[arg-type]
+
+
+def test_a_multi_lock_is_of_locks() -> None:
+    side = Side("")
+    client = side.Client(HOSTS)
+    lock = side.SequentialLock(client, "/lock")
+    others = [side.ReentrantLock(client, "/b"), side.Semaphore(client, "/b", 2)]
+    others += [side.ReadWriteLock(client, "/b"), side.MultiLock(lock), [lock], None]
+    for wrong in others:
+        with pytest.raises(TypeError, match="a MultiLock takes locks such as SequentialLock, not "):
+            side.MultiLock(lock, wrong)
+    with pytest.raises(TypeError, match="locks such as AsyncSequentialLock, not SequentialLock"):
+        zkwire.AsyncMultiLock(lock)

@@ -1,13 +1,13 @@
-"""The codec by hand; what must hold for any bytes and any record is in `test_jute_records`."""
+"""Frames, and the codec by hand; what must hold for any record is in `test_jute_records`."""
 
 from __future__ import annotations
 
 import copy
-import linecache
+import itertools
 import pickle
-import re
-import textwrap
-import traceback
+import struct
+import tracemalloc
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from zkwire.errors import ProtocolError
-from zkwire.jute import codec
+from zkwire.errors import ProtocolError, ReplyTooLargeError
 from zkwire.jute import values as jute_values
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter, frame
 from zkwire.jute.record import (
     Bool,
     Buffer,
@@ -32,9 +32,141 @@ from zkwire.jute.record import (
     UString,
     Vector,
 )
-from zkwire.jute.records import DeleteRequest
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
+KIB = 1024
+MIB = 1024 * KIB
+
+bodies = st.lists(st.binary(max_size=40), max_size=8)
+cut_places = st.lists(st.integers(0, 400), max_size=12)
+
+
+def prefix(length: int) -> bytes:
+    return struct.pack(">i", length)
+
+
+def taken(splitter: FrameSplitter, chunk: bytes) -> list[bytes]:
+    found = list(splitter.feed(chunk))
+    assert all(0 <= start <= end <= len(data) for data, start, end in found)
+    return [data[start:end] for data, start, end in found]
+
+
+def pieces(stream: bytes, cuts: Iterable[int]) -> Iterator[bytes]:
+    """The stream, cut at these offsets."""
+    edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
+    return (stream[start:end] for start, end in itertools.pairwise(edges))
+
+
+def until_refused(
+    splitter: FrameSplitter, chunks: Iterable[bytes]
+) -> tuple[list[bytes], ProtocolError | None]:
+    """The frames before the first refusal, and the refusal."""
+    found = []
+    try:
+        for chunk in chunks:
+            for data, start, end in splitter.feed(chunk):
+                found.append(data[start:end])
+    except ProtocolError as error:
+        return found, error
+    return found, None
+
+
+@PROPERTY
+@given(bodies, cut_places)
+@example([b"", b"", b"x"], [0, 0, 4, 5])
+@example([b"abc", b"de"], list(range(13)))  # one byte at a time
+def test_a_frame_comes_with_its_last_byte(sent: list[bytes], cuts: list[int]) -> None:
+    ends = list(itertools.accumulate(len(body) + 4 for body in sent))
+    splitter, arrived, found = FrameSplitter(), 0, list[bytes]()
+    for piece in pieces(b"".join(map(frame, sent)), cuts):
+        arrived += len(piece)
+        found += taken(splitter, piece)
+        assert found == sent[: sum(end <= arrived for end in ends)]
+    assert splitter.missing == 0
+
+
+def test_what_is_missing() -> None:
+    splitter = FrameSplitter()
+    assert splitter.missing == 0
+    for chunk, missing in ((b"\0\0", 2), (b"\0\5", 5), (b"abc", 2)):
+        assert taken(splitter, chunk) == []
+        assert splitter.missing == missing
+    assert taken(splitter, b"de" + frame(b"f") + b"\0") == [b"abcde", b"f"]
+    assert splitter.missing == 3
+
+
+@pytest.mark.parametrize(
+    ("length", "kind"),
+    [
+        (-1, ProtocolError),
+        (-(2**31), ProtocolError),
+        (RECEIVE_LIMIT + 1, ReplyTooLargeError),
+        (2**31 - 1, ReplyTooLargeError),
+        (int.from_bytes(b"HTTP", "big"), ReplyTooLargeError),
+    ],
+)
+def test_impossible_lengths(length: int, kind: type[ProtocolError]) -> None:
+    for stream, cuts in ((b"", ()), (b"", (1, 2, 3)), (bytes(64), ())):
+        _, error = until_refused(FrameSplitter(), pieces(prefix(length) + stream, cuts))
+        assert type(error) is kind
+        assert f" {length} bytes" in str(error)
+
+
+@PROPERTY
+@given(st.binary(max_size=200), cut_places)
+def test_no_bytes_do_harm(stream: bytes, cuts: list[int]) -> None:
+    found, error = until_refused(FrameSplitter(100), [stream])
+    again, other = until_refused(FrameSplitter(100), pieces(stream, cuts))
+    assert (again, str(other)) == (found, str(error))
+    assert b"".join(map(frame, found)) == stream[: sum(len(body) + 4 for body in found)]
+
+
+@pytest.mark.parametrize(
+    ("body", "piece", "number"),
+    [(16 * KIB, 1, 1), (MIB, 1400, 1), (100, 7, 5000), (100, 60_000, 5000)],
+)
+def test_feeding_is_linear(body: int, piece: int, number: int) -> None:
+    """What is kept grows in its place and is joined once; frames are cut from what has come."""
+    splitter, stream, found = FrameSplitter(), frame(bytes(body)) * number, 0
+    for at in range(0, len(stream), piece):
+        chunk, partial = stream[at : at + piece], splitter.partial
+        before = len(partial)
+        frames = list(splitter.feed(chunk))
+        if not frames and before >= 4:
+            assert splitter.partial is partial
+        for data, start, end in frames:
+            assert data is frames[0][0]
+            assert data is chunk if not before else len(data) == before + len(chunk)
+            assert end - start == body
+        found += len(frames)
+    assert found == number
+
+
+def memory_of_feeding(chunks: Iterable[bytes]) -> tuple[int, int]:
+    """What is held in the end, and at most."""
+    splitter = FrameSplitter()
+    tracemalloc.start()
+    try:
+        for chunk in chunks:
+            for _ in splitter.feed(chunk):
+                pass
+        return tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
+    """A reply may be longer than any request: data, stat and header around it."""
+    assert SEND_LIMIT == 1_048_575
+    assert RECEIVE_LIMIT > SEND_LIMIT + 100
+    assert taken(FrameSplitter(10), frame(bytes(10))) == [bytes(10)]
+    with pytest.raises(ReplyTooLargeError, match="a frame of 11 bytes is over the limit of 10"):
+        taken(FrameSplitter(10), prefix(11))
+
+
+def test_a_length_that_lies_costs_nothing() -> None:
+    assert memory_of_feeding([prefix(RECEIVE_LIMIT)])[1] < 4 * KIB
+    assert memory_of_feeding([prefix(RECEIVE_LIMIT), *[b"x" * 100] * 100])[1] < 64 * KIB
 
 
 class Numbers(Record):
@@ -158,11 +290,6 @@ def test_a_nested_record_has_its_type() -> None:
     assert (type(items), type(items[0]), type(items[0].pair)) == (tuple, Named, Pair)
 
 
-def test_a_list_is_encoded_like_a_tuple() -> None:
-    assert Texts.pack(["a", "b"]) == Texts(("a", "b")).encode()
-    assert MaybePairs.pack([Pair(1, 2)]) == MaybePairs((Pair(1, 2),)).encode()
-
-
 @pytest.mark.parametrize("cls", [Blob, Text, Texts, Nameds])
 def test_null_only_where_the_layout_allows_it(cls: type[Record]) -> None:
     with pytest.raises(ProtocolError, match=rf"{cls.__name__}\.\w+ is null"):
@@ -216,33 +343,6 @@ def test_a_layout_that_cannot_be_is_refused() -> None:
         Ints.decode(b"\0\0\0\0")
     with pytest.raises(TypeError, match="text"):
         TextTail.decode(b"")
-
-
-@PROPERTY
-@given(st.text())
-@example("\ufeff\U0010ffff\x00\ud7ff\ue000\U00010000")
-def test_text_is_sent_as_utf_8_and_read_as_java_writes_it(text: str) -> None:
-    """Java writes one to three bytes for each UTF-16 unit."""
-    units = text.encode("utf-16-be")
-    halves = [chr(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2)]
-    javas = "".join(halves).encode("utf-8", "surrogatepass")
-    assert Text.decode(len(javas).to_bytes(4, "big") + javas) == Text(text)
-    encoded = text.encode()
-    assert Text(text).encode() == len(encoded).to_bytes(4, "big") + encoded
-    assert Text.decode(Text(text).encode()).text == text
-
-
-@pytest.mark.parametrize(
-    ("encoded", "text"),
-    [
-        ("61 eda0bd edb880 62 eda0bd edb881", "a\U0001f600b\U0001f601"),
-        ("eda0bd edb880 f09f9880", "\U0001f600\U0001f600"),
-        ("efbbbf eda0bd edb880", "\ufeff\U0001f600"),
-    ],
-)
-def test_surrogate_pairs_are_joined(encoded: str, text: str) -> None:
-    assert Text.decode(text_of(encoded)).text == text
-    assert Texts.decode(b"\0\0\0\1" + text_of(encoded)).texts == (text,)
 
 
 @pytest.mark.parametrize(
@@ -352,36 +452,6 @@ def test_a_wrong_value_is_named_by_type_not_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_wrong_construction() -> None:
-    make: Any = Pair
-    wrongs: list[tuple[tuple[object, ...], dict[str, object]]] = [
-        *((values, {}) for values in ((), (1,), (1, 2, 3), ((1, 2),))),
-        *((values, {"right": 2}) for values in ((), (1, 2))),  # type: ignore[list-item]
-        ((1,), {"left": 1}),
-        ((1,), {"right": 2, "middle": 3}),
-    ]
-    for values, named in wrongs:
-        with pytest.raises(TypeError, match="Pair takes left, right"):
-            make(*values, **named)
-    make = Nothing
-    with pytest.raises(TypeError, match="Nothing takes nothing"):
-        make(1)
-
-
-def test_a_record_is_a_tuple_that_does_not_change() -> None:
-    pair: Any = Pair(1, 2)
-    assert pair == Pair(left=1, right=2) == Pair(right=2, left=1) == Pair(1, right=2)
-    for change in ("pair.left = 5", "del pair.left", "pair.middle = 5", "pair[0] = 5"):
-        with pytest.raises((AttributeError, TypeError)):
-            exec(change)
-    assert pair == Pair(1, 2)
-    assert not hasattr(pair, "__dict__")
-    named = Named.decode(Named("n", pair, True).encode())
-    assert {named: "found"}[Named("n", Pair(1, 2), True)] == "found"
-    name, (left, right), flag = named
-    assert (name, left, right, flag) == ("n", 1, 2, True)
-
-
 @pytest.mark.parametrize("record", [Pair(1, 2), Text("x"), Texts(("a",)), Nothing()])
 def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
     protocols = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -390,48 +460,9 @@ def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
         assert (other, type(other)) == (record, type(record))
 
 
-def test_repr_shows_the_fields() -> None:
-    assert repr(Pair(1, -2)) == "Pair(left=1, right=-2)"
-    assert repr(Nothing()) == "Nothing()"
-    assert eval(repr(Named("n", Pair(1, 2), True))) == Named("n", Pair(1, 2), True)
-
-
 def test_repr_hides_what_is_secret() -> None:
     login = Login("u", b"hunter2", b"t0ken")
     assert repr(login) == "Login(user='u', password=<hidden>, token=<hidden>)"
     for shown in (str(login), f"{login}", repr([login]), f"{login!r:>99}"):
         assert "hunter2" not in shown
         assert "t0ken" not in shown
-
-
-def test_code_is_generated_at_the_first_use_and_changes_no_help() -> None:
-    class Fresh(Record):
-        text: UString
-
-    before = Fresh.pack.__doc__, Fresh.unpack.__doc__
-    assert not {"pack", "unpack", "decode"} & set(vars(Fresh))
-    data = Fresh("x").encode()
-    assert {"pack", "unpack", "decode"} & set(vars(Fresh)) == {"pack"}
-    Fresh.decode(data)
-    Fresh.unpack(data)
-    assert (Fresh.pack.__doc__, Fresh.unpack.__doc__) == before
-    assert None not in before
-    assert Fresh.text.__doc__ == "UString"
-
-
-def test_a_traceback_shows_the_generated_line() -> None:
-    with pytest.raises(ValueError, match="Pair") as caught:
-        Pair.pack(1, "wrong")
-    shown = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert shown.filename == "<jute Pair>.pack"
-    assert shown.line == "raise blame((left, right,), error) from None"
-
-
-def test_the_docstring_shows_what_is_generated() -> None:
-    """Whole functions, and nothing else that looks like one."""
-    shown = re.findall(r"(?m)^    def .*\n(?: {5,}.*\n)+", codec.__doc__ or "")
-    assert DeleteRequest.decode(DeleteRequest("/a", 1).encode()) == DeleteRequest("/a", 1)
-    for generated, name in zip(shown, ("pack", "decode"), strict=True):
-        code: Any = getattr(DeleteRequest, name)
-        lines = linecache.getlines(code.__code__.co_filename, code.__globals__)
-        assert textwrap.dedent(generated) == "".join(lines)

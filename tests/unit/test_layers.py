@@ -211,13 +211,8 @@ PLANTED = """
 wire.paths: session.session stands above it
     import zkwire.session.session
 jute.record: wire.ops stands above it
-    from ..wire import ops
-jute.record: wire.ops stands above it
     def f():
       from zkwire.wire import ops
-wire.paths: session.waitable stands above it
-    if TYPE_CHECKING:
-      from zkwire.session.waitable import Watch
 session.session: zkwire stands above it
     from zkwire import Client
 aio.client: blocking.client is the other client
@@ -232,11 +227,6 @@ session.session: time is I/O, which only net and clients do
     class Session:
       def f(self):
         from time import monotonic
-wire.paths: os.path is I/O, which only net and clients do
-    import os.path as p
-blocking.client: concurrent.futures is expensive
-    class C:
-      from concurrent.futures import Future
 blocking.client: typing is expensive
     if TYPE_CHECKING: ...
     else:
@@ -246,14 +236,8 @@ blocking.client: kazoo.client does not come with Python
       import kazoo.client
 blocking.client: reads a clock that can be set
     time.time()
-testing.proxy: reads a clock that can be set
-    import time as t
-cli.main: reads a clock that can be set
-    from time import time as now
 blocking.client: reads a clock that can be set
     time.clock_gettime(time.CLOCK_REALTIME)
-testing.proxy: reads a clock that can be set
-    from datetime import datetime
 """
 
 

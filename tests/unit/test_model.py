@@ -84,20 +84,6 @@ def test_ready_made_acls() -> None:
         assert SetACLRequest.decode(SetACLRequest("/a", acl, -1).encode()).acl == acl
 
 
-def test_an_event() -> None:
-    event = Event(EventType.NODE_CREATED, "/a", State.CONNECTED, 7)
-    kind, path, state, zxid = event
-    assert (kind, path, state, zxid) == (event.type, event.path, event.state, event.zxid)
-    assert event.type == 1
-    assert "NODE_CREATED" in repr(event)
-    assert "/a" in repr(event)
-    assert Event(99, "/a", State.CONNECTED).type == 99
-    assert Event(99, "/a", State.CONNECTED).zxid is None, "most servers do not tell it"
-    changed: Any = event
-    with pytest.raises(AttributeError):
-        changed.path = "/b"
-
-
 RESULTS = [
     (DataAndStat(b"x", STAT), "data", b"x"),
     (PathAndStat("/a", STAT), "path", "/a"),
@@ -152,16 +138,6 @@ def test_a_stat_has_the_habits_of_a_named_tuple() -> None:
         STAT._replace(verson=7)
     # What `copy.replace` of Python 3.13 calls.
     assert STAT.__replace__(pzxid=1).pzxid == 1
-
-
-def test_records_and_results_can_be_matched() -> None:
-    match DataAndStat(b"x", STAT), Event(EventType.NODE_CREATED, "/a", State.CONNECTED):
-        case DataAndStat(b"x", Stat(czxid, version=5)), Event(EventType.NODE_CREATED, path):
-            assert (czxid, path) == (1, "/a")
-        case other:
-            raise AssertionError(other)
-    for kind, first in ((AclAndStat, "acl"), (ChildrenAndStat, "children"), (PathAndStat, "path")):
-        assert kind.__match_args__ == (first, "stat")
 
 
 def test_what_the_digest_scheme_shows_and_names() -> None:

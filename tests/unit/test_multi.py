@@ -129,15 +129,6 @@ def test_a_truncated_reply_is_garbage(data: bytes) -> None:
         decoded(data + b"\0")
 
 
-def test_an_unreadable_reply_ends_its_call_and_the_connection(bench: Bench) -> None:
-    call = bench.ask("multi", Delete("/a"))
-    bench.feed(call, slot(99))
-    assert bench.script.session.broken is not None
-    error = call.error()
-    assert isinstance(error, errors.ProtocolError)
-    assert error.maybe_applied
-
-
 def test_results_in_the_order_of_the_operations(bench: Bench) -> None:
     call = bench.ask("multi", Create("/a"), Delete("/b"), SetData("/c", b""), Check("/d"))
     slots = [
@@ -206,14 +197,6 @@ def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool, closes
     assert bench.script.state is State.EXPIRED
 
 
-def test_known_A34_a_multi_of_a_session_that_has_moved_costs_the_connection(bench: Bench) -> None:
-    call = bench.ask("multi", Check("/a"), Delete("/b"))
-    bench.feed(call, error_slot(-118), error_slot(-2))
-    with pytest.raises(errors.SessionMovedError):
-        call.value()
-    assert "moved" in (bench.script.session.broken or bench.script.session.last_failure)
-
-
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_session_that_is_served_after_all_is_perhaps_a_local_one(
     bench: Bench, lost: bool
@@ -233,23 +216,6 @@ def test_a_session_that_is_served_after_all_is_perhaps_a_local_one(
     assert "localSessionsUpgradingEnabled=true" in str(error)
     assert not caught.value.maybe_applied
     assert bench.script.state is State.CONNECTED
-
-
-def test_what_no_local_session_is_refused_for_is_told_as_it_was_said(bench: Bench) -> None:
-    call = bench.ask("multi", Create("/a"), Delete("/b"))
-    bench.feed(call, error_slot(-112), error_slot(-2))
-    bench.script.flush()
-    bench.script.answer(call, r.SyncResponse("/"))
-    with pytest.raises(errors.SessionExpiredError):
-        call.value()
-
-
-def test_a_client_that_is_being_closed_asks_no_more(bench: Bench) -> None:
-    call = bench.ask("multi", Create("/a", ephemeral=True))
-    bench.script.flush()
-    bench.script.session.close(bench.script.now)
-    bench.feed(call, error_slot(-112))
-    assert isinstance(call.error(), errors.SessionExpiredError)
 
 
 @pytest.mark.parametrize("code", [-115, -124])
@@ -329,52 +295,19 @@ def test_one_wrong_argument_and_nothing_is_sent(
     assert bench.script.session.queued == 0
 
 
-@pytest.mark.parametrize("chroot", ["", "/root"])
-def test_creates_that_are_encoded_together_are_those_of_each_alone(chroot: str) -> None:
+def test_creates_that_are_encoded_together_are_those_of_each_alone() -> None:
     items = [b"first", b"", b"x" * 300]
-    together, alone = (Recorder(chroot, {ops.CREATE}) for _ in range(2))
+    together, alone = (Recorder("/root", {ops.CREATE}) for _ in range(2))
     Appended("/q/é-", items, None).record(together)
     for data in items:
         Create("/q/é-", data, None, sequential=True).record(alone)
     assert [request.body for request in together.requests] == [r.body for r in alone.requests]
-    assert {request.op for request in together.requests} == {ops.CREATE}
 
 
 def test_an_operation_shows_its_path_and_not_its_data() -> None:
     assert repr(Create("/a", b"hunter2")) == "<create /a>"
     assert repr(SetData("/a", b"hunter2")) == "<set_data /a>"
     assert "hunter2" not in repr(Create(path="/a", data=b"hunter2"))
-
-
-def test_a_transaction_collects_what_belongs_into_one() -> None:
-    transaction = TransactionBase("/app")
-    replies = [transaction.create("/a"), transaction.delete("/b")]
-    for verb in ("get_data", "get_children", "exists", "sync", "get_acl", "create_with_stat"):
-        with pytest.raises(ValueError, match="cannot be part"):
-            getattr(transaction, verb)("/a")
-    assert [call.op.name for call in transaction.requests] == ["create", "delete"]
-    assert transaction.results == []
-    for reply in replies:
-        with pytest.raises(RuntimeError, match="not ended"):
-            reply.result()
-
-
-@pytest.mark.parametrize("refused", [False, True])
-def test_the_operations_of_a_transaction_have_their_own_outcomes(
-    bench: Bench, refused: bool
-) -> None:
-    transaction = TransactionBase("")
-    created, checked = transaction.create("/a"), transaction.check("/b", 2)
-    call: Any = transaction._sent_by(bench.script._ask)
-    if refused:
-        bench.multi_error(call, 0, -103)
-        with pytest.raises(errors.BadVersionError):
-            checked.result()
-        with pytest.raises(errors.ServerError):
-            created.result()
-    else:
-        bench.answer(call, slot(1, r.CreateResponse("/a").encode()), slot(13))
-        assert (created.result(), checked.result()) == ("/a", None)
 
 
 def test_a_transaction_is_sent_once(bench: Bench) -> None:

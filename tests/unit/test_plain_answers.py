@@ -19,7 +19,7 @@ from tests.support.scripted import Script, event_frame
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import EventType, State
+from zkwire.wire.model import EventType
 
 NO_NODE, MOVED = -101, -118
 CALLS = ("get_data", "delete", "set_data", "exists", "get_children", "watch", "close")
@@ -143,16 +143,6 @@ def test_alone_and_pushed_a_call_leaves_as_when_submitted() -> None:
     assert frames[0] == frames[1] == frames[2] != b""
 
 
-def test_nothing_overtakes_what_waits() -> None:
-    script, late = connected(), deleting("/b")
-    script.call("get_data", "/a")
-    assert script.session.send_alone(late, script.now) == b""
-    assert not late.sent
-    assert [sent.name for sent in script.flush()] == ["get_data"]
-    script.session.on_deadline(script.now + 4)  # a ping is due
-    assert script.session.send_alone(late, script.now) == b""
-
-
 def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
     script = connected()
     script.persistent("/a")
@@ -161,14 +151,3 @@ def test_a_watch_that_is_refused_is_for_submit_to_refuse() -> None:
     assert not script.session.unanswered
     with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
         script.session.submit(call, script.now)
-
-
-def test_without_a_connection_only_submit_takes_a_call() -> None:
-    script, call = Script(), deleting()
-    for closing in (False, True):
-        if closing:
-            script.connect()
-            script.session.close(script.now)
-        assert script.session.push(call) == 0
-        assert script.session.send_alone(call, script.now) == b""
-    assert script.state is State.CONNECTED

@@ -1,9 +1,11 @@
-"""The parts of a cache, each alone: what a change is, what belongs to it, what it keeps."""
+"""Parts of caches, partitioners and trees, each alone."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import tracemalloc
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,19 @@ import pytest
 
 from tests.support.scripted import Answer
 from zkwire.blocking.sync import run
-from zkwire.errors import BUSY, NotSentError, error_for
+from zkwire.errors import (
+    BUSY,
+    ClientClosedError,
+    LockLostError,
+    NoNodeError,
+    NotEmptyError,
+    NotReadOnlyError,
+    NotSentError,
+    ThrottledOpError,
+    error_for,
+)
 from zkwire.jute.records import Stat
+from zkwire.recipes import runtime
 from zkwire.recipes._cache_tree import (
     CHILDREN,
     CachedNode,
@@ -22,8 +35,257 @@ from zkwire.recipes._cache_tree import (
     Stale,
     Tree,
 )
+from zkwire.recipes._service import Problem
 from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
+from zkwire.recipes.partitioner import (
+    LISTED,
+    MARK,
+    AsyncPartitioner,
+    ItemOwnership,
+    Partition,
+    Rebalance,
+    difference,
+    digest,
+    rendezvous_assign,
+    same,
+)
 from zkwire.session.waitable import Watch
+
+MOST = 8 << 10
+
+
+class Enough(Exception):
+    """The server has answered enough."""
+
+
+class Runtime:
+    """Its own operations, each of which is executed when its answer is taken."""
+
+    def __init__(self, get_children: Callable[[str], list[str]], nodes: set[str]) -> None:
+        self.operations = self
+        self._listing = get_children
+        self._nodes = nodes
+
+    def get_children(self, path: str) -> Callable[[], list[str]]:
+        return lambda: self._listing(path)
+
+    def delete(self, path: str) -> Callable[[], None]:
+        def executed() -> None:
+            if any(self._listing(path)):
+                raise NotEmptyError
+            self._nodes.remove(path)
+
+        return executed
+
+    async def until(self, reply: Callable[[], Any], _: object) -> Any:
+        return reply()
+
+
+def finish(work: Awaitable[None]) -> None:
+    """Run what never waits."""
+    with pytest.raises(StopIteration):
+        next(work.__await__())
+
+
+@pytest.mark.parametrize("width", [1, 40])
+def test_endless_tree_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr(runtime, "MOST_BYTES", MOST)
+    left = 2000
+
+    def endless(_: str) -> list[str]:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Enough
+        return [str(number) for number in range(width)]
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(Enough):
+            finish(runtime.delete_tree(Runtime(endless, set()), "/a", None))  # type: ignore[arg-type]
+        assert tracemalloc.get_traced_memory()[1] < 20 * MOST
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("width", "depth"), [(1, 150), (3, 6), (60, 2), (2, 9)])
+def test_tree_larger_than_what_is_remembered_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, width: int, depth: int
+) -> None:
+    monkeypatch.setattr(runtime, "MOST_BYTES", MOST)
+    level, children = ["/a"], dict[str, set[str]]()
+    for _ in range(depth):
+        children |= {node: {f"{node}/{n}" for n in range(width)} for node in level}
+        level = [below for node in level for below in sorted(children[node])][:300]
+    nodes = {"/a", *(below for each in children.values() for below in each)}
+
+    def listing(path: str) -> list[str]:
+        if path not in nodes:
+            raise NoNodeError
+        return [below.rpartition("/")[2] for below in children.get(path, ()) if below in nodes]
+
+    finish(runtime.delete_tree(Runtime(listing, nodes), "/a", None))  # type: ignore[arg-type]
+    assert nodes == set()
+
+
+ITEMS = [f"item-{number}" for number in range(50)]
+
+
+def sessions() -> Any:
+    """Nothing is run; what is waited for has just come."""
+
+    async def holds(*_: object) -> bool:
+        return True
+
+    def ignore(*_: object) -> None: ...
+
+    quiet = dict.fromkeys(["check", "check_callback", "serve", "dismiss"], ignore)
+    made = SimpleNamespace(holds=holds, dispatch=None, **quiet)
+    made._sessions = made
+    return made
+
+
+def members(number: int) -> list[str]:
+    return [f"member-{one}" for one in range(number)]
+
+
+# --- who gets what --------------------------------------------------------------------------------
+
+
+def test_the_allotment_is_even_and_the_same_everywhere() -> None:
+    rng = Random(1)
+    for number in range(1, 12):
+        names = members(number)
+        owners = rendezvous_assign(ITEMS, names)
+        assert sorted(owners) == sorted(ITEMS)
+        sizes = Counter(owners.values())
+        assert max(sizes.values()) - min(sizes[member] for member in names) <= 1
+        assert rendezvous_assign(rng.sample(ITEMS, 50), rng.sample(names, number)) == owners
+    for number, most in ((2, 40), (5, 20), (10, 15)):
+        # Of 50 items 25, 10 and 5 have to move when a member dies.
+        before = rendezvous_assign(ITEMS, members(number))
+        after = rendezvous_assign(ITEMS, members(number - 1))
+        assert sum(before[item] != after[item] for item in ITEMS) <= most
+
+
+def test_a_share_is_the_same_in_every_release() -> None:
+    """Members of several releases work side by side; one that names no items shares them out."""
+    shares = rendezvous_assign("abcdef", ["m0", "m1"])
+    assert [shares[item] for item in "abcdef"] == ["m1", "m0", "m0", "m1", "m0", "m1"]
+    assert digest("ab").startswith(b"zkwire partition of 2 items ")
+    assert digest(["b", "a"]) == digest(["a", "b"]) != digest(["a", "c"])
+    assert same(digest(ITEMS).partition(b"\n")[0], digest(ITEMS))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [
+        (["a", "b", "c"], ["b", "d"], "it alone has 'd'; it has not 'a', 'c'"),
+        (ITEMS[:9], [*ITEMS[:2]], f"it has not {', '.join(map(repr, ITEMS[2:7]))} and 2 more"),
+        (["a"], ["x" * LISTED, "y"], f"{digest(['x' * LISTED, 'y'])[:60]!r}, and this one has 1"),
+    ],
+)
+def test_items_that_differ_are_named(mine: list[str], theirs: list[str], said: str) -> None:
+    assert not same(digest(mine), digest(theirs))
+    assert difference(mine, digest(theirs)) == said
+
+
+def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> None:
+    partition = Partition("/p", ["a"], "me", None)
+    hostile = MARK + b"\x1b[31m" + b"x" * 5000
+    with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
+        partition.assigned({"me": (2, partition.data), "old": (1, hostile)})
+    assert len(str(caught.value)) < 400
+
+
+# --- the lock of an item --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("errors", "states"),
+    [([ThrottledOpError(), NotReadOnlyError()], 1), ([LockLostError("as it is acquired")], 0)],
+)
+def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
+    errors: list[Exception], states: int
+) -> None:
+    left, released, awaited = errors[:], list[object](), list[object]()
+
+    async def acquire() -> bool:
+        if left:
+            raise left.pop(0)
+        return True
+
+    async def another_state() -> None:
+        awaited.append(None)
+
+    async def wait_for(*_: object) -> None: ...
+
+    made: Any = ItemOwnership.__new__(ItemOwnership)
+    made.lock = SimpleNamespace(
+        lost=None, acquire=acquire, _release_in_background=lambda: released.append(None)
+    )
+    made._tell, made._trouble = lambda: None, Problem(None, print)
+    made._left_out = made._trouble
+    runtime: Any = SimpleNamespace(another_state=another_state, wait_for=wait_for)
+    run(made._serve(runtime))
+    assert (left, len(released), len(awaited)) == ([], 1, states)
+
+
+# --- sessions and readers -------------------------------------------------------------------------
+
+
+def test_a_session_that_ends_before_it_has_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closing(*_: object) -> None:
+        raise ClientClosedError("closing")
+
+    monkeypatch.setattr(Partition, "join", closing)
+    partitioning = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
+    runtime: Any = None
+    run(partitioning._run(runtime))
+    assert partitioning._error is None
+    assert not partitioning._serving
+
+
+def test_members_that_an_outsider_has_deleted() -> None:
+    def get_children(path: str, watch: Watch) -> Any:
+        raise NoNodeError(path=path)
+
+    world: Any = SimpleNamespace(operations=SimpleNamespace(get_children=get_children))
+    partitioning: Any = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
+    partitioning._member = SimpleNamespace(_stat=1, _error=None)
+    partitioning._plan = run(partitioning._look(world, Watch(), {}))
+    assert partitioning._plan is None
+    partitioning._step(world)
+    assert partitioning._state == "allocating"
+
+
+def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> None:
+    sharing, lengths = Rebalance(sessions(), "/p"), set[int]()
+    with pytest.raises(ValueError, match="must not be negative"):
+        run(sharing.next(-1.0))
+    assert sharing._asked is None
+    sharing._error = ValueError("others share out other items")
+    for _ in range(3):
+        with pytest.raises(ValueError, match="other items") as caught:
+            run(sharing.next())
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
+
+
+def test_a_loop_ends_quietly_if_the_partitioner_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sharing = Rebalance(sessions(), "/p")
+
+    async def closed(*_: object) -> object:
+        raise ClientClosedError("closed")
+
+    async def read() -> list[object]:
+        return [share async for share in sharing]
+
+    monkeypatch.setattr(sharing, "next", closed)
+    with pytest.raises(ClientClosedError):
+        run(read())
+    sharing._leaving = True
+    assert run(read()) == []
 
 
 def stat(mzxid: int, children: int = 0, pzxid: int = 0) -> Stat:
@@ -44,25 +306,6 @@ def test_what_a_change_is(before: int | None, now: int | None, kind: str | None)
     assert (event and event.kind) == kind
 
 
-@pytest.mark.parametrize(
-    ("depth", "path", "has", "lists"),
-    [
-        (None, "/a/b/c", True, True),
-        (0, "/a", True, False),
-        (1, "/a", True, True),
-        (1, "/a/b", True, False),
-        (1, "/a/b/c", False, False),
-        (None, "/ab", False, True),
-        (None, "/a/no", False, True),
-        (None, "/a/no/c", False, True),
-    ],
-)
-def test_what_belongs_to_a_cache(depth: int | None, path: str, has: bool, lists: bool) -> None:
-    scope = Scope("/a", depth, lambda path: path.endswith("/no"))
-    assert scope.has(path) is has
-    assert scope.lists(path) is lists
-
-
 def test_children_go_before_their_parent_and_leave_nothing() -> None:
     changes: list[str] = []
     tree = Tree(lambda path, _: changes.append(path), None, None)
@@ -75,14 +318,6 @@ def test_children_go_before_their_parent_and_leave_nothing() -> None:
     assert tree.below("/") == ["/d"]
     tree.remove("/")
     assert (tree.nodes, tree.size, tree._below) == ({}, 0, {})
-
-
-def test_a_node_whose_parent_is_not_known_goes_with_it() -> None:
-    """It was read while the parent was deleted and created again."""
-    tree = Tree(lambda path, _: None, None, None)
-    tree.put("/a/b", b"", stat(1))
-    tree.remove("/a")
-    assert (tree.nodes, tree._below) == ({}, {})
 
 
 @pytest.mark.parametrize("by_data", [True, False])

@@ -13,26 +13,19 @@ from tests.support.scripted import STAT, Answer
 from zkwire.blocking.sync import run
 from zkwire.errors import (
     ClientClosedError,
-    NoAuthError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
-    SessionExpiredError,
     SessionMovedError,
     ThrottledOpError,
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes._service import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    Background,
     Condition,
-    NodeWatches,
     Service,
 )
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
-from zkwire.testing.simulation import InTurn, Simulation
+from zkwire.recipes.watching import AsyncDataWatch, NodeWatcher
 
 
 def changed(stat: Stat, **fields: int) -> Stat:
@@ -65,10 +58,8 @@ class World:
         self.asked: list[str] = []
         self.called: list[Callable[[], object]] = []
         self.warned: list[str] = []
-        self.pauses: list[float] = []
         self.fired = self.dismissed = 0
         self._work: Any = None
-        self._service: Any = None
         self.dispatch, self.warn = self.called.append, self.warned.append
 
     @property
@@ -86,19 +77,12 @@ class World:
         return 1.0
 
     async def pause(self, seconds: float, hurry: Condition) -> None:
-        self.pauses.append(seconds)
         await self.wait_for(hurry)
 
     def serve(self, service: Service) -> None:
         runtime: Any = self
-        self._service, self._work = service, service._run(runtime)
+        self._work = service._run(runtime)
         self.turn()
-
-    def another_session(self) -> None:
-        """The session has expired; another one follows."""
-        with pytest.raises(StopIteration):
-            self._work.throw(SessionExpiredError("expired"))
-        self.serve(self._service)
 
     def dismiss(self, _: Service) -> None:
         self.dismissed += 1
@@ -187,29 +171,6 @@ def test_only_the_next_version_of_the_same_node_proves_that_none_is_skipped(
     assert states(World((b"", OLD), (b"", stat)), 2)[1].skipped is skipped
 
 
-@pytest.mark.parametrize("stat", [NEW, OLD, changed(OLD, czxid=1, version=9)])
-def test_the_same_state_and_an_older_one_are_not_delivered(stat: Any) -> None:
-    found = states(World((b"new", NEW), (b"other", stat), AFTER), 3)
-    assert [one and one.data for one in found] == [b"new", None, b"after"]
-
-
-def test_children_are_sorted_and_have_counts_of_their_own() -> None:
-    first, second = changed(STAT, pzxid=5, cversion=1), changed(STAT, pzxid=6, cversion=2)
-    world = World((["b", "a"], first), (["c"], second))
-    found = states(world, 2, AsyncChildrenWatch)
-    assert found == [(["a", "b"], first, False), (["c"], second, False)]
-
-
-def test_the_next_session_goes_on_from_the_last_state() -> None:
-    world = World((b"new", NEW), (b"old", OLD), AFTER)
-    follower = AsyncDataWatch(world, "/a")
-    assert run(follower.next(0)) == (b"new", NEW, False)
-    world.another_session()
-    assert run(follower.next(0)) is None
-    world.fired += 1
-    assert run(follower.next(0)) == FIRST
-
-
 @pytest.mark.parametrize("answers", [[KeyError("bug")], [RuntimeError("old"), RuntimeError("bug")]])
 def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing(
     answers: list[Exception],
@@ -225,41 +186,6 @@ def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing(
     (tell,) = world.called
     tell()
     assert told == [follower._problem]
-
-
-def test_a_refused_read_is_repeated_after_pauses_that_double() -> None:
-    refusals = [NoAuthError("closed") for _ in range(10)]
-    world, told = World(*refusals, AFTER), list[object]()
-    follower = AsyncDataWatch(world, "/a", lambda _: None, told.append)
-    for _ in refusals[1:]:
-        follower._asked_try += 1
-        world.turn()
-    doubling = [FIRST_PAUSE * 2**n for n in range(7)]
-    assert world.pauses[:8] == pytest.approx([*doubling, LONGEST_PAUSE])
-    assert follower._problem is refusals[-1]
-    follower._asked_try += 1
-    world.turn()
-    assert follower._problem is None
-    (warning,) = world.warned
-    assert warning.startswith("the watch_data of /a is refused, and tried again: NoAuth")
-    for call in world.called[:2]:
-        call()
-    assert told == [refusals[0], None]
-
-
-def test_a_refused_start_can_be_made_good() -> None:
-    world: Any = World(AFTER)
-    serve, error = world.serve, RuntimeError("no running event loop")
-
-    def refuse(_: Service) -> None:
-        raise error
-
-    world.serve = refuse
-    follower = AsyncDataWatch(world, "/a")
-    with pytest.raises(RuntimeError, match="loop"):
-        run(follower.next(0))
-    world.serve = serve
-    assert run(follower.next(0)) == FIRST
 
 
 def test_a_close_ends_callbacks_and_iterations_and_the_clients_end_does_not() -> None:
@@ -283,35 +209,7 @@ def test_a_close_ends_callbacks_and_iterations_and_the_clients_end_does_not() ->
         run(AsyncDataWatch(other, "/a").__aiter__().__anext__())
 
 
-def test_what_subclasses_say() -> None:
-    nothing: Any = None
-    unnamed, service = NodeWatcher(World(), "/a"), Service(World())
-    missing: list[Callable[[], object]] = [
-        lambda: run(unnamed._read(nothing, nothing)),
-        lambda: run(service._serve(None)),
-        lambda: NodeWatches().watch_data("/a"),
-        lambda: NodeWatches().watch_children("/a"),
-    ]
-    for call in missing:
-        with pytest.raises(NotImplementedError):
-            call()
-    service._session_ended()
-    service._changed()
-
-
 # --- what a service waits with --------------------------------------------------------------------
-
-
-class Flag(Condition):
-    """A condition that is set by hand."""
-
-    def __init__(self) -> None:
-        self.holds = False
-        super().__init__(lambda: self.holds)
-
-    def set(self) -> None:
-        self.holds = True
-        self.notify()
 
 
 def test_a_waker_that_is_interrupted_is_called_the_next_time_and_then_no_more() -> None:
@@ -327,34 +225,6 @@ def test_a_waker_that_is_interrupted_is_called_the_next_time_and_then_no_more() 
     condition.notify()
     condition.notify()
     assert called == [0, 1]
-
-
-def test_many_waits_leave_no_waker() -> None:
-    """A service that waits for one thing or another, of which only one comes, again and again."""
-
-    class Waiting(Service):
-        asked, event, rounds = Flag(), Flag(), 0
-
-        async def _serve(self, runtime: Background) -> None:
-            while self.rounds < 100:
-                await runtime.wait_for(self.asked, self.event)
-                self.asked.holds = False
-                self.rounds += 1
-
-    async def ask() -> None:
-        while service.rounds < 100:
-            service.asked.set()
-            await client.turn()
-
-    simulation = Simulation(faults=())
-    client = simulation.client("a")
-    service = Waiting(client.world)
-    client.world.serve(service)
-    client.spawn(ask())
-    assert simulation.run(InTurn())
-    assert not service.asked._waiting
-    assert not service.event._waiting
-    assert not client.session.observers._observers
 
 
 @pytest.fixture

@@ -13,25 +13,20 @@ import pytest
 
 from tests.shell.test_client_threads import Interruption
 from tests.support.examples import STRIDE
-from tests.support.scripted import Answer
 from tests.unit.test_recipe_steps import (
     PREFIXES,
     Nodes,
     Runtime,
     a_lock,
-    an_attempt,
     client_of,
     ended,
     entered,
-    held,
     refuse,
-    sequential,
 )
 from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock, SequentialLock
 from zkwire.aio.driver import cancelled_by
 from zkwire.blocking.sync import run
-from zkwire.errors import LockTakenError, NoNodeError, OperationTimeoutError
-from zkwire.recipes.semaphore import AsyncLease
+from zkwire.errors import LockTakenError, OperationTimeoutError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -142,32 +137,6 @@ def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
 # --- in two hands ---------------------------------------------------------------------------------
 
 
-def test_what_is_being_released_cannot_be_acquired() -> None:
-    """Or else what is owed to the server would be that of two attempts."""
-    core, world = held()
-    tried: list[object] = []
-
-    def delete(*_: object) -> Answer:
-        with pytest.raises(RuntimeError, match="releasing"):
-            run(core._acquire_by(None, True))
-        tried.append(core._is_active)
-        return Answer(None)
-
-    world.delete = delete
-    run(core._release_by(None))
-    assert tried == [True]
-    assert not core._is_active
-    assert not world.active_locks
-    assert run(core._acquire_by(None, True))
-
-
-def test_who_waits_as_long_as_it_takes_does_so_for_what_is_missing_above() -> None:
-    late = OperationTimeoutError("no server for two session timeouts")
-    core, world = sequential(create_with_stat=[NoNodeError("no parent")], create=[late, "/lock"])
-    assert run(core._acquire_by(None, True))
-    assert world.asked.count("create") == 2
-
-
 def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
     client = client_of(Nodes())
     one, two = SequentialLock(client, "/a"), SequentialLock(client, "/b")
@@ -178,15 +147,6 @@ def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
             call()
     assert one.held
     assert not two.held
-
-
-def test_a_semaphore_that_was_deleted_is_agreed_upon_again() -> None:
-    """Another one may have been made in its place, of another count."""
-    world: Any = Nodes()
-    attempt = an_attempt("/s/leases/gone")
-    attempt.entered = True
-    run(AsyncLease(world, "/s", 1)._join(attempt, None))
-    assert world.asked == ["get_data", "create_with_stat", "get_children"]
 
 
 def test_what_is_in_other_hands_is_left_to_them() -> None:

@@ -1,21 +1,21 @@
-"""Recipes, step by step: what each kind of lock asks for, and what it makes of the answers."""
+"""Recipes, step by step: what each kind asks for, and what it makes of the answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support.scripted import STAT
 from tests.unit.test_recipe_steps import OWN, Runtime, an_attempt, own, refused, sequential
-from zkwire.blocking.sync import run
+from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
     BadVersionError,
     LockLostError,
-    LockTimeoutError,
     MultiError,
     NoAuthError,
     NodeExistsError,
@@ -23,23 +23,24 @@ from zkwire.errors import (
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
+    RequestTimeoutError,
+    RuntimeInconsistencyError,
     SequenceExhaustedError,
     ServerError,
     SessionExpiredError,
-    SessionMovedError,
     ThrottledOpError,
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.recipes._node import OwnNodeWatch
+from zkwire.operations.multi import Delete
+from zkwire.recipes._node import TemporaryTokens
 from zkwire.recipes._recipe import Lost
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
-from zkwire.recipes.persistent_node import AsyncPersistentNode
+from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.recipes.read_write import AsyncReadLock
 from zkwire.recipes.semaphore import AsyncLease
-from zkwire.session.waitable import Watch
-from zkwire.wire.model import DataAndStat, Event, EventType, State
+from zkwire.wire.model import ChildrenAndStat, DataAndStat, Event, EventType, State
 
 Answers = dict[str, list[object]]
 LAST = 2147483647
@@ -47,7 +48,7 @@ ID = an_attempt().id
 NAME = f"{ID}-lock-0000000001"
 NODE = f"/lock/{NAME}"
 GONE, LATE = NoNodeError("gone"), OperationTimeoutError("no answer in time")
-UNSENT, LOST, OVER = NotSentError("lost"), OutcomeUnknownError("lost"), SessionExpiredError("over")
+UNSENT, LOST = NotSentError("lost"), OutcomeUnknownError("lost")
 OLD = UnimplementedError("old")
 CREATE, LIST = "create_with_stat", "get_children"
 
@@ -151,23 +152,6 @@ def test_hazard_B15_a_server_that_has_no_number_left_is_not_asked_for_ever(
 
 
 @pytest.mark.parametrize(
-    ("error", "spawned"), [(None, None), (GONE, 0), (LOST, 1), (LATE, 1)], ids=repr
-)
-def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
-    error: Exception | None, spawned: int | None
-) -> None:
-    core, world = sequential(delete=[error])
-    run(core._step_out(None))  # who does not hold has nothing to leave
-    assert world.asked == []
-    if error is not None:
-        attempt = an_attempt("/lock/x-lock-0000000002")
-        attempt.entered = True
-        run(core._leave_queue(attempt, None))
-        assert len(world.spawned) == spawned
-        assert not attempt.entered
-
-
-@pytest.mark.parametrize(
     ("error", "then"),
     [
         (GONE, []),
@@ -182,23 +166,6 @@ def test_a_clean_up_that_is_refused_is_tried_again(error: Exception, then: list[
     core, world = sequential(delete=[error, None])
     run(core._clean_up(world, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete", *then]
-
-
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        (EventType.NODE_DELETED, "was deleted"),
-        (EventType.NODE_CHILDREN_CHANGED, "was deleted"),
-        (EventType.CHILD_WATCH_REMOVED, "may not be watched"),
-    ],
-)
-def test_a_holder_is_told_what_has_happened_to_its_node(kind: EventType, why: str) -> None:
-    world: Any = Runtime()
-    watch = OwnNodeWatch()
-    watch.lost = Lost(world)
-    watch._deliver(Event(kind, "/lock/x", State.CONNECTED))
-    assert watch.gone
-    assert watch.lost.reason == f"its node /lock/x {why}"
 
 
 # --- the read-write lock --------------------------------------------------------------------------
@@ -220,16 +187,6 @@ def downgrade(**answers: list[object]) -> tuple[Any, Any]:
     return AsyncReadLock(world, "/lock", "", loose), world
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_a_downgrade_in_doubt_looks_for_its_node_when_the_writer_has_gone(made: bool) -> None:
-    there = [f"{ID}-__READ__0000000001"] if made else []
-    core, world = downgrade(multi=[LOST], exists=[None, STAT], get_children=[[], there])
-    attempt = an_attempt()
-    run(core._join(attempt, None))
-    assert attempt.node is not None
-    assert (CREATE in world.asked) != made
-
-
 def test_a_downgrade_that_is_refused_says_why_and_one_that_is_alone_sees_nobody() -> None:
     core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
     with pytest.raises(NoAuthError):
@@ -246,28 +203,6 @@ OTHER = changed(czxid=STAT.czxid + 1)
 
 def taken() -> MultiError:
     return refused(0, NodeExistsError("there"))
-
-
-@pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("there", [False, True])
-def test_an_own_node_that_only_a_look_finds_is_taken_over(there: bool, lost: bool) -> None:
-    """Or made again where an outsider deletes it between the two looks."""
-    tries: list[object] = [LOST] if lost else []
-    core, world = single(
-        multi=[*tries, taken(), [None, OTHER, None, ALONE]],
-        get_data=[own()], get_children=[[]], exists=[STAT if there else None],
-    )  # fmt: skip
-    assert run(core._acquire_by(None, True))
-    assert core.fence == (STAT if there else OTHER).czxid
-    assert world.asked.count("multi") == len(tries) + 1 + (not there)
-
-
-@pytest.mark.parametrize("error", [UNSENT, refused(0, SessionMovedError("moved"))])
-def test_a_create_of_the_one_node_that_was_not_executed_leaves_no_doubt(error: Exception) -> None:
-    """Servers of 3.4 tell in a multi that the session has moved."""
-    core, world = single(multi=[error, taken()])
-    assert not run(core._acquire_by(None, False))
-    assert world.asked == ["multi", "multi", "exists"]
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -316,29 +251,6 @@ def test_a_release_looks_whose_node_it_is_that_has_another_version(written: bool
 FIRST, OWN_LEASE = "x-0000000000", f"{ID}-lease-0000000001"
 
 
-@pytest.mark.parametrize("seen", [LATE, THEIRS], ids=["no answer", "no event"])
-def test_a_lock_that_was_seen_taken_is_taken_at_the_time_limit(seen: object) -> None:
-    """Also where the request that looks again is not answered in time."""
-    in_line, _ = sequential(get_children=[[FIRST, NAME]], get_data=[seen])
-    alone, world = single(multi=[taken()], get_data=[seen])
-    for core in (in_line, alone):
-        with pytest.raises(LockTimeoutError, match="/lock is held by another contender"):
-            run(core._acquire_by(1.0, True))
-    assert not world.spawned, "there is no node to clean up"
-
-
-@pytest.mark.parametrize("silent", ["exists", LIST])
-def test_a_semaphore_that_was_seen_full_is_full_at_the_time_limit(silent: str) -> None:
-    world: Any = Runtime(
-        get_data=[DataAndStat(b"1", STAT)],
-        get_children=[[NAME], [FIRST, OWN_LEASE], LATE],
-        exists=[LATE if silent == "exists" else THEIRS.stat],
-    )
-    world.resumed = False
-    with pytest.raises(LockTimeoutError, match="none of 1 leases was free"):
-        run(AsyncLease(world, "/s", 1)._acquire_by(1.0, True))
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -> None:
     world: Any = Runtime(get_children=[[FIRST, OWN_LEASE], NoNodeError("a container")])
@@ -366,14 +278,6 @@ def test_a_node_from_before_the_resumption_that_is_gone_takes_no_place() -> None
 # --- claims, kept nodes, barriers -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> None:
-    world: Any = Runtime(get_data=[NoNodeError("free") if made else OVER], create=[None, OVER])
-    with pytest.raises(SessionExpiredError) as caught:
-        run(AsyncOncePer(world, "/job", 60).claim())
-    assert caught.value.maybe_applied == made
-
-
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("error", [LATE, asyncio.CancelledError()])
 def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseException) -> None:
@@ -390,11 +294,208 @@ def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseExcept
     assert world.asked[-3:] == ["sync", "get_data", "set_data"]
 
 
-@pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
-def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: Any) -> None:
+WORK = [Delete("/x")]
+ZXID = STAT.mzxid
+THROTTLED = ThrottledOpError()
+
+
+def at(version: int) -> Stat:
+    return Stat(11, ZXID, 13, 14, version, 2, 3, 0, 5, 0, 16)
+
+
+def of_several(error: ServerError, index: int, of: int = 3) -> MultiError:
+    results: list[ServerError | None] = [RuntimeInconsistencyError() for _ in range(of)]
+    results[index] = error
+    return MultiError(results, index)
+
+
+def made() -> list[object]:
+    """The results of the multi that makes the token."""
+    return [None, "/m/id", at(1)]
+
+
+def written(version: int) -> list[object]:
+    return [None, at(version)]
+
+
+def in_doubt() -> RequestTimeoutError:
+    error = RequestTimeoutError()
+    error.maybe_applied = True
+    return error
+
+
+class Marked:
+    """Changes with one token of a queue."""
+
+    def __init__(self, **answers: list[object]) -> None:
+        world: Any = Runtime(**answers)
+        self.world = world
+        self.world.idle_tokens = []
+        self.tokens = TemporaryTokens(world, "/q/marks", "/q")
+        self.token = run(self.tokens.acquire(None))
+
+    def execute(self, times: int = 1) -> list[int]:
+        """So many changes; their zxids."""
+        return [run(self.tokens.execute(self.token, [*WORK], None))[1] for _ in range(times)]
+
+
+SEEN = DataAndStat(b"unique", at(1))
+
+
+@pytest.mark.parametrize(
+    ("answers", "version", "asked"),
+    [
+        ({"multi": [made()]}, 1, ["multi"]),
+        ({"multi": [NotSentError(), made()]}, 1, ["multi"] * 2),
+        ({"multi": [THROTTLED, made()]}, 1, ["multi"] * 2),
+        ({"multi": [LOST], "get_data": [LOST, SEEN]}, 1, ["multi", *["sync", "get_data"] * 2]),
+        (
+            {"multi": [in_doubt(), of_several(NodeExistsError(), 1)], "get_data": [LOST, SEEN]},
+            1,
+            ["multi", "multi", *["sync", "get_data"] * 2],
+        ),
+    ],
+)
+def test_the_mark_tells_what_a_lost_reply_would_have(
+    answers: dict[str, list[object]], version: int, asked: list[str]
+) -> None:
+    """It is made once and then changed; what was not executed is sent again."""
+    own = Marked(**{name: values[:] for name, values in answers.items()})
+    assert own.execute() == [ZXID]
+    assert own.world.asked == asked
+    own.world.answers["multi"] = [written(2), written(3)]
+    assert own.execute(2) == [ZXID] * 2
+    assert own.token.version == 3
+
+
+def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
+    own = Marked(multi=[made(), of_several(NoNodeError(), 1, 2), made()], exists=[None])
+    assert own.execute(2) == [ZXID] * 2
+    assert "create" in own.world.asked  # the folder may have gone with it
+    own = Marked(multi=[made(), LOST], get_data=[NoNodeError()])
+    own.execute()
+    with pytest.raises(OutcomeUnknownError, match="its mark was deleted") as caught:
+        own.execute()
+    assert caught.value.maybe_applied
+    own.tokens.release(own.token)
+    assert len(own.world.spawned) == 1
+
+
+def test_a_mark_goes_with_its_session_and_stays_with_who_has_borrowed_it() -> None:
+    class Borrowed(list[Any]):
+        """By another thread, meanwhile."""
+
+        def remove(self, _: Any) -> None:
+            raise ValueError
+
+    def ended() -> None:
+        raise SessionExpiredError
+
+    own = Marked(multi=[made()])
+    own.execute()
+    own.world.check_open = ended
+    own.tokens.release(own.token)
+    assert own.world.late == []
+    own = Marked()
+    own.world.idle_tokens = Borrowed([own.token])
+    own.tokens._tidy()
+    assert own.world.idle_tokens == [own.token]
+    assert own.world.spawned == []
+
+
+# --- the queue ------------------------------------------------------------------------------------
+
+ITEM = "entry-100-0000000001"
+DATA = DataAndStat(b"data", STAT)
+
+
+def a_queue(**answers: list[object]) -> tuple[AsyncQueue, Any]:
+    world: Any = Runtime(**answers)
+    world.idle_tokens = []
+    return AsyncQueue(world, "/q"), world
+
+
+def test_a_server_whose_counter_is_at_its_end_is_told_of() -> None:
+    numbers: list[Any] = [*STAT[:5], -2, *STAT[6:9], 0, *STAT[10:]]
+    end = ChildrenAndStat([], Stat(*numbers))
+    queue, _ = a_queue(multi=[of_several(NodeExistsError(), 0)], get_children_with_stat=[end])
+    with pytest.raises(SequenceExhaustedError):
+        run(queue.put(b""))
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_item_that_goes_is_left_out_and_a_read_that_is_lost_repeated(gone: bool) -> None:
+    queue, _ = a_queue(get_children=[[ITEM], [], [ITEM], []], get_data=[NoNodeError(), DATA])
+    found = run(queue.peek())
+    assert found is not None
+    assert found.data == b"data"
+    queue, _ = a_queue(get_data=[LOST, NoNodeError() if gone else DATA])
+    queue._selector.share([ITEM])
+    assert (run(queue._selector.known(None)) is None) == gone
+
+
+def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Search) -> None:
+        raise KeyboardInterrupt
+
+    queue, world = a_queue(get_children=[[ITEM], []], get_data=[DATA], multi=[made(), []])
+    monkeypatch.setattr(Search, "end", interrupted)
+    taking = Taking(queue, None)
+    with pytest.raises(KeyboardInterrupt):
+        Entered(taking, None).__enter__()
+    assert world.spawned, "the claim is given back"
+    assert not taking._is_active
+
+
+def test_what_a_queue_takes_for_a_limit_and_for_an_item() -> None:
     world: Any = Runtime()
-    keeper = AsyncPersistentNode(world, "/kept")
-    world.answers["create"] = [lost]  # behind the rehearsal
-    with pytest.raises(type(lost)):
-        run(keeper._create(world, b"", Watch()))
-    assert keeper._doubt == lost.maybe_applied
+    for wrong in (0, True, 1.5, "3"):
+        with pytest.raises(ValueError, match="max_items must be at least 1, or None"):
+            AsyncQueue(world, "/q", max_items=wrong)  # type: ignore[arg-type]
+    assert is_item(ITEM)
+    for name in ("lock", "entry-1x0-0000000001", "entry-100-000000000a", "other-100-0000000001"):
+        assert not is_item(name)
+
+
+def test_a_put_whose_time_is_over_before_it_looks_for_room_says_no_more_than_that() -> None:
+    """The wait for the connection has taken all of it."""
+
+    async def connected(deadline: float | None) -> None:
+        world.time = 6.0
+
+    async def until(reply: Any, deadline: float | None) -> Any:
+        raise OperationTimeoutError("no answer in time")
+
+    world: Any = Runtime()
+    world.idle_tokens, world.connected, world.until = [], connected, until
+    with pytest.raises(OperationTimeoutError) as caught:
+        run(AsyncQueue(world, "/q", max_items=1).put(b"", timeout=5.0))
+    assert not caught.value.maybe_applied
+
+
+@pytest.mark.parametrize("gone", ["over", "lost", "lapsed", None])
+def test_a_claim_that_is_gone_at_once_is_raised_and_not_watched(gone: str | None) -> None:
+    held: list[Lost] = []
+
+    def hold(lost: Lost) -> None:
+        held.append(lost)
+        if gone == "lost":
+            lost._lose("said while it was held")
+
+    def check_open() -> None:
+        if gone == "over":
+            raise SessionExpiredError
+
+    world: Any = SimpleNamespace(
+        session_id=OWN, lease_deadline=100.0, now=lambda: 100.0 - (gone != "lapsed"),
+        hold=hold, unhold=held.remove, check_open=check_open,
+    )  # fmt: skip
+    lost = Lost(world)
+    if gone is None:
+        lost._begin("/q/a")
+        assert held == [lost]
+        return
+    with pytest.raises(SessionExpiredError if gone == "over" else LockLostError) as caught:
+        lost._begin("/q/a")
+    assert not held
+    assert ("said while it was held" in str(caught.value)) == (gone == "lost")

@@ -287,23 +287,7 @@ def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs
     assert backend.log[-1] == f"synced {syncs}"
 
 
-def test_a_session_that_ends_during_the_sync_is_none() -> None:
-    ends = list(expired(1.0, 1.0))
-    backend = Backend(*ends)
-    backend.answers[1] = [ends[1][1]]
-    sequence = started(backend, 1.5)
-    assert sequence._present == (2, backend.made[2])
-
-
 # --- services -------------------------------------------------------------------------------------
-
-
-def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
-    backend = Backend(*expired(1.0, 1.0))
-    sequence = SessionLoop(cast(Any, backend))
-    sequence.serve(Service(cast(Any, sequence)))
-    backend.pass_time(2.5)
-    assert backend.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
 
 
 def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:
@@ -351,51 +335,6 @@ def test_what_cannot_be_made_again_or_is_cancelled_ends_the_supervisor() -> None
 
 
 # --- to wait --------------------------------------------------------------------------------------
-
-
-def test_each_session_comes_once_and_of_those_missed_the_last() -> None:
-    backend = Backend(*expired(1.0, 1.0, 1.0))
-    sequence = started(backend)
-    seen: list[object] = []
-
-    async def read() -> None:
-        number = 0
-        while (later := await sequence.later(number)) is not None:
-            number, client = later
-            seen.append(client)
-            await backend.within(Condition(lambda: False), 1.5 if len(seen) == 1 else 0)
-
-    backend.begin(read, "read")
-    backend.pass_time(10)
-    assert seen == backend.made[:4]
-
-
-def test_a_session_that_was_there_for_a_moment_does_not_wake_in_vain() -> None:
-    """It comes and goes before a reader that it has woken can go on: the reader gets the next."""
-    backend = Backend(*expired(0.0))
-    seen = backend.gather(started(backend).client)
-    backend.tasks.reverse()  # so that the reader's steps come first
-    backend.pass_time(1)
-    assert len(seen) == 1
-
-
-def test_a_condition_that_holds_for_a_moment_is_waited_for_again() -> None:
-    backend = Backend()
-    sequence = started(backend)
-    state = [False]
-    condition = Condition(lambda: state[0])
-
-    async def flicker() -> None:
-        for seconds, value in ((1.0, True), (0.0, False), (1.0, True)):
-            await backend.within(Condition(lambda: False), seconds)
-            state[0] = value
-            condition.notify()
-
-    backend.begin(flicker, "flicker")
-    held = backend.gather(lambda: sequence.holds(condition, 5.0))
-    backend.pass_time(1.5)
-    backend.pass_time(1.0)
-    assert held == [True]
 
 
 def test_no_session_in_time() -> None:
@@ -539,15 +478,6 @@ def test_bad_arguments_begin_nothing() -> None:
     assert not backend.log
 
 
-def test_a_close_ends_a_leadership() -> None:
-    backend = Backend()
-    face = Face(backend)
-    face.lead("/e", lambda _: run(face._algorithm.stop()), "me")
-    backend.pass_time(1)
-    face._algorithm.raise_error()
-    assert all(cast(Any, work).cr_frame is None for work, _ in backend.tasks)
-
-
 OWN = LockLostError("own", session_id=Session.session_id)
 
 
@@ -578,21 +508,6 @@ def test_what_ends_the_turn_of_a_session(
     turn = Turn(client)
     assert run(turn.is_ended_by(error)) is is_end
     assert turn.again == (is_end and not over)
-
-
-def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:
-    sequence, lengths = SessionLoop(cast(Any, Backend())), set[int]()
-    try:
-        raise LookupError("the function has failed")
-    except LookupError as error:
-        sequence._end(error)
-    sequence._end(Broken("a later one"))
-    for _ in range(3):
-        with pytest.raises(LookupError) as caught:
-            sequence.raise_error()
-        lengths.add(len(caught.traceback))
-        assert caught.traceback[-1].name.startswith("test_the_error_that_has_ended_it")
-    assert len(lengths) == 1
 
 
 # --- which session a call of a recipe has: that of its beginning, to its end ----------------------
@@ -635,16 +550,3 @@ def test_a_call_has_one_session_and_the_next_call_the_newest() -> None:
     assert run(recipe.ask()) == ["second", "second"]
     assert type(recipe) is not Asking
     assert isinstance(recipe, Asking)
-
-
-def test_a_call_that_fails_leaves_its_session() -> None:
-    sessions = Sessions()
-
-    def fail() -> None:
-        raise KeyError
-
-    recipe = Asking(sessions, fail)
-    with pytest.raises(KeyError):
-        run(recipe.ask())
-    sessions.latest_driver = SimpleNamespace(name="second")
-    assert recipe._runtime.name == "second"

@@ -1,4 +1,4 @@
-"""The states of a session: every way from one to the next, and that an end is an end for all."""
+"""The states of a session, and what becomes of a call: sent once, answered, ended exactly once."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from tests.support.scripted import (
     TIMEOUT,
     Claim,
     Script,
+    event_frame,
     failure,
     maybe_applied,
     reply_frame,
     script_in,
+    usable_again,
     welcome_frame,
 )
+from zkwire import errors
 from zkwire.errors import (
     AuthFailedError,
     ClientClosedError,
-    OutcomeUnknownError,
     SessionExpiredError,
     ZooKeeperError,
 )
+from zkwire.session.request import SEND_BATCH, Request
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
@@ -174,19 +177,6 @@ def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(state: Sta
     assert (maybe_applied(sent), maybe_applied(read), maybe_applied(queued)) == (True, False, False)
 
 
-@pytest.mark.parametrize("steps", range(3))
-def test_a_session_that_no_server_knows_is_closed_at_once(steps: int) -> None:
-    script = Script()
-    if steps:
-        script.session.start(script.now)
-    if steps > 1:
-        script.dial()
-    waiting = script.call("exists", "/a")
-    assert script.session.close(script.now) is None
-    assert script.state is State.CLOSED
-    assert failure(waiting) is ClientClosedError
-
-
 def test_what_comes_too_late_from_a_mechanism_is_not_heard(script: Script) -> None:
     """Nothing is sent; each connection has a token of its own."""
     script.session.sasl_token(b"late")
@@ -222,22 +212,6 @@ def test_known_A37_close_comes_behind_the_calls_that_are_queued(state: State) ->
     assert script.state is State.CLOSED
 
 
-def test_known_A37_calls_that_the_close_has_overtaken_are_reported(script: Script) -> None:
-    """The close itself is sent again."""
-    calls = [script.call("create", f"/{number}") for number in range(5)]
-    closing, claim = script.close(), Claim()
-    script.session.hold(claim)
-    assert claim.lost, "nothing is held any more"
-    script.flush()
-    script.answer(calls[0])
-    script.lose()
-    assert [failure(call) for call in calls] == [None, *[OutcomeUnknownError] * 4]
-    script.greet()
-    assert script.names() == ["close_session"]
-    script.answer(closing)
-    assert script.state is State.CLOSED
-
-
 @pytest.mark.parametrize("state", [State.CONNECTED, State.DISCONNECTED])
 def test_nothing_can_be_submitted_behind_a_close(state: State) -> None:
     script = script_in(state)
@@ -260,3 +234,156 @@ def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
         failed = script.session.last_failure
         assert failed.partition(" and ")[0].endswith(why)
         assert ("perhaps the user name or the password is wrong" in failed) is said
+
+
+LAST_XID = 2**31 - 1
+
+
+def test_known_A18_xids_rise_from_one_over_all_connections(script: Script) -> None:
+    xids = []
+    for _ in range(3):
+        for _ in range(4):
+            script.call("exists", "/a")
+        xids += [sent.xid for sent in script.flush()]
+        script.reconnect()
+    assert xids == list(range(1, 13))
+
+
+def test_known_A19_the_xid_behind_the_last_one_is_one() -> None:
+    script = Script(first_xid=LAST_XID - 2)
+    script.connect()
+    calls = [script.call("exists", f"/{number}") for number in range(5)]
+    assert [sent.xid for sent in script.flush()] == [LAST_XID - 2, LAST_XID - 1, LAST_XID, 1, 2]
+    for call in calls:
+        script.answer(call)
+    assert {failure(call) for call in calls} == {None}
+
+
+def test_known_A20_no_request_ever_has_the_xid_zero() -> None:
+    script = Script(first_xid=LAST_XID)
+    script.connect()
+    script.call("exists", "/a")
+    script.session.close(script.now)
+    assert [sent.xid for sent in script.flush()] == [LAST_XID, 1]
+
+
+def test_much_is_handed_out_in_pieces_of_whole_frames(script: Script) -> None:
+    for number in range(10):
+        script.call("set_data", f"/{number}", bytes(100_000))
+    sizes = []
+    while script.session.has_output:
+        sizes.append(len(script.session.data_to_send(script.now)))
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) < SEND_BATCH + 100_100
+    assert len(sizes) == 4
+
+
+ENDING = {-112, -115, -118, -124}
+
+
+def test_known_A13_every_error_code_ends_its_call_and_no_more(script: Script) -> None:
+    for code in {*range(-150, 0), 1, 42, 2**31 - 1, -(2**31), -999} - ENDING:
+        call = script.call("set_data", "/a", b"")
+        script.answer(call, error=code)
+        assert failure(call) is errors.SERVER_ERRORS.get(code, errors.ServerError), code
+        error = call.error()
+        assert isinstance(error, errors.ServerError)
+        assert (error.code, error.op, error.path) == (code, "set_data", "/a")
+        assert error.maybe_applied == (code in {-4, -5, -7, -122}), "some execute it later"
+    assert script.state is State.CONNECTED
+    assert script.session.broken is None
+
+
+@pytest.mark.parametrize("code", sorted(ENDING))
+def test_known_A13_the_codes_about_the_session_end_their_call_as_well(code: int) -> None:
+    """And missing credentials the session."""
+    script = script_in(State.CONNECTED)
+    call, other = script.call("create", "/a"), script.call("create", "/b")
+    script.flush()
+    script.answer(call, error=code)
+    assert failure(call) is type(errors.error_for(code, None, None))
+    if code in {-115, -124}:
+        assert script.state is State.AUTH_FAILED
+        assert failure(call) is failure(other) is errors.AuthFailedError
+        told = "requires an authentication that this client has not given" in str(other.error())
+        assert told == (code == -124)
+
+
+def test_known_A34_a_moved_session_costs_the_connection(script: Script) -> None:
+    head, other = script.call("create", "/a"), script.call("create", "/b")
+    script.flush()
+    script.feed(script.reply_to(head, error=-118) + script.reply_to(other))
+    assert script.session.broken is not None
+    assert script.state is State.CONNECTED
+    assert failure(head) is errors.SessionMovedError
+    assert not other.ready
+    script.lose()
+    assert failure(other) is errors.OutcomeUnknownError
+    assert usable_again(script)
+
+
+def test_wakers_come_out_once_and_in_the_order_of_the_wire(script: Script) -> None:
+    watch = script.watching("get_data", "/a")
+    first, second = script.call("exists", "/1"), script.call("exists", "/2")
+    script.flush()
+    script.log_when_ready(second, "second")
+    script.log_when_ready(watch, "event")
+    script.log_when_ready(first, "first")
+    script.log_when_ready(first, "first again")
+    script.feed(script.reply_to(first) + event_frame(2, "/a") + script.reply_to(second))
+    assert script.wake() == ["first", "first again", "event", "second"]
+    script.session.closed()
+    assert script.wake() == []
+
+
+def _batch(script: Script) -> list[Request]:
+    calls = [
+        script.call("create", "/a", b"x" * 20),
+        script.call("exists", "/b"),
+        script.call("set_data", "/c", b"y" * 7),
+        script.call("delete", "/d"),
+        script.call("sync"),
+    ]
+    script.flush()
+    return calls
+
+
+def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before(script: Script) -> None:
+    before = script.written
+    ends = [call.end for call in _batch(script)]
+    assert ends[-1] == script.written
+    for written in range(before, script.written + 1):
+        again = script_in(State.CONNECTED)
+        calls = _batch(again)
+        again.lose(written, why="reset by peer")
+        expected = [
+            errors.OutcomeUnknownError if end <= written else errors.NotSentError for end in ends
+        ]
+        assert [failure(call) for call in calls] == expected, written
+    assert [maybe_applied(call) for call in calls] == [True, False, True, True, False]
+    change, read, *_ = calls
+    assert "may have been executed" in str(change.error())
+    assert "reset by peer" in str(read.error())
+    assert "repeat it freely" in str(read.error())
+
+
+@pytest.mark.parametrize(
+    "state", [State.NOT_STARTED, State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED]
+)
+def test_known_A36_calls_wait_for_a_server_no_longer_than_a_session_timeout(state: State) -> None:
+    script = script_in(state)
+    first = script.call("create", "/a")
+    if state is State.NOT_STARTED:
+        script.session.start(script.now)
+    script.advance(1.0)
+    second = script.call("create", "/b")
+    script.log_when_ready(first, "first")
+    script.log_when_ready(second, "second")
+    script.advance(TIMEOUT - 1.001)
+    assert script.wake() == []
+    script.advance(0.001)
+    assert script.wake() == ["first"]
+    assert failure(first) is errors.NotSentError
+    assert not maybe_applied(first)
+    script.advance(1.0)
+    assert script.wake() == ["second"]

@@ -1,4 +1,4 @@
-"""Bytes that are not ZooKeeper's protocol, or not what was asked for: they cost one connection."""
+"""From a dialled connection to a usable one, and bytes that are not ZooKeeper's protocol."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.scripted import (
     ANSWERS,
+    GONE,
+    SESSION_ID,
+    Claim,
     Script,
+    Sent,
     armed,
     event_frame,
     failure,
     maybe_applied,
     reply_frame,
     script_in,
+    types,
     usable_again,
     welcome_frame,
 )
@@ -27,13 +32,191 @@ from zkwire.errors import (
     OutcomeUnknownError,
     ProtocolError,
     ReplyTooLargeError,
+    SessionExpiredError,
 )
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetDataResponse
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
+from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, State
+
+DELETED = EventType.NODE_DELETED
+AUTH_U_P = bytes.fromhex("0000001dfffffffc00000064000000000000000664696765737400000003753a70")
+
+
+def test_a_refusal_instead_of_a_greeting_means_try_another_server() -> None:
+    for before in (False, True):
+        script = Script(servers=2)
+        if before:
+            script.connect()
+            script.lose()
+        script.reach()
+        refused_by = script.session.server
+        script.feed(reply_frame(0, 0, -7 if before else -119))
+        assert script.state is State.HANDSHAKE
+        says = "error code -7" if before else "localSessionsEnabled=true"
+        assert says in (script.session.broken or "")
+        assert script.drop_if_broken()
+        script.connect()
+        assert script.session.server != refused_by
+
+
+NO_SERVER = "this is not a ZooKeeper server; it "
+# What a greeting must not be, and what is told of it.
+GARBAGE = {
+    "text": (b"HTTP/1.1 400 Bad Request\r\n\r\n", NO_SERVER + "answered HTTP"),
+    "four letters": (b"This ZooKeeper instance is not currently serving requests\n", NO_SERVER),
+    "no body": (frame(b""), NO_SERVER),
+    "one byte": (frame(b"\0"), NO_SERVER),
+    "35 bytes": (frame(welcome_frame()[4:39]), NO_SERVER),
+    "38 bytes": (frame(welcome_frame()[4:] + b"\0"), NO_SERVER),
+    "a long password": (frame(welcome_frame()[4:20] + b"\x7f\xff\xff\xff" + bytes(17)), NO_SERVER),
+    "a negative one": (frame(welcome_frame()[4:20] + b"\xff\xff\xff\xfe" + bytes(17)), NO_SERVER),
+    "a negative length": (struct.pack(">i", -1), NO_SERVER),
+    "the greatest length": (struct.pack(">i", 2**31 - 1), NO_SERVER),
+    "TLS": (
+        bytes.fromhex("15030300020250"),
+        "the server expects TLS on this port: tls=ssl.create_default_context()",
+    ),
+    "an event": (event_frame(1, "/a"), NO_SERVER),
+    "a length of text": (
+        b"SSH-2.0-OpenSSH\r\n",
+        NO_SERVER + "answered b'SSH-2.0-OpenSSH\\r\\n'",
+    ),
+    "a length that no greeting has": (struct.pack(">i", 2000), NO_SERVER),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_known_A51_a_greeting_that_is_none_is_named_and_costs_one_connection(garbage: str) -> None:
+    script = script_in(State.HANDSHAKE)
+    data, says = GARBAGE[garbage]
+    script.feed(data)
+    assert script.state is State.HANDSHAKE
+    assert says in (script.session.broken or "")
+    assert script.drop_if_broken()
+    script.connect()
+    assert script.session.session_id == SESSION_ID
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GONE,
+        welcome_frame(timeout=0),
+        welcome_frame(timeout=-1),
+        welcome_frame(session_id=0),
+        welcome_frame(session_id=0, passwd=None, read_only=None),
+    ],
+)
+def test_a_session_that_the_server_does_not_know_has_expired(answer: bytes) -> None:
+    script = script_in(State.HANDSHAKE)
+    call = script.call("create", "/a")
+    script.feed(answer)
+    assert script.state is State.EXPIRED
+    assert failure(call) is SessionExpiredError
+
+
+def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) -> None:
+    watch, claim = script.watching("get_data", "/a"), Claim()
+    script.session.hold(claim)
+    script.lose()
+    script.greet(session_id=SESSION_ID + 1)
+    assert script.state is State.EXPIRED
+    assert claim.lost
+    assert not armed(watch)
+    assert script.session.session_id == SESSION_ID
+
+
+def test_credentials_byte_by_byte(script: Script) -> None:
+    script.session.add_auth("digest", b"u:p")
+    assert script.session.data_to_send(script.now) == AUTH_U_P
+
+
+def test_known_A40_the_queue_follows_when_all_before_it_is_answered(script: Script) -> None:
+    script.session.add_auth("digest", b"u:p")
+    script.session.add_auth("digest", b"v:p")
+    script.watching("get_data", "/a")
+    script.lose()
+    script.call("create", "/a")
+    script.log_when_ready(script.session.change, "usable")
+    script.greet()
+    assert script.names() == ["auth", "auth", "set_watches"]
+    for xid in [ops.AUTH_XID, ops.AUTH_XID, ops.SET_WATCHES_XID]:
+        assert script.state is State.HANDSHAKE
+        assert script.names() == []
+        assert script.wake() == []
+        script.feed(reply_frame(xid))
+    assert script.state is State.CONNECTED
+    assert script.wake() == ["usable"]
+    assert script.names() == ["create"]
+
+
+def test_a_refused_set_watches_costs_the_connection_and_no_watch(script: Script) -> None:
+    watch = script.watching("get_data", "/a")
+    script.lose()
+    script.greet()
+    script.flush()
+    script.feed(reply_frame(ops.SET_WATCHES_XID, 0, -5))
+    assert script.state is State.HANDSHAKE
+    assert script.drop_if_broken()
+    script.connect()
+    assert _set_again(script.sent) == {"/a"}
+    assert armed(watch)
+
+
+def _set_again(sent: list[Sent]) -> set[str]:
+    """All paths that the set_watches among these frames name."""
+    requests = [one.set_watches() for one in sent if one.name == "set_watches"]
+    return {path for request in requests for paths in request[1:] for path in paths}
+
+
+def test_known_A4_ten_thousand_watches_are_set_again_in_pieces(script: Script) -> None:
+    """A path longer than a piece goes alone."""
+    verbs, watches = ["get_data", "get_children", "exists"], list[Watch]()
+    for number in range(10_000):
+        path = f"/{number:07}".ljust(110, "ä" if number % 2 else "x")
+        watches.append(script.watching(verbs[number % 3], path))
+    long = "/" + "x" * (BATCH_BYTES + 1)
+    watches.append(script.watching("get_data", long))
+    script.answer(script.call("sync"), zxid=0x9876)
+    script.greet_again()
+    pieces = [sent.set_watches() for sent in script.flush()]
+    assert {piece.relative_zxid for piece in pieces} == {0x9876}
+    assert len([piece for piece in pieces if piece[1:] == ((long,), (), ())]) == 1
+    paths = [[path for paths in piece[1:] for path in paths] for piece in pieces]
+    sizes = [sum(4 + len(path.encode()) for path in some) for some in paths if some != [long]]
+    assert max(sizes) <= BATCH_BYTES == 128 * 1024
+    assert len([size for size in sizes if size < BATCH_BYTES - 300]) <= 2
+    for _ in pieces:
+        assert script.state is State.HANDSHAKE
+        script.feed(reply_frame(ops.SET_WATCHES_XID, 0x99999))
+    assert script.state is State.CONNECTED
+    every = {path for some in paths for path in some}
+    assert len(every) == len(watches)
+    for path in every:
+        script.event(DELETED, path)
+    assert {len(types(watch)) for watch in watches} == {1}
+
+
+def _last_zxid_seen(script: Script) -> int:
+    script.lose()
+    seen = script.reach()[0].connect_request().last_zxid_seen
+    script.welcome()
+    script.restore()
+    return seen
+
+
+@pytest.mark.parametrize("zxid", [-1, 0, -(2**63)])
+def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int, script: Script) -> None:
+    script.answer(script.call("exists", "/a"), zxid=zxid)
+    assert _last_zxid_seen(script) == 0
+    script.answer(script.call("exists", "/a"), zxid=6)
+    script.answer(script.call("exists", "/a"), error=-6, zxid=zxid)
+    assert _last_zxid_seen(script) == 6
+
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
@@ -50,15 +233,6 @@ def test_known_A11_an_unexpected_xid_costs_one_connection(xid: int, script: Scri
     script.lose()
     assert failure(call) is GarbledError
     assert maybe_applied(call)
-    assert usable_again(script)
-
-
-@pytest.mark.parametrize("verb", ["exists", "get_data", "create", "delete", "get_children", "sync"])
-def test_known_A11_a_reply_that_comes_twice_costs_one_connection(verb: str, script: Script) -> None:
-    call = script.call(verb, "/a")
-    script.feed(script.reply_to(call) * 2)
-    assert failure(call) is None
-    assert script.session.broken is not None
     assert usable_again(script)
 
 
@@ -128,23 +302,6 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
     assert usable_again(script)
 
 
-def test_nothing_behind_a_broken_frame_is_believed_or_told() -> None:
-    script = Script(receive_limit=100)
-    script.connect()
-    watch = script.watching("exists", "/a")
-    first, second = script.call("exists", "/1"), script.call("exists", "/2")
-    script.flush()
-    script.feed(struct.pack(">i", 101))
-    broken = script.session.broken
-    for data in (struct.pack(">i", 102), struct.pack(">i", -5), script.reply_to(second)):
-        script.feed(data)
-    script.event(EventType.NODE_DELETED, "/a")
-    assert script.session.broken == broken
-    assert failure(first) is ReplyTooLargeError
-    assert not second.ready
-    assert armed(watch)
-
-
 PIECES = st.lists(st.integers(1, 40), max_size=60)
 FRAMES = st.one_of(
     st.binary(max_size=60),
@@ -201,18 +358,6 @@ def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
     script.session.closed()
     assert all(call.ready for call in script.calls)
     assert not armed(watch)
-
-
-@settings(PROPERTY)
-@given(st.binary(min_size=1, max_size=400), PIECES)
-def test_how_bytes_are_cut_makes_no_difference(data: bytes, sizes: list[int]) -> None:
-    seen = []
-    for pieces in (sizes, []):
-        script = script_in(State.CONNECTED)
-        call = script.send("get_data", "/a")
-        script.feed(script.reply_to(call) + data, pieces)
-        seen.append((script.state, script.session.broken, call.value()))
-    assert seen[0] == seen[1]
 
 
 def _peak(script: Script, *chunks: bytes) -> int:

@@ -11,7 +11,6 @@ from tests.support.scripted import (
     Script,
     Sent,
     armed,
-    event_frame,
     events,
     failure,
     reply_frame,
@@ -38,7 +37,6 @@ KINDS: dict[str, set[EventType]] = {
     **dict.fromkeys(("get_data", "exists", "exists, missing"), OF_DATA),
     **dict.fromkeys(("get_children", "get_children_with_stat"), OF_CHILDREN),
 }
-DATA_KINDS = [kind for kind in KINDS if KINDS[kind] is OF_DATA]
 UNKNOWN_TYPES = [-2, -1, 0, 5, 6, 7, 8, 99, 2**31 - 1, -(2**31)]
 
 
@@ -85,54 +83,10 @@ def test_the_same_watch_set_twice_is_one(script: Script, watch: Watch) -> None:
             watch.wait(0)
 
 
-@pytest.mark.parametrize("code", [NO_NODE, NO_AUTH, -5, -999, None])
-@pytest.mark.parametrize("verb", ["exists", "get_data", "get_children", "get_children_with_stat"])
-def test_a_read_that_fails_sets_no_watch(
-    verb: str, code: int | None, script: Script, watch: Watch
-) -> None:
-    """But that of exists for a missing node; without a code the reply cannot be read."""
-    if (verb, code) == ("exists", NO_NODE):
-        return
-    call = script.send(verb, "/a", watch=watch)
-    script.log_when_ready(watch, "not set")
-    if code is None:
-        script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    else:
-        script.answer(call, error=code)
-    assert script.wake() == ["not set"]
-    assert not armed(watch)
-    assert _restored_lists(script) == []
-    script.watching(verb, "/a").close()
-    assert script.names() == ["remove_watches"], "nothing else is expected"
-
-
 def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Script) -> None:
     script.watching("exists", "/present")
     script.watching_missing("/missing")
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
-
-
-def test_events_and_replies_keep_the_order_of_the_wire(script: Script, watch: Watch) -> None:
-    """A reply that shows a change comes behind its event, which is not for a watch set later."""
-    before = script.watching("get_data", "/a")
-    read = script.send("get_data", "/a", watch=watch)
-    fired_before: list[bool] = []
-    read._add_waker(lambda: fired_before.append(not armed(before)))
-    script.log_when_ready(before, "event")
-    script.log_when_ready(read, "reply")
-    script.feed(event_frame(CHANGED, "/a") + script.reply_to(read))
-    assert script.wake() == ["event", "reply"]
-    assert fired_before == [True]
-    assert armed(watch)
-
-
-def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
-    """The guard of every lock that is held for a moment only."""
-    for _ in range(3):
-        assert script.session.withdraw(script.guard("/a", watch))
-    assert script.session._watches._to_repeat == []
-    script.reconnect()
-    assert "get_children2" not in [sent.name for sent in script.sent]
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["event", "answer"])
@@ -210,17 +164,6 @@ def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
     assert not script.session.unanswered
 
 
-@pytest.mark.parametrize("first", DATA_KINDS)
-@pytest.mark.parametrize("second", DATA_KINDS)
-def test_known_A43_a_watch_that_another_needs_stays_on_the_server(first: str, second: str) -> None:
-    script = script_in(State.CONNECTED)
-    leaving, staying = _watching(script, first), _watching(script, second)
-    leaving.close()
-    assert script.names() == []
-    script.event(CHANGED, "/a")
-    assert types(staying) == [CHANGED]
-
-
 def test_known_A43_data_and_children_are_left_separately(script: Script) -> None:
     leaving, staying = _watching(script, "get_data"), _watching(script, "get_children")
     leaving.close()
@@ -245,16 +188,6 @@ def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone(sent
     assert (types(staying), told) == ([CHANGED], [])
 
 
-def test_a_watch_forgotten_by_this_side_alone_stays_on_the_server(script: Script) -> None:
-    """What a client that detaches, or whose server no longer matters, asks for."""
-    watch = script.watching("get_data", "/a")
-    script.session.forget_watch(watch, tell=False)
-    assert script.names() == []
-    assert script.session.watch_count == 0
-    script.watching("get_data", "/b").close()
-    assert _removals(script.flush()) == [RemoveWatchesRequest("/b", 2)]
-
-
 REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
 DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED
 ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
@@ -277,24 +210,6 @@ def test_an_added_watch_is_set_with_the_reply(recursive: bool, mode: int) -> Non
     assert call.value() is watch
     script.event(CHANGED, "/a")
     assert types(watch) == [CHANGED]
-
-
-@pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
-def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
-    told = list[Event]()
-    first = script.call("add_watch", "/a", told.append)
-    if answered:
-        script.answer(first)
-    second = script.call("add_watch", "/a", told.append)
-    for call in (second,) if answered else (first, second):
-        script.answer(call)
-    assert second.value() is first.value()
-    for _ in range(2):
-        script.event(CHANGED, "/a")
-        script.wake()
-        assert [event.type for event in told] == [CHANGED], "who closes it hears no more"
-        second.value().close()
-    assert script.session.watch_count == 0
 
 
 @pytest.mark.parametrize("at", ["/a", "/"])
@@ -451,36 +366,6 @@ def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert script.session.queued == 0
 
 
-def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
-    persistent = script.persistent("/a")
-    call = script.call("get_data", "/a", watch=Watch())
-    persistent.close()
-    assert script.session.withdraw(call)
-    assert script.names() == ["remove_watches"]
-
-
-@pytest.mark.parametrize("guarding", [False, True])
-@pytest.mark.parametrize("recursive", [False, True])
-def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
-    guarding: bool, recursive: bool, script: Script, watch: Watch
-) -> None:
-    """It would take the watch away on the server before its reply is here."""
-    cover = script.persistent("/a", recursive=recursive)
-    if guarding:
-        call = script.guard("/a", watch)
-    else:
-        call = script.call("get_children_with_stat", "/a", watch=watch)
-    assert _asks_for_a_watch(call) == recursive
-    script.flush()
-    cover.close()
-    assert script.names() == []
-    script.answer(call, r.GetChildren2Response((), STAT), zxid=0x777)
-    _, again = script.flush()
-    assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
-    script.event(DELETED, "/a")
-    assert types(watch) == [DELETED]
-
-
 GONE = {
     "data": DATA_GONE,
     "missing": DATA_GONE,
@@ -527,25 +412,3 @@ def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType)
     assert script.names() == []
     assert failure(call) is NoWatcherError
     assert armed(elsewhere)
-
-
-@pytest.mark.parametrize("state", [State.DISCONNECTED, State.CONNECTING, State.HANDSHAKE])
-def test_removing_without_a_connection_is_done_at_once(state: State, script: Script) -> None:
-    """A new connection is not told of them, so there is nothing to wait for."""
-    watch = script.persistent("/a")
-    script.lose()
-    if state is State.CONNECTING:
-        script.advance(script.session.act_at - script.now)
-    elif state is State.HANDSHAKE:
-        script.dial()
-    assert script.state is state
-    call = script.call("remove_watches", "/a")
-    assert call.ready
-    assert call.value() is None
-    assert types(watch) == [PERSISTENT_GONE]
-    if state is not State.HANDSHAKE:
-        script.dial()
-    script.flush()
-    script.welcome()
-    assert script.state.usable
-    assert script.names() == []

@@ -13,15 +13,6 @@ from zkwire.wire.model import Credentials, Perms, digest_id
 SECRET = b"hunter2"
 
 
-def test_a_handshake() -> None:
-    script = Script()
-    frames = script.traced()
-    script.connect()
-    told = [(frame.time, frame.sent, frame.xid, frame.op, frame.size) for frame in frames]
-    assert told == [(START, True, 0, "connect", 45), (START, False, 0, "connect", 37)]
-    assert {(frame.path, frame.zxid) for frame in frames} == {(None, None)}
-
-
 def test_a_request_and_its_reply(script: Script) -> None:
     frames = script.traced()
     call = script.call("get_data", "/some/path")

@@ -13,7 +13,6 @@ from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations.nodes import LONGEST_TTL
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import WatchType
 
 CREATES = ["create", "create_with_stat"]
 READS = ["exists", "get_data", "get_children", "get_children_with_stat"]
@@ -132,11 +131,6 @@ def test_a_prefix_is_text_and_no_path() -> None:
     assert r.GetEphemeralsRequest.decode(call.body).prefix_path == "/app/a/"
     script.answer(call, r.GetEphemeralsResponse(("/app/a/1", "/app/a/2")))
     assert call.value() == ["/a/1", "/a/2"]
-
-
-def test_a_watch_type_may_be_a_number(script: Script) -> None:
-    script.watching("get_data", "/a")
-    script.call("remove_watches", "/a", int(WatchType.DATA))
 
 
 def test_reconfigurations(script: Script) -> None:

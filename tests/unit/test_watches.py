@@ -1,4 +1,4 @@
-"""The watch that a caller holds, and the table of all that are set."""
+"""The watch that a caller holds, the table of all that are set, and who is told of states."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.examples import examples
+from tests.support.scripted import script_in
 from zkwire.errors import ClientClosedError, SessionExpiredError
-from zkwire.jute.records import SetWatches2
 from zkwire.session.request import Request
+from zkwire.session.states import Listener, Observers, StateWait
 from zkwire.session.waitable import CallbackWatch, Waitable, Watch
-from zkwire.session.watch_table import BATCH_BYTES, WatchManager, WatchTable
+from zkwire.session.watch_table import WatchManager, WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind
+
+if TYPE_CHECKING:
+    from zkwire.session.waitable import Waker
+
 
 DATA, CHILD = WatchKind.DATA, WatchKind.CHILD
 DELETED, CHANGED = EventType.NODE_DELETED, EventType.NODE_DATA_CHANGED
@@ -132,19 +134,6 @@ def test_a_watch_that_is_not_set_is_not_waited_for(owner: Owner) -> None:
     assert not spent.ready, "to disarm it once too often was harmless"
 
 
-def test_closing_ends_a_wait(owner: Owner, watch: Watch) -> None:
-    owner.meanwhile.append(watch.close)
-    with pytest.raises(ClientClosedError, match="this watch"):
-        watch.wait()
-    watch.close()
-    assert watch.ready
-    assert owner.closed == [watch, watch]
-    never_set = Watch()
-    never_set.close()
-    with pytest.raises(ClientClosedError):
-        never_set.wait()
-
-
 async def _listed(watch: Watch) -> list[Event]:
     return [event async for event in watch]
 
@@ -250,29 +239,6 @@ def test_one_change_is_one_call_of_a_callback() -> None:
         assert fire(table, change, "/a") == watches[:1]
 
 
-@settings(derandomize=True, deadline=None, max_examples=examples(40))
-@given(
-    st.sets(
-        st.tuples(st.sampled_from(WatchKind), st.integers(0, 400), st.integers(1, 80_000)),
-        max_size=25,
-    )
-)
-def test_batches_are_small_and_complete(wanted: set[tuple[WatchKind, int, int]]) -> None:
-    table, watch = WatchTable(), Watch()
-    paths = {(kind, f"/{number}" + "\u00e4" * size) for kind, number, size in wanted}
-    for kind, path in paths:
-        table.add(kind, path, watch)
-    batches = list(table.batches())
-    assert list(table.batches()) == batches, "they stay in the table"
-    again = [(kind, path) for batch in batches for kind in WatchKind for path in batch[kind]]
-    assert len(again) == len(paths)
-    assert set(again) == paths
-    for batch in batches:
-        size = len(SetWatches2.pack(0, *batch)) - 28
-        assert size > 0
-        assert size <= BATCH_BYTES or sum(map(len, batch)) == 1, "one long path goes alone"
-
-
 def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
     """Two of them, so that the first answer leaves one under way."""
     watching, cover = WatchManager("", []), Watch()
@@ -309,3 +275,66 @@ def test_a_watch_that_waits_is_small() -> None:
             del made
         finally:
             tracemalloc.stop()
+
+
+class Observer:
+    """Writes down what it sees, and again when its waker is called."""
+
+    def __init__(self, log: list[str], name: str = "") -> None:
+        self.seen: list[State] = []
+        self._log, self._name = log, name
+
+    def see(self, state: State) -> list[Waker]:
+        self.seen.append(state)
+        return [lambda: self._log.append(f"{self._name}{state.value}")]
+
+
+def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
+    change = script_in(State.DISCONNECTED).session.change
+    woken: list[int] = []
+    wakers: list[Waker] = [lambda n=n: woken.append(n) for n in range(4)]  # type: ignore[misc]
+    for waker in wakers:
+        change._add_waker(waker)
+    change._drop_waker(wakers[1])
+    change._drop_waker(wakers[1])
+    for waker in (*change._take_wakers(), *change._take_wakers()):
+        waker()
+    assert woken == [0, 2, 3]
+
+
+@pytest.mark.parametrize("current", State)
+def test_a_state_that_is_already_there(current: State) -> None:
+    wait = StateWait({State.CONNECTED}, current)
+    assert wait.ready == (current is State.CONNECTED or current.terminal)
+    assert wait.reached is (current if wait.ready else None)
+
+
+def test_a_listener_is_called_by_way_of_the_shell_and_is_its_function() -> None:
+    """Who takes one back makes another one for the same function."""
+    told, dispatched = list[State](), list[Callable[[], object]]()
+    observers, function = Observers(), told.append
+    for _ in range(2):
+        observers.add(Listener(function, dispatched.append))
+    (waker,) = observers.tell(State.CONNECTED)
+    assert dispatched == [], "not in the state machine"
+    waker()
+    assert told == [], "and not in who wakes"
+    for work in dispatched:
+        work()
+    assert told == [State.CONNECTED]
+    assert Listener(function, print) not in (Listener(print, print), function)
+    observers.remove(Listener(function, print))
+    assert observers.tell(State.DISCONNECTED) == []
+
+
+def test_a_session_tells_every_transition() -> None:
+    script, log = script_in(State.NOT_STARTED), list[str]()
+    onlooker = Observer(log)
+    script.session.observers.add(onlooker)
+    script.connect()
+    script.reconnect()
+    script.session.closed()
+    way = [State.CONNECTING, State.HANDSHAKE, State.CONNECTED]
+    assert onlooker.seen == [*way, State.DISCONNECTED, *way, State.CLOSED]
+    script.wake()
+    assert log == [state.value for state in onlooker.seen]
