@@ -53,9 +53,10 @@ def test_each_statement_names_a_test_that_exists() -> None:
     named = set(NAMED.findall(text))
     assert len(named) > 50
     there: set[tuple[str, str]] = set()
+    functions = ast.FunctionDef, ast.AsyncFunctionDef
     for module in {module for module, _ in named}:
         tree = ast.parse(next(TESTS.rglob(f"{module}.py")).read_text())
-        there |= {(module, n.name) for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+        there |= {(module, n.name) for n in ast.walk(tree) if isinstance(n, functions)}
     assert named - there == set()
 
 
