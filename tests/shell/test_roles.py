@@ -293,6 +293,27 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
         link.reader = None
 
 
+def test_who_waits_learns_that_somebody_else_has_read_for_it(player: Player) -> None:
+    link = player.link
+    wait, recv, received = link.wait, link._recv, list[bytes]()
+
+    def receive(most: int, flags: int) -> bytes:
+        received.append(recv(most, flags))
+        return received[-1]
+
+    def too_late(seconds: float | None, most: int) -> object:
+        """The I/O thread has been faster, so no byte is to come any more."""
+        link.wait = wait
+        assert readable_within(link.sock, PATIENCE)
+        player.io.read_soon()
+        soon("it has been read", lambda: not player.driver.session.unanswered)
+        return wait(seconds, most)
+
+    link.wait, link._recv = too_late, receive
+    assert Running(lambda: player.client.get_data("/a")).result(PATIENCE).data == b""
+    assert len(received) == 1, "only the answer to a ping has woken it"
+
+
 def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> None:
     client, recv = player.client, player.link._recv
     begun, go_on = threading.Event(), threading.Event()

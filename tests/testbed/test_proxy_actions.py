@@ -332,6 +332,11 @@ def test_what_cannot_be_delivered_is_dropped_without_trying_again() -> None:
     assert intake.taken == [b"ab"]
 
 
+def test_more_is_read_only_while_little_waits_for_the_receiver() -> None:
+    flow = flow_into(Intake(1), Send(b"x" * MEGABYTE))
+    assert (flow.readable, flow.blocked, flow.deadline) == (True, True, float("inf"))
+
+
 def test_a_peer_that_does_not_read_stops_nobody_else(stage: Stage) -> None:
     greedy, source = stage.connect()
     source.sock.setblocking(False)

@@ -82,6 +82,17 @@ def test_the_package_exports_lazily() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+def test_permissions_are_told_with_their_names(server: Server) -> None:
+    anyone = r.Id("world", "anyone")
+    with Client(server.hosts) as client:
+        client.create("/a", acl=[r.ACL(3, anyone)])
+        (entry,) = client.get_acl("/a").acl
+        assert f"{entry.perms}" == "Perms.READ|WRITE"
+        assert entry == r.ACL(3, anyone)
+        server.tree.nodes["/a"].acl = (r.ACL(-1, anyone), r.ACL(32, anyone))
+        assert [repr(entry.perms) for entry in client.get_acl("/a").acl] == ["-1", "32"]
+
+
 def test_stop_and_start_at_the_same_port_cut_and_close(server: Server) -> None:
     port = server.port
     with Client(server.hosts) as client:
