@@ -163,7 +163,7 @@ def seldom() -> Iterator[Step]:
     gone = ops.DELETE, r.DeleteRequest("/a", -1)
     in_reads: list[list[tuple[ops.Op, Record]]] = [[gone], [reads, gone], [reads, reads]]
     in_writes: list[list[tuple[ops.Op, Record]]] = [
-        *([made("/m"), reads], [], [made("/m", -1)]),
+        *([made("/m"), reads], [], [made("/m", -1)], [made("/m", 5)], [made("/m", 6)]),
         [(ops.CREATE, r.CreateRequest("/m", b"", None, 0))],
     ]
     requests += [garbled(ops.MULTI_READ, multi_body(parts)) for parts in in_reads]

@@ -531,7 +531,7 @@ def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
         return _by_flags(opcode, request)
     if not 0 <= request.flags <= _LAST_FLAG:
         raise MarshallingError
-    if request.acl is None or request.flags in _TTL:
+    if request.acl is None:
         raise _NoTransactionError
     found, request = _by_flags(opcode, request)
     return (opcode if opcode == ops.CREATE_CONTAINER.opcode else found), request
