@@ -13,6 +13,7 @@ from tests.support.scripted import STAT, Answer
 from zkwire.blocking.sync import run
 from zkwire.errors import (
     ClientClosedError,
+    NoAuthError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
@@ -22,6 +23,8 @@ from zkwire.errors import (
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes._service import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
     Condition,
     Service,
 )
@@ -58,6 +61,7 @@ class World:
         self.asked: list[str] = []
         self.called: list[Callable[[], object]] = []
         self.warned: list[str] = []
+        self.pauses: list[float] = []
         self.fired = self.dismissed = 0
         self._work: Any = None
         self.dispatch, self.warn = self.called.append, self.warned.append
@@ -77,6 +81,7 @@ class World:
         return 1.0
 
     async def pause(self, seconds: float, hurry: Condition) -> None:
+        self.pauses.append(seconds)
         await self.wait_for(hurry)
 
     def serve(self, service: Service) -> None:
@@ -186,6 +191,26 @@ def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing(
     (tell,) = world.called
     tell()
     assert told == [follower._problem]
+
+
+def test_a_refused_read_is_repeated_after_pauses_that_double() -> None:
+    refusals = [NoAuthError("closed") for _ in range(10)]
+    world, told = World(*refusals, AFTER), list[object]()
+    follower = AsyncDataWatch(world, "/a", lambda _: None, told.append)
+    for _ in refusals[1:]:
+        follower._asked_try += 1
+        world.turn()
+    doubling = [FIRST_PAUSE * 2**n for n in range(7)]
+    assert world.pauses[:8] == pytest.approx([*doubling, LONGEST_PAUSE])
+    assert follower._problem is refusals[-1]
+    follower._asked_try += 1
+    world.turn()
+    assert follower._problem is None
+    (warning,) = world.warned
+    assert warning.startswith("the watch_data of /a is refused, and tried again: NoAuth")
+    for call in world.called[:2]:
+        call()
+    assert told == [refusals[0], None]
 
 
 def test_a_close_ends_callbacks_and_iterations_and_the_clients_end_does_not() -> None:

@@ -287,6 +287,14 @@ def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs
     assert backend.log[-1] == f"synced {syncs}"
 
 
+def test_a_session_that_ends_during_the_sync_is_none() -> None:
+    ends = list(expired(1.0, 1.0))
+    backend = Backend(*ends)
+    backend.answers[1] = [ends[1][1]]
+    sequence = started(backend, 1.5)
+    assert sequence._present == (2, backend.made[2])
+
+
 # --- services -------------------------------------------------------------------------------------
 
 
