@@ -25,9 +25,6 @@ from zkwire.wire.ops import WatchKind
 EXPIRED, SESSION_REJECTED = -112, -115
 
 
-OF_NODES = {"get_data", "create"}
-
-
 class Interrupted(BaseException):
     """What a signal handler raises."""
 
@@ -71,84 +68,61 @@ def interrupted_everywhere(
         yield script
 
 
-def full() -> tuple[Script, list[Request], Watch, Claim, list[State], list[Event]]:
-    """A session with something of everything."""
-    script, seen, events = script_in(State.CONNECTED), list[State](), list[Event]()
-    script.session.observers.add(Observer(seen))
-    claim = Claim()
-    script.session.hold(claim)
-    watch = script.watching("get_data", "/w")
-    called = Watch(events.append)
-    called._owner = Direct(script)
-    script.answer(script.call("get_children", "/w", watch=called))
-    calls = [script.call("get_data", "/a"), script.call("exists", "/b", watch=Watch())]
-    script.flush()
-    calls += [script.call("create", "/c", b""), script.call("add_auth", "digest", b"u:p")]
-    return script, calls, watch, claim, seen, events
+class Full:
+    """A session with something of everything, and what has been told of it."""
 
-
-class Observer:
-    def __init__(self, seen: list[State]) -> None:
-        self._seen = seen
+    def __init__(self) -> None:
+        self.script = script = script_in(State.CONNECTED)
+        self.seen, self.events, self.claim = list[State](), list[Event](), Claim()
+        script.session.observers.add(self)
+        script.session.hold(self.claim)
+        self.watch = script.watching("get_data", "/w")
+        script.answer(script.call("get_children", "/w", watch=Watch(self.events.append)))
+        self.calls = [script.call("get_data", "/a"), script.call("exists", "/b", watch=Watch())]
+        script.flush()
+        self.calls += [script.call("create", "/c", b""), script.call("add_auth", "digest", b"u:p")]
 
     def see(self, state: State) -> list[Callable[[], object]]:
-        return [lambda: self._seen.append(state)]
-
-
-class Direct:
-    """Calls what is to be dispatched."""
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._script, name)
-
-    def dispatch(self, function: Callable[[], object]) -> None:
-        function()
+        return [lambda: self.seen.append(state)]
 
 
 @pytest.mark.parametrize("end", ["expired", "rejected", "closed"])
 def test_the_end_of_a_session_reaches_everybody(end: str) -> None:
     """Who has been told already is not told again, and nobody is forgotten."""
-    parts: list[Any] = []
+    scenes: list[Full] = []
 
     def scene() -> tuple[Script, Callable[[], object]]:
-        parts[:] = full()
-        script, calls = parts[0], parts[1]
+        scenes.append(full := Full())
         if end == "closed":
-            return script, script.session.closed
+            return full.script, full.script.session.closed
         code = EXPIRED if end == "expired" else SESSION_REJECTED
-        answer = script.reply_to(calls[0], error=code)
-        return script, lambda: script.session.receive_data(answer, script.now)
+        answer = full.script.reply_to(full.calls[0], error=code)
+        return full.script, lambda: full.script.session.receive_data(answer, full.script.now)
 
     for script in interrupted_everywhere(scene):
-        _, calls, watch, claim, seen, events = parts
+        full, session = scenes[-1], script.session
         if not script.state.terminal:
             continue  # nothing of the answer has been believed
-        session = script.session
-        assert session.ended
-        assert not session.usable
-        assert all(call.ready for call in calls)
+        assert (session.ended, session.usable) == (True, False)
+        assert all(call.ready for call in full.calls)
         with pytest.raises(ZooKeeperError):
-            watch.take()
-        assert claim.lost
-        assert session.watch_count == 0
-        assert not session.has_output
+            full.watch.take()
+        assert full.claim.lost
+        assert (session.watch_count, session.has_output) == (0, False)
         script.wake()
-        assert seen == [script.state]
-        assert events == [Event(EventType.NONE, "", script.state)]
+        assert full.seen == [script.state]
+        assert full.events == [Event(EventType.NONE, "", script.state)]
 
 
-@pytest.mark.parametrize("what", ["an answer to credentials", "get_data", "create"])
-def test_calls_that_end_together_or_in_vain_are_not_forgotten(what: str) -> None:
+@pytest.mark.parametrize("verb", ["add_auth", "get_data", "create"])
+def test_calls_that_end_together_or_in_vain_are_not_forgotten(verb: str) -> None:
     calls: list[Request] = []
 
     def scene() -> tuple[Script, Callable[[], object]]:
-        script = script_in(State.DISCONNECTED if what in OF_NODES else State.CONNECTED)
+        script = script_in(State.CONNECTED if verb == "add_auth" else State.DISCONNECTED)
         calls[:] = [script.call("add_auth", "digest", b"u:p") for _ in range(3)]
-        if what in OF_NODES:
-            calls.extend(script.call(what, path) for path in ("/a", "/b"))
+        if verb != "add_auth":
+            calls.extend(script.call(verb, path) for path in ("/a", "/b"))
             late = script.now + script.session.timeout
             return script, lambda: script.session.on_deadline(late)
         script.flush()
