@@ -167,6 +167,11 @@ def test_a_line_of_a_configuration(line: str, servers: list[tuple[str, int]]) ->
     assert parse_config(line.encode()) == servers
 
 
+def test_a_line_that_cannot_be_understood_costs_itself_only() -> None:
+    lines = (b"server.1=a:1:2;3", b"server.2=\xff\xfe;;", b"server.3=b:1:2:observer;c:4")
+    assert parse_config(b"\n".join(lines)) == [("a", 3), ("c", 4)]
+
+
 def in_order(names: str, *, shuffle: bool = True) -> HostList:
     return HostList([(name, 1) for name in names], Jitter(1.0), shuffle=shuffle)
 

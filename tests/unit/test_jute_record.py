@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from zkwire.errors import ProtocolError, ReplyTooLargeError
 from zkwire.jute import values as jute_values
-from zkwire.jute.frames import RECEIVE_LIMIT, FrameSplitter, frame
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter, frame
 from zkwire.jute.record import (
     Bool,
     Buffer,
@@ -153,6 +153,15 @@ def memory_of_feeding(chunks: Iterable[bytes]) -> tuple[int, int]:
         return tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+
+
+def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
+    """A reply may be longer than any request: data, stat and header around it."""
+    assert SEND_LIMIT == 1_048_575
+    assert RECEIVE_LIMIT > SEND_LIMIT + 100
+    assert taken(FrameSplitter(10), frame(bytes(10))) == [bytes(10)]
+    with pytest.raises(ReplyTooLargeError, match="a frame of 11 bytes is over the limit of 10"):
+        taken(FrameSplitter(10), prefix(11))
 
 
 def test_a_length_that_lies_costs_nothing() -> None:

@@ -20,6 +20,7 @@ from zkwire.operations.multi import (
     Delete,
     GetChildren,
     GetData,
+    Recorder,
     SetData,
 )
 from zkwire.session.request import Request
@@ -292,6 +293,15 @@ def test_one_wrong_argument_and_nothing_is_sent(
         bench.ask("multi", Delete("/fine"), operation)
     assert bench.script.names() == []
     assert bench.script.session.queued == 0
+
+
+def test_creates_that_are_encoded_together_are_those_of_each_alone() -> None:
+    items = [b"first", b"", b"x" * 300]
+    together, alone = (Recorder("/root", {ops.CREATE}) for _ in range(2))
+    Appended("/q/é-", items, None).record(together)
+    for data in items:
+        Create("/q/é-", data, None, sequential=True).record(alone)
+    assert [request.body for request in together.requests] == [r.body for r in alone.requests]
 
 
 def test_an_operation_shows_its_path_and_not_its_data() -> None:

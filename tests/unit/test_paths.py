@@ -103,15 +103,21 @@ def test_what_is_outside_a_chroot_stays_as_it_is(path: str) -> None:
 
 
 @PROPERTY
-@given(good_paths, good_paths)
-@example("", "/")
-@example("/app/sub", "/a/b")
-def test_a_chroot_comes_off_as_it_went_on(chroot: str, path: str) -> None:
+@given(good_paths, good_paths, st.booleans())
+@example("", "/", False)
+@example("/app/sub", "/a/b", False)
+@example("/app", "/", True)
+def test_a_chroot_comes_off_as_it_went_on(chroot: str, path: str, slash: bool) -> None:
+    """And the number of a sequential create stands inside the chroot."""
     chroot = check_chroot(chroot)
     full = join(chroot, path)
     assert full == (chroot + path if path != "/" else chroot or "/")
     assert check_path(full) == full
     assert strip(chroot, full) == path
+    prefix = path + "/" * (slash and path != "/")
+    created = join(chroot, check_path(prefix, sequential=True), sequential=True) + "0000000007"
+    assert check_path(created) == created
+    assert strip(chroot, created) == prefix + "0000000007"
 
 
 def test_parent() -> None:
