@@ -89,6 +89,22 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
 
 
+def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
+    """The guard of every lock that is held for a moment only."""
+    call = script.guard("/a", watch)
+    assert [script.session.withdraw(call) for _ in range(2)] == [True, False]
+    script.reconnect()
+    assert "get_children2" not in [sent.name for sent in script.sent]
+
+
+def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
+    persistent = script.persistent("/a")
+    call = script.call("get_data", "/a", watch=Watch())
+    persistent.close()
+    assert script.session.withdraw(call)
+    assert script.names() == ["remove_watches"]
+
+
 @pytest.mark.parametrize("told", [True, False], ids=["event", "answer"])
 def test_a_guard_fires_once_by_an_event_or_by_its_answer(told: bool, script: Script) -> None:
     guard, other = Watch(), script.watching("get_children", "/a")
