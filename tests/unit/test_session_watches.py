@@ -89,6 +89,22 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
 
 
+@pytest.mark.parametrize("code", [NO_NODE, None])
+def test_a_read_that_fails_sets_no_watch(code: int | None, script: Script, watch: Watch) -> None:
+    """Without a code the reply cannot be read."""
+    call = script.send("get_data", "/a", watch=watch)
+    script.log_when_ready(watch, "not set")
+    if code is None:
+        script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    else:
+        script.answer(call, error=code)
+    assert script.wake() == ["not set"]
+    assert not armed(watch)
+    assert _restored_lists(script) == []
+    script.watching("get_data", "/a").close()
+    assert script.names() == ["remove_watches"], "nothing else is expected"
+
+
 def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
     """The guard of every lock that is held for a moment only."""
     call = script.guard("/a", watch)
@@ -382,6 +398,39 @@ def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
     assert script.session.queued == 0
 
 
+@pytest.mark.parametrize("guarding", [False, True])
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
+    guarding: bool, recursive: bool, script: Script, watch: Watch
+) -> None:
+    """It would take the watch away on the server before its reply is here."""
+    cover = script.persistent("/a", recursive=recursive)
+    if guarding:
+        call = script.guard("/a", watch)
+    else:
+        call = script.call("get_children_with_stat", "/a", watch=watch)
+    script.flush()
+    cover.close()
+    assert script.names() == []
+    script.answer(call, r.GetChildren2Response((), STAT), zxid=0x777)
+    _, again = script.flush()
+    assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
+def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
+    told = list[Event]()
+    first = script.call("add_watch", "/a", told.append)
+    if answered:
+        script.answer(first)
+    second = script.call("add_watch", "/a", told.append)
+    for call in (second,) if answered else (first, second):
+        script.answer(call)
+    assert second.value() is first.value()
+    second.value().close()
+    assert script.session.watch_count == 0
+
+
 GONE = {
     "data": DATA_GONE,
     "missing": DATA_GONE,
@@ -428,3 +477,16 @@ def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType)
     assert script.names() == []
     assert failure(call) is NoWatcherError
     assert armed(elsewhere)
+
+
+def test_removing_without_a_connection_is_done_at_once(script: Script) -> None:
+    """A new connection is not told of them, so there is nothing to wait for."""
+    watch = script.persistent("/a")
+    script.lose()
+    call = script.call("remove_watches", "/a")
+    assert call.ready
+    assert call.value() is None
+    assert types(watch) == [PERSISTENT_GONE]
+    script.connect()
+    assert "set_watches2" not in [sent.name for sent in script.sent]
+    assert script.names() == []
