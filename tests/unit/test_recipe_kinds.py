@@ -16,6 +16,7 @@ from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
     BadVersionError,
     LockLostError,
+    LockTimeoutError,
     MultiError,
     NoAuthError,
     NodeExistsError,
@@ -32,14 +33,16 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.operations.multi import Delete
-from zkwire.recipes._node import TemporaryTokens
+from zkwire.operations.multi import Create, Delete
+from zkwire.recipes._node import USES, TemporaryTokens
 from zkwire.recipes._recipe import Lost
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.recipes.read_write import AsyncReadLock
 from zkwire.recipes.semaphore import AsyncLease
+from zkwire.session.waitable import Watch
 from zkwire.wire.model import ChildrenAndStat, DataAndStat, Event, EventType, State
 
 Answers = dict[str, list[object]]
@@ -168,6 +171,27 @@ def test_a_clean_up_that_is_refused_is_tried_again(error: Exception, then: list[
     assert world.asked == ["delete", *then]
 
 
+@pytest.mark.parametrize(("error", "spawned"), [(GONE, 0), (LOST, 1), (LATE, 1)], ids=repr)
+def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
+    error: Exception, spawned: int
+) -> None:
+    core, world = sequential(delete=[error])
+    attempt = an_attempt("/lock/x-lock-0000000002")
+    attempt.entered = True
+    run(core._leave_queue(attempt, None))
+    assert (len(world.spawned), attempt.entered) == (spawned, False)
+
+
+def test_a_lock_that_was_seen_taken_is_taken_at_the_time_limit() -> None:
+    """Also where the request that looks again is not answered in time."""
+    for core, _ in (
+        sequential(get_children=[["x-0000000000", NAME]], get_data=[LATE]),
+        single(multi=[refused(0, NodeExistsError("there"))], get_data=[LATE]),
+    ):
+        with pytest.raises(LockTimeoutError, match="/lock is held by another contender"):
+            run(core._acquire_by(1.0, True))
+
+
 # --- the read-write lock --------------------------------------------------------------------------
 
 WRITER = "w-__WRIT__0000000001"
@@ -294,6 +318,25 @@ def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseExcept
     assert world.asked[-3:] == ["sync", "get_data", "set_data"]
 
 
+@pytest.mark.parametrize("made", [True, False])
+def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> None:
+    over = SessionExpiredError("over")
+    world: Any = Runtime(get_data=[NoNodeError("free") if made else over], create=[None, over])
+    with pytest.raises(SessionExpiredError) as caught:
+        run(AsyncOncePer(world, "/job", 60).claim())
+    assert caught.value.maybe_applied == made
+
+
+@pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
+def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: Any) -> None:
+    world: Any = Runtime()
+    keeper = AsyncPersistentNode(world, "/kept")
+    world.answers["create"] = [lost]  # behind the rehearsal
+    with pytest.raises(type(lost)):
+        run(keeper._create(world, b"", Watch()))
+    assert keeper._doubt == lost.maybe_applied
+
+
 WORK = [Delete("/x")]
 ZXID = STAT.mzxid
 THROTTLED = ThrottledOpError()
@@ -413,6 +456,35 @@ def a_queue(**answers: list[object]) -> tuple[AsyncQueue, Any]:
     world: Any = Runtime(**answers)
     world.idle_tokens = []
     return AsyncQueue(world, "/q"), world
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -> None:
+    queue, world = a_queue(
+        get_children=[[ITEM], []], get_data=[DATA, SessionExpiredError()], multi=[LOST]
+    )
+    with pytest.raises(SessionExpiredError):
+        run(Taking(queue, None)._enter_body())
+    data = f"{OWN:016x}-unique".encode() if own else b"another"
+    world.answers["get_data"] = [DataAndStat(data, at(0))]
+    world.asked.clear()
+    for work in world.spawned:
+        run(work(world))
+    assert world.asked.count("delete") == 1 + own  # of the token, and of the claim
+
+
+def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
+    queue, world = a_queue(multi=[of_several(NoNodeError(), 0, 4), made()])
+    claim = [Create("/claim"), *WORK]
+    assert run(queue._claimed(run(queue._tokens.acquire(None)), claim, None))
+    assert "create" in world.asked[world.asked.index("multi") :]
+
+
+def test_a_mark_that_is_used_up_is_not_lent_again() -> None:
+    own = Marked(multi=[made(), written(USES + 1)])
+    own.execute(2)
+    own.tokens.release(own.token)
+    assert (own.world.idle_tokens, len(own.world.spawned)) == ([], 1)
 
 
 def test_a_server_whose_counter_is_at_its_end_is_told_of() -> None:
