@@ -28,7 +28,7 @@ from zkwire.recipes._service import (
     Condition,
     Service,
 )
-from zkwire.recipes.watching import AsyncDataWatch, NodeWatcher
+from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
 
 
 def changed(stat: Stat, **fields: int) -> Stat:
@@ -174,6 +174,19 @@ def test_only_the_next_version_of_the_same_node_proves_that_none_is_skipped(
     stat: Any, skipped: bool
 ) -> None:
     assert states(World((b"", OLD), (b"", stat)), 2)[1].skipped is skipped
+
+
+@pytest.mark.parametrize("stat", [NEW, OLD, changed(OLD, czxid=1, version=9)])
+def test_the_same_state_and_an_older_one_are_not_delivered(stat: Any) -> None:
+    found = states(World((b"new", NEW), (b"other", stat), AFTER), 3)
+    assert [one and one.data for one in found] == [b"new", None, b"after"]
+
+
+def test_children_are_sorted_and_have_counts_of_their_own() -> None:
+    first, second = changed(STAT, pzxid=5, cversion=1), changed(STAT, pzxid=6, cversion=2)
+    world = World((["b", "a"], first), (["c"], second))
+    found = states(world, 2, AsyncChildrenWatch)
+    assert found == [(["a", "b"], first, False), (["c"], second, False)]
 
 
 @pytest.mark.parametrize("answers", [[KeyError("bug")], [RuntimeError("old"), RuntimeError("bug")]])

@@ -13,6 +13,7 @@ import pytest
 
 from tests.shell.test_client_threads import Interruption
 from tests.support.examples import STRIDE
+from tests.support.scripted import Answer
 from tests.unit.test_recipe_steps import (
     PREFIXES,
     Nodes,
@@ -21,6 +22,7 @@ from tests.unit.test_recipe_steps import (
     client_of,
     ended,
     entered,
+    held,
     refuse,
 )
 from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock, SequentialLock
@@ -135,6 +137,20 @@ def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
 
 
 # --- in two hands ---------------------------------------------------------------------------------
+
+
+def test_what_is_being_released_cannot_be_acquired() -> None:
+    """Or else what is owed to the server would be that of two attempts."""
+    core, world = held()
+
+    def delete(*_: object) -> Answer:
+        with pytest.raises(RuntimeError, match="releasing"):
+            run(core._acquire_by(None, True))
+        return Answer(None)
+
+    world.delete = delete
+    run(core._release_by(None))
+    assert run(core._acquire_by(None, True))
 
 
 def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:

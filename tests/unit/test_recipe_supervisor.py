@@ -298,6 +298,25 @@ def test_a_session_that_ends_during_the_sync_is_none() -> None:
 # --- services -------------------------------------------------------------------------------------
 
 
+def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
+    backend = Backend(*expired(1.0, 1.0))
+    sequence = SessionLoop(cast(Any, backend))
+    sequence.serve(Service(cast(Any, sequence)))
+    backend.pass_time(2.5)
+    assert backend.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
+
+
+def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:
+    sequence, lengths = SessionLoop(cast(Any, Backend())), set[int]()
+    sequence._end(LookupError("the function has failed"))
+    sequence._end(ValueError("a later one"))
+    for _ in range(3):
+        with pytest.raises(LookupError) as caught:
+            sequence.raise_error()
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
+
+
 def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:
     backend = Backend()
     sequence = started(backend)

@@ -387,3 +387,14 @@ def test_known_A36_calls_wait_for_a_server_no_longer_than_a_session_timeout(stat
     assert not maybe_applied(first)
     script.advance(1.0)
     assert script.wake() == ["second"]
+
+
+def test_failures_say_which_server_and_why() -> None:
+    script = Script(servers=2)
+    for why in ("refused", "reset", "no route"):
+        script.dial()
+        script.lose(why=why)
+    assert script.session.last_failure == "server:1: no route"
+    assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
+    script.connect()
+    assert script.session.failures == {}
