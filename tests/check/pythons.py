@@ -28,7 +28,7 @@ OF_THREADS = (
 )
 
 ABOUT_SOURCES = (
-    *("check", "house", "import", "java_bytes", "layers", "pictures", "tiers"),
+    *("check", "import", "java_bytes", "layers", "pictures"),
     *("type_completeness", "typing_examples"),
 )
 ABOUT_A_SOURCE = ("test_exports.py::test_types_are_promised",)

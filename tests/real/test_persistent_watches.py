@@ -447,7 +447,7 @@ def all_of(replies: Iterable[Any]) -> None:
         reply.result(60.0)
 
 
-@pytest.mark.apache  # how long a frame may be is its limit; the pieces are test_session_connect's
+@pytest.mark.apache  # how long a frame may be is its limit; the pieces are test_session_garbage's
 def test_twenty_thousand_watches_survive_an_outage(stage: Stage, fresh_path: str) -> None:
     client = stage.client(timeout=30.0)
     many = Many(client, stage.observer, fresh_path)
