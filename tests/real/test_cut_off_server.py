@@ -103,6 +103,7 @@ def test_an_answered_sync_comes_behind_the_loss_of_the_lock(
     lock = SequentialLock(holder, fresh_path)
     assert lock.acquire(LIMIT)
     split.cut_off()
+    rival.sync(fresh_path)  # its server may not have heard of the lock yet
     (contender,) = SequentialLock(rival, fresh_path).contenders()
     rival.delete(contender.path)
     asked = holder.pipeline.sync(fresh_path)
