@@ -241,6 +241,7 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
         for _ in range(60):
             if check.wrong_copy(sim) is None:
                 break
+            sessions.go_on()  # the last session may have ended before all was told
             await outside.sleep(1.0)
         cache.close()
 
