@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import zkwire
+from tests.support.both_clients import done
 from tests.support.lock_helpers import (
     GRACE,
     PATIENCE,
     Running,
     Stage,
-    done,
     requests,
     wait_until_waiting,
 )

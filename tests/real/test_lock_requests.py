@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import zkwire.blocking.leader
+from tests.support.both_clients import done
 from tests.support.family_helpers import Member, lease_nodes
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
@@ -22,7 +23,6 @@ from tests.support.lock_helpers import (
     Stage,
     all_kinds,
     answers,
-    done,
     make_path,
     requests,
     wait_until_waiting,

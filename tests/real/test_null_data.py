@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.lock_helpers import done
+from tests.support.both_clients import done
 from tests.support.server_control import ZooKeeperServer
 from zkwire import AsyncClient, Client, Create, DataAndStat, GetData, SetData
 

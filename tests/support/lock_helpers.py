@@ -7,7 +7,6 @@ the server directly, so that the proxy's log and counts are about one client alo
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import re
 import socket
@@ -473,11 +472,6 @@ def assert_strictly_rising(numbers: Iterable[int]) -> None:
     """Each number is higher than the one before."""
     pairs = [(a, b) for a, b in itertools.pairwise(numbers) if a >= b]
     assert not pairs, f"not rising: {pairs}"
-
-
-async def done(answer: Any) -> Any:
-    """What a method of either client returns; that of the one for asyncio is awaited."""
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def make_path(client: Client, path: str) -> None:

@@ -5,14 +5,15 @@ happen on a server at the right moment. No client, no time, no thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
 import pytest
 
 import zkwire
+from tests.support.both_clients import done, entered
 from tests.support.scripted import STAT, Answer
 from zkwire import Client
 from zkwire.aio.driver import value_of_each_task
@@ -396,22 +397,6 @@ def a_lock(prefix: str, name: str, *arguments: Any, world: Runtime | None = None
     return getattr(zkwire, prefix + name)(*arguments)
 
 
-async def ended(result: Any) -> Any:
-    """The value of a call of either client."""
-    return await result if asyncio.iscoroutine(result) else result
-
-
-@asynccontextmanager
-async def entered(lock: Any) -> AsyncIterator[Any]:
-    """The body of a lock of either client."""
-    if hasattr(lock, "__aenter__"):
-        async with lock as value:
-            yield value
-    else:
-        with lock as value:
-            yield value
-
-
 def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:
     with pytest.raises(ValueError, match="one client"):
         zkwire.AsyncMultiLock(sequential()[0], a_lock("Async", "SequentialLock", "/other"))
@@ -441,7 +426,7 @@ def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(
 def test_a_lock_taken_twice_says_that_and_why_it_is_lost(prefix: str) -> None:
     async def scenario() -> None:
         lock = a_lock(prefix, "ReentrantLock", "/b")
-        assert await ended(lock.acquire())
+        assert await done(lock.acquire())
         lock.check()
         lock.lost._lose("stolen")
         with pytest.raises(LockLostError, match="/b is not held: stolen"):
@@ -451,7 +436,7 @@ def test_a_lock_taken_twice_says_that_and_why_it_is_lost(prefix: str) -> None:
                 pytest.fail("the body runs")
         assert lock._algorithm._owned, "it is still to be released"
         with pytest.raises(LockLostError):
-            await ended(lock.release())
+            await done(lock.release())
 
     asyncio.run(scenario())
 
@@ -460,16 +445,16 @@ def test_a_lock_taken_twice_says_that_and_why_it_is_lost(prefix: str) -> None:
 def test_a_place_in_the_queue_is_told_to_what_can_be_called(prefix: str) -> None:
     lock = a_lock(prefix, "SequentialLock", "/a")
     with pytest.raises(TypeError, match="on_position must be callable, not 1"):
-        asyncio.run(ended(lock.acquire(on_position=1)))
+        asyncio.run(done(lock.acquire(on_position=1)))
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_a_multi_lock_says_what_it_holds_and_is_entered_only_with_it(prefix: str) -> None:
     async def scenario() -> None:
         both = a_lock(prefix, "MultiLock", a_lock(prefix, "SequentialLock", "/a"))
-        assert await ended(both.acquire(0))
+        assert await done(both.acquire(0))
         assert both.lease_remaining() == Runtime.lease_deadline
-        await ended(both.release())
+        await done(both.release())
         assert both.lease_remaining() == 0.0
         both._algorithm._take = refuse
         with pytest.raises(LockTakenError):

@@ -297,6 +297,7 @@ class LeaderFollower(Driver):
         """
         if waitable.ready:
             return True
+        # Only where it could raise: a property and a call less for nearly every wait.
         connection = self.current_connection
         writing = connection is not None and connection.writer is not None
         if writing or self.owned() or self.threads is not threading.get_ident:
