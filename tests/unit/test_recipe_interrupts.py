@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import Interruption
+from tests.support.both_clients import done, entered
 from tests.support.examples import STRIDE
 from tests.support.scripted import Answer
 from tests.unit.test_recipe_steps import (
@@ -20,8 +21,6 @@ from tests.unit.test_recipe_steps import (
     Runtime,
     a_lock,
     client_of,
-    ended,
-    entered,
     held,
     refuse,
 )
@@ -233,12 +232,12 @@ def test_a_reentrant_lock_whose_release_fails_is_to_be_released_still(prefix: st
         lock = a_lock(prefix, "ReentrantLock", "/a", world=Nodes())
         algorithm = lock.lock._algorithm
         release, algorithm.release = algorithm.release, failing
-        assert await ended(lock.acquire())
+        assert await done(lock.acquire())
         with pytest.raises(LookupError):
-            await ended(lock.release())
+            await done(lock.release())
         assert lock.held
         algorithm.release = release
-        assert await ended(lock.acquire())
+        assert await done(lock.acquire())
         lock._algorithm._release_in_background()
         assert lock.held
         lock._algorithm._release_in_background()
