@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.interop import explore
-from tests.simulation.scenarios import RANDOM, SMALL, Various
-from tests.support.planted_bugs import BESIDE, QUEUE, SINGLE
-from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Usage, contenders, various
-from tests.support.simulation_parts import FACTOR, Judge, make, planted
+from tests.simulation.scenarios import SMALL
+from tests.support.planted_bugs import EVERY
+from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, Usage, contenders
+from tests.support.simulation_parts import FACTOR, Judge, planted
 from zkwire.errors import NodeExistsError, ZooKeeperError
 from zkwire.session.waitable import Watch
 from zkwire.testing.simulation import FailedRunError, Figures, Scenario, ViolationError, exhaust
@@ -32,18 +32,6 @@ def test_a_small_world_has_no_way_to_fail(name: str) -> None:
     done = explore.through(name, int(150 * FACTOR), 3600.0)
     print(done.figures)
     assert not done.failure
-
-
-if FACTOR > 1:  # `test_what_is_left_out_makes_no_difference` follows two to their end
-
-    @pytest.mark.parametrize("name", [name for name in SHORT if FACTOR >= 10 or "2" in name])
-    def test_with_one_fault_everything_is_followed(name: str) -> None:
-        assert exhaust(SMALL[name].scenario, faults=(), frames=False).complete
-        done = explore.through(name, 10**9, 24 * 3600.0, 1)
-        print(done.figures)
-        assert not done.failure
-        assert done.figures.complete
-        assert done.figures.states > 1000
 
 
 # --- what is left out -----------------------------------------------------------------------------
@@ -123,11 +111,6 @@ async def write_late(a: Client, path: str, _: Memory) -> object:
     return await told(a.world.operations.create(path))
 
 
-async def write(a: Client, path: str, _: Memory) -> object:
-    """It notes when it was told."""
-    return await told(a.world.operations.create(path)), a.world.now()
-
-
 async def watch_and_write(a: Client, path: str, memory: Memory) -> object:
     """The event comes before the answer to what it is about."""
     watch = Watch(lambda event: memory.seen.setdefault("event", event.path))
@@ -139,7 +122,6 @@ async def watch_and_write(a: Client, path: str, memory: Memory) -> object:
     ("work", "paths", "faults", "most", "frames"),
     [
         pytest.param(write_late, "xy", ("slow",), 1, False, id="a deadline and what is under way"),
-        pytest.param(write, "x", ("slow", "linger"), 2, False, id="a slow one and what lingers"),
         pytest.param(watch_and_write, "x", ("cut",), 1, True, id="frame by frame"),
     ],
 )
@@ -165,8 +147,9 @@ def test_nor_does_it_where_a_step_can_take_something_away(
 
 def test_who_ends_a_claim_puts_nothing_off() -> None:
     """Or else the one who claims too long has always ended it before the other one begins."""
-    for kind, of in ((SEQUENTIAL, QUEUE), (BLOCKING, SINGLE)):
-        with planted(*of["late end"], BESIDE), pytest.raises(FailedRunError, match="ME"):
+    for kind in (SEQUENTIAL, BLOCKING):
+        bug = EVERY[f"{kind.name}: late end"]
+        with planted(*bug.changes), pytest.raises(FailedRunError, match="ME"):
             exhaust(contenders(kind, 2, Usage(stay=0)), frames=False, faults=())
 
 
@@ -219,65 +202,13 @@ def by_order(sim: Simulation) -> None:
         client.spawn(client.turn())
 
 
-def reader_and_writer(seen: bytes) -> Scenario:
-    """After the second read nothing is left of what the first one has seen, but the result."""
-
-    async def look(client: Client) -> bytes | None:
-        first, _ = await client.world.operations.get_data("/n")
-        await client.world.operations.get_data("/n")
-        return first
-
-    def scenario(sim: Simulation) -> None:
-        make(sim, "/n")
-        told_so = lambda sim: seen in [task.result for task in sim.ended]  # noqa: E731
-        sim.checks.append(Never(told_so, at_end=True))
-        a, b = sim.client(), sim.client()
-        for client in (a, b):
-            client.spawn(client.sleep(1.0))
-        a.spawn(look(a))
-        b.spawn(told(b.world.operations.set_data("/n", b"1")))
-
-    return scenario
-
-
 @pytest.mark.parametrize(
     ("scenario", "frames"),
     [
         (late_leavers, True),  # for a check that says nothing of itself no order is left out
         (by_order, True),  # what it remembers is part of the state all the same
-        (reader_and_writer(b""), False),  # how tasks have ended is, too
-        (reader_and_writer(b"1"), False),
     ],
 )
 def test_what_a_check_can_tell_apart_is_part_of_a_state(scenario: Scenario, frames: bool) -> None:
     with pytest.raises(FailedRunError, match="WRONG"):
         exhaust(scenario, faults=(), frames=frames)
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-def test_a_failure_says_how_to_see_it_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(RANDOM, "wrong", Various(various(SEQUENTIAL), ("cut",), 2))
-    with planted(*QUEUE["no second look"]):
-        done = explore.at_random("wrong", 0, 500)
-        world, _, rest = done.failure.rpartition('--replay "')[2].partition('" --seed ')
-        seed, _, steps = rest.partition(' --steps "')
-        explore.main(["--replay", world, "--seed", seed, "--steps", steps.rstrip('"')])
-    assert capsys.readouterr().out.strip().splitlines()[-1] in done.failure
-
-
-def test_the_watch_of_one_that_has_left_the_queue_wakes_nobody() -> None:
-    """Its answer was on its way when b gave up, so nobody could take it back before a's release."""
-    steps = (
-        "run a; run b; up a; down a; up b; down b; run b; up b; cancel b; run b.background; run a; "
-        "up b; run c; up c; down c; run c; up c; up a; run a; down a; up a"
-    )
-    told = explore.show("sequential, waiting, 3", steps, 0)
-    (end,) = [number for number, line in enumerate(told) if "up a: delete" in line]
-    name = told[end].split()[-1]
-    gone = [line for line in told if f"NODE_DELETED {name}" in line]
-    assert [line.split()[3:5] for line in gone] == [["down", name] for name in ("a:", "b:", "c:")]
-    assert "HERD" not in "".join(told)

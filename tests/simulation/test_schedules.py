@@ -7,11 +7,11 @@ import pytest
 from tests.conftest import SEED
 from tests.simulation.scenarios import BRIEF, READERS
 from tests.support import simulation_following as watches
-from tests.support.planted_bugs import SINGLE
-from tests.support.simulation_family import FIRST_TRY_FORGOTTEN, disagreement, read_write
+from tests.support.planted_bugs import EVERY
+from tests.support.simulation_family import disagreement, read_write
 from tests.support.simulation_locks import BLOCKING, Usage, contenders
-from tests.support.simulation_membership import NO_SYNC_BEFORE_DELETE, Life, keepers
-from tests.support.simulation_parts import FACTOR, Change, planted
+from tests.support.simulation_membership import Life, keepers
+from tests.support.simulation_parts import FACTOR, planted
 from tests.support.simulation_queue import Ledger, Plan, queues
 from zkwire.errors import LockLostError
 from zkwire.recipes.queue import Taking
@@ -35,7 +35,7 @@ BY_HAND = {
         "run a; run a.background; dial a; lag a; up a; down a; up a; down a; run a.background; "
         "up a",
         False,
-        SINGLE["no sync before looking"],
+        "brief: no sync before looking",
         "STATE: b claims by a node that is gone",
     ),
     # The answer to a downgrade is lost, the write lock is released, and the reader cancelled.
@@ -44,7 +44,7 @@ BY_HAND = {
         "run a; up a; down a; run a; run a2; run a; linger a; run a2; late a; dial a; up a; "
         "down a; up a; down1 a; run a2; cancel a2",
         True,
-        FIRST_TRY_FORGOTTEN,
+        "first try forgotten",
         "ORPHAN",
     ),
     # The reply to the create is lost, the owner closes, the next server does not know of the node.
@@ -53,21 +53,21 @@ BY_HAND = {
         "run a; run a.background; up a; cut a; cancel a; dial a; lag a; up a; down a; "
         "run a.background; up a; down a; run a.background; run a",
         True,
-        (NO_SYNC_BEFORE_DELETE,),
+        "no sync before delete",
         "LEFT",
     ),
 }
 
 
 @pytest.mark.parametrize("row", BY_HAND.values(), ids=BY_HAND)
-def test_a_schedule_by_hand(row: tuple[Scenario, str, bool, tuple[Change, ...], str]) -> None:
+def test_a_schedule_by_hand(row: tuple[Scenario, str, bool, str, str]) -> None:
     """Nothing is wrong, and with the bug it is."""
     scenario, steps, frames, bug, found = row
     told = replay(scenario, steps, frames=frames)
     assert found not in told[-1], "\n".join(told)
     for step in steps.split("; "):
         assert any(step in line for line in told), step
-    with planted(*bug):
+    with planted(*EVERY[bug].changes):
         assert found in replay(scenario, steps, frames=frames)[-1]
 
 

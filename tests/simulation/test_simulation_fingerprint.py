@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support.simulation_locks import SEQUENTIAL, contenders
-from tests.support.simulation_parts import nothing
 from zkwire.testing.simulation import FAULTS, InTurn, Seeded
 from zkwire.testing.simulation.client import Suspend
 from zkwire.testing.simulation.fingerprint import Reader, state_fingerprint
@@ -18,6 +17,10 @@ from zkwire.testing.simulation.simulation import Simulation
 from zkwire.testing.simulation.stage import StaleServer, TreeHistory
 
 NOW = 107.5
+
+
+def nothing(_: object) -> None:
+    """No change."""
 
 
 def finished() -> Simulation:
@@ -105,29 +108,8 @@ def test_equal_states_have_equal_prints_and_others_have_not() -> None:
     assert len(set(prints[0])) > len(prints[0]) * 3 // 4
 
 
-def test_the_same_by_another_way_is_the_same() -> None:
-    found = set()
-    for order in ("a", "b"):
-        sim = Simulation()
-        contenders(SEQUENTIAL)(sim)
-        both = [step for step in sim.steps() if step.kind == "run"]
-        for step in sorted(both, key=lambda step: step.subject != order):
-            sim.perform(step)
-        found.add(state_fingerprint(sim))
-        sim.run(InTurn())
-    assert len(found) == 1
-
-
 def test_what_nobody_can_see_any_more_is_no_part() -> None:
     assert after_change(nothing, zxid=1) == after_change(change_past, zxid=1)
-
-
-def test_a_round_of_the_reaper_that_finds_nothing_is_no_event() -> None:
-    sim = Simulation()
-    client = sim.client()
-    client.spawn(client.sleep(200))
-    assert sim.run(InTurn(), patience=1000)
-    assert sim.processor._reap_at - sim.now == pytest.approx(60)
 
 
 # --- a process ------------------------------------------------------------------------------------

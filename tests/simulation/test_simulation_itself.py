@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.planted_bugs import QUEUE
+from tests.support.planted_bugs import EVERY
 from tests.support.simulation_locks import SEQUENTIAL, contenders
 from tests.support.simulation_parts import make, planted
 from zkwire.errors import SessionExpiredError, ThrottledOpError
@@ -23,7 +23,6 @@ from zkwire.testing.simulation import (
     Seeded,
     explore,
     replay,
-    sweep,
 )
 from zkwire.testing.simulation.client import Client, Step
 from zkwire.testing.simulation.invariants import Claim, at_most, exclusive, readers_together
@@ -44,14 +43,6 @@ def performed(sim: Simulation, steps: str) -> None:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def test_three_thirds_of_a_sweep_are_the_whole() -> None:
-    runs = [
-        sweep(two, first=first, every=every, faults=("cut",)).runs
-        for first, every in ((0, 1), (0, 3), (1, 3), (2, 3))
-    ]
-    assert runs[0] == sum(runs[1:]) - 2, "the plain run is made each time"
-
-
 def test_the_same_seed_is_the_same_run() -> None:
     def history(seed: int) -> list[str]:
         sim = Simulation(seed=seed, trace=True)
@@ -63,7 +54,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_a_run_can_be_replayed_from_what_a_failure_says() -> None:
-    with planted(*QUEUE["no cleaning"]):
+    with planted(*EVERY["sequential: no cleaning"].changes):
         with pytest.raises(FailedRunError) as caught:
             explore(two, range(1000), faults=["cancel"])
         error = caught.value
@@ -150,21 +141,6 @@ def test_what_is_refused_for_the_moment_is_not_done() -> None:
     performed(sim, "run a; refuse a; down a; run a")
     assert isinstance(task.error, ThrottledOpError)
     assert "/x" not in sim.tree.nodes
-
-
-def test_who_greets_is_not_refused_for_the_moment() -> None:
-    sim = Simulation()
-    sim.client(connected=False)
-    performed(sim, "dial a")
-    assert {step.kind for step in sim.faults()} >= {"linger"}
-    assert Step("refuse", "a") not in sim.faults()
-
-
-def test_a_server_falls_behind_whether_or_not_its_client_stands_still() -> None:
-    sim = Simulation()
-    sim.client()
-    sim.perform(Step("pause", "a"))
-    assert Step("lag", "a") in sim.faults()
 
 
 def with_a_node() -> tuple[Simulation, Client, Client]:

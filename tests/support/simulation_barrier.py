@@ -5,9 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tests.support.simulation_parts import (
-    NETWORK,
-    Bug,
-    Change,
     Judge,
     children,
     has_faults,
@@ -16,11 +13,9 @@ from tests.support.simulation_parts import (
     wrong,
 )
 from zkwire.errors import ZooKeeperError
-from zkwire.recipes.barrier import READY, AsyncDoubleBarrier, Generations
+from zkwire.recipes.barrier import READY, AsyncDoubleBarrier
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
-
-__all__ = ["BUGS", "NETWORK", "meeting"]
 
 PATH = "/barriers/one"
 PATIENCE = 40.0
@@ -97,50 +92,3 @@ def meeting(sim: Simulation, count: int = 2, rounds: int = 2, *, more: int = 0) 
         client = sim.client()
         member = AsyncDoubleBarrier(client.world, PATH, count)
         client.spawn(take_part(sim, client, member, together, rounds))
-
-
-def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> Bug:
-    return Bug(meeting(2, 2, more=1), faults, invariants, (Change(home, name, *what),))
-
-
-_M = AsyncDoubleBarrier
-_ENDS = (
-    "with suppress(NoNodeError):\n        "
-    "await retry(self._runtime, deadline, delete, f'{self._path}/{READY}')\n    "
-    "with suppress(NoNodeError):\n        "
-)
-BUGS = {
-    # Begins a round with those that it has seen, be they there or not.
-    "begins blindly": _bug(
-        "crash expire cancel", "EARLY", Generations, "begin", "[*checks, *steps]", "steps"
-    ),
-    # Enters the round that is on, whenever that began.
-    "any round": _bug(
-        "cancel crash expire",
-        "EARLY LIVE LATE STUCK",
-        *(_M, "_waits", "seen.round > attempt.stat.czxid", "seen.round"),
-    ),
-    # The first to leave deletes ``ready``, as kazoo's does: others may not have seen it yet.
-    "ends at once": _bug(
-        "",
-        "LIVE STUCK LATE",
-        *(_M, "_exit", "with suppress(NoNodeError):\n        while", _ENDS + "while"),
-    ),
-    # Does not wait for the lowest.
-    "leaves alone": _bug("", "LATE", _M, "_exit", "await self._gone(others[0], deadline)", "break"),
-    # Does not delete its node when it gives up.
-    "keeps its node": _bug(
-        "cancel slow",
-        "ORPHAN LIVE",
-        *(_M, "_clean_up_pending", lambda member: setattr(member, "_pending_cleanup", None)),
-    ),
-    # Believes that there is something to wait for, also where it has gone meanwhile.
-    "waits for an event": _bug("", "LIVE", _M, "_gone", "operations.get_data", "operations.exists"),
-    # What cleans up deletes ``ready``, whatever has become of the barrier since.
-    "deletes any round": _bug(
-        "cancel slow",
-        "LIVE STUCK ORPHAN LATE",
-        *(_M, "_leave", "names == [READY]", "READY in names"),
-        *("Check(self._path, stat.version), ", ""),
-    ),
-}

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Bug, Change, Judge, is_still, scenario
+from tests.support.simulation_parts import Judge, is_still, scenario
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
-from zkwire.recipes._cache_tree import CachedNode, Reading, Stale, Tree
 from zkwire.recipes._service import Condition, Service
-from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheEvent
+from zkwire.recipes.cache import AsyncCache, CacheEvent
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import Rules
 from zkwire.testing.server.tree import NewNode
@@ -247,74 +246,3 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
 
     outside.spawn(read())
     outside.spawn(live())
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _latest_before(reader: AsyncCacheEvents, path: str, before: CachedNode | None) -> None:
-    if reader._waiting is not None:
-        reader._waiting[path] = before
-
-
-def _bug(
-    faults: str, invariants: str, home: type, name: str, *what: object, version: str = "3.9"
-) -> Bug:
-    return Bug(mirror(version=version), faults, invariants, (Change(home, name, *what),))
-
-
-_SHOWS = "MIRROR LIVE EVENTS"
-BUGS = {
-    "a gap is not noticed": _bug("cut", _SHOWS, Stale, "hear", "self.compare()", "pass"),
-    # Believes that the root's stat tells of the whole tree.
-    "the root tells of all": _bug(
-        "cut",
-        _SHOWS,
-        *(Stale, "compare", "*self._tree.nodes, *self.paths]"),
-        "*([] if self.recursive and self._tree.nodes else [*self._tree.nodes, *self.paths])]",
-    ),
-    # Believes the event, although an older answer may still come.
-    "a deletion is believed": _bug(
-        "",
-        _SHOWS,
-        *(Stale, "hear", "if kind is EventType.REREAD:"),
-        "if kind is EventType.NODE_DELETED and path != self._scope.root:\n"
-        "        self._tree.remove(path)\n    elif kind is EventType.REREAD:",
-    ),
-    # Forgets that the watch on the children of a deleted node has gone with it.
-    "no watch on new children": _bug(
-        "",
-        _SHOWS,
-        *(Stale, "hear", "if kind in _APPEARS else DATA"),
-        "if kind is EventType.NODE_CREATED else DATA",
-        version="3.5",
-    ),
-    # Keeps a stat that is newer than the data.
-    "a stat without its data": _bug(
-        "",
-        _SHOWS,
-        Tree,
-        "put_stat",
-        "node is None or node.stat.mzxid != stat.mzxid",
-        "node is None",
-    ),
-    # Lists the children only of what a list has named.
-    "nothing below a new name": _bug(
-        "", _SHOWS, Stale, "has_data", "self._check_children", "before and self._check_children"
-    ),
-    # Takes the answers of a new connection before it knows that there was a gap.
-    "an answer overtakes the gap": _bug(
-        "blip",
-        _SHOWS,
-        Reading,
-        "listen",
-        "while watch.ready:",
-        "while watch.ready and not self._asked:",
-    ),
-    "what was asked is forgotten": _bug(
-        "expire", _SHOWS, Reading, "_take_back", "self._stale.mark(path, bits)", "pass"
-    ),
-    "a reader is told of one step": _bug(
-        "", "EVENTS ERROR", AsyncCacheEvents, "_note", _latest_before
-    ),
-}

@@ -7,23 +7,16 @@ was made.
 from __future__ import annotations
 
 from tests.support.simulation_parts import (
-    NETWORK,
-    Bug,
-    Change,
     Judge,
     children,
     living,
-    nothing,
     scenario,
     wrong,
 )
 from zkwire.errors import ZooKeeperError
-from zkwire.recipes._node import TokenPool
-from zkwire.recipes.counter import AsyncCounter, ContentionQueue
+from zkwire.recipes.counter import AsyncCounter
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
-
-__all__ = ["BUGS", "NETWORK", "adding"]
 
 PATH = "/counters/one"
 LIMIT = 30.0
@@ -85,46 +78,3 @@ def adding(sim: Simulation, number: int = 2, times: int = 2, *, crowded: bool = 
         counter = AsyncCounter(client.world, PATH)
         counter._contention.crowded = crowded
         client.spawn(sums.add(sim, counter, times))
-
-
-def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> Bug:
-    crowded = home is ContentionQueue
-    return Bug(adding(2, 2, crowded=crowded), faults, invariants, (Change(home, name, *what),))
-
-
-LOSS = "linger cut"
-NOT_LOOKED = 'operations, node = self._runtime.operations, token.node or ""'
-MADE = (
-    "from zkwire.jute.records import Stat\n    "
-    "return Stat(1, 1, 0, 0, token.version + 1, 0, 0, 0, 0, 0, 1)"
-)
-BUGS = {
-    # A change that was not answered is made again.
-    "repeats blindly": _bug(
-        LOSS, "ONCE VALUE ORPHAN", TokenPool, "_look", NOT_LOOKED, "return None"
-    ),
-    # A change that was not answered was made.
-    "believes in luck": _bug(" ".join(NETWORK), "ONCE VALUE", TokenPool, "_look", NOT_LOOKED, MADE),
-    # Takes a token that is there for the change's own, whatever stands in it.
-    "looks for anything": _bug(
-        LOSS, "ONCE VALUE", TokenPool, "_look", "stat if data == value else None", "stat"
-    ),
-    # Does not say that what it could not look at may have been made.
-    "keeps doubt": _bug(
-        " ".join(NETWORK), "ONCE", TokenPool, "execute", "error.maybe_applied or doubt", "False"
-    ),
-    # Does not delete the token of a change that has ended in doubt.
-    "leaves marks": _bug("cancel", "ORPHAN", TokenPool, "drop", nothing),
-    # Makes a token for each change, and deletes none.
-    "keeps no mark": _bug("", "ORPHAN", TokenPool, "release", nothing),
-    # Goes on with the token of a change that has ended in doubt, as if it had not been made.
-    "keeps its mark": _bug(
-        "linger cut cancel", "ONCE VALUE ORPHAN", TokenPool, "release", "token.in_doubt or ", ""
-    ),
-    # Sets the number whatever its version is by then.
-    "blind set": _bug("", "ONCE VALUE", AsyncCounter, "_set", "data, max(version, 0))]", "data)]"),
-    # Does not leave the queue.
-    "stays in line": _bug(
-        "", "LIVE ORPHAN ERROR", ContentionQueue, "end", "turn._release_in_background()", "pass"
-    ),
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import pairwise
 
-from tests.support.simulation_parts import Bug, Change, Judge, has_faults, living, nothing, scenario
+from tests.support.simulation_parts import Judge, has_faults, living, scenario
 from zkwire.errors import ZooKeeperError
 from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
@@ -55,32 +55,3 @@ def asking(sim: Simulation, number: int = 2, times: int = 2) -> None:
     for _ in range(number):
         client = sim.client()
         client.spawn(turns.ask(client, times))
-
-
-def _bug(invariants: str, *changes: tuple[object, ...]) -> Bug:
-    made = tuple(Change(AsyncOncePer, str(name), *what) for name, *what in changes)
-    return Bug(asking(2, 2), "cut linger cancel slow", invariants, made)
-
-
-ANY = "OFTEN ORPHAN NEVER"
-BUGS = {
-    # A claim that was not answered was made.
-    "believes a loss": _bug(ANY, ("claim", "doubt = True", "won = True; break")),
-    # Does not know its own claim again.
-    "a new name": _bug(
-        ANY,
-        (
-            *("_try", "data = attempt.id.encode()"),
-            "attempt.id = attempt.id[:-8] + self._runtime.unique()[-8:]\n    "
-            "data = attempt.id.encode()",
-        ),
-    ),
-    # Does not give back what it may have claimed.
-    "keeps doubt": _bug("ORPHAN", ("_clean_up_after", nothing)),
-    # Gives back what another has claimed.
-    "gives back anything": _bug(
-        ANY,
-        ("claim", "self._clean_up_after", "attempt.entered = True; self._clean_up_after"),
-        ("_leave", "data.startswith(attempt.id.encode())", "True"),
-    ),
-}

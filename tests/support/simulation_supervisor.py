@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Bug, Change, Judge, make, nothing, scenario
+from tests.support.simulation_parts import Judge, make, scenario
 from zkwire.errors import NoNodeError
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.runtime import retry
@@ -247,50 +247,3 @@ def supervised(sim: Simulation, number: int = 2, *, lagging: bool = False) -> No
             await writer.sleep(1.0)
 
     sim.add_task(writer, change(), "change", background=True)
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _bug(faults: str, invariants: str, home: type, *what: Any) -> Bug:
-    changes = tuple(Change(home, *change) for change in what)
-    return Bug(supervised(lagging="lag" in faults), faults, invariants, changes)
-
-
-BUGS = {
-    # Takes a lost connection for the end of the session, and leaves the client as it is.
-    "another session beside the old": _bug(
-        "cut",
-        "ONE",
-        SessionLoop,
-        (
-            "_run",
-            "await driver.holds(self._stopped, None)",
-            "while driver.usable and not self._closed:\n"
-            "                await self._backend.within(self._stopped, 1)",
-            "await self._leave(client)",
-            "for service in tuple(driver.services): driver.dismiss(service)",
-        ),
-    ),
-    "a service is begun once": _bug(
-        "expire",
-        "LIVE",
-        SessionLoop,
-        (
-            "_enter",
-            "in list(self._services)",
-            "in list(self._services) if self._present[0] < 2 else ()",
-        ),
-    ),
-    "no sync": _bug(
-        "expire lag", "OLDER", SessionLoop, ("_connect", "self._present[0] > 0", "False")
-    ),
-    # Leaves it to the services to notice the end of their session.
-    "the old run goes on": _bug(
-        "expire slow", "RUNS", SessionLoop, ("_leave", "client._driver.dismiss(service)", "pass")
-    ),
-    # Goes on when the term is over.
-    "a term outlasts its lock": _bug(
-        "pause partition", "TERM", AsyncSequentialLock, ("check", nothing)
-    ),
-}
