@@ -92,7 +92,6 @@ RANDOM = {
         for kind in locks.KINDS
         if not kind.queue
     },
-    "users": Various(locks.users(), FAULTS, 300),
     "read-write": Various(family.various_read_write(), FAULTS, 400),
     "semaphore": Various(family.various_semaphore(), FAULTS, 400),
     "multi-lock": Various(family.various_multi_lock(), FAULTS, 400),

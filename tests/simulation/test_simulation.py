@@ -1,6 +1,6 @@
 """Every order of events within bounds, every single fault, every cancellation, and random runs.
 
-Planted bugs, and so that each check can fail, are in test_planted_bugs.py.  `ZKWIRE_SIMULATION=10`
+Planted bugs, and so that each check can fail, are in test_hazards_simulated.py.  `ZKWIRE_SIMULATION=10`
 makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure names what to give to
 `zkwire.testing.simulation.replay`.
 """

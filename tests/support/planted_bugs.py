@@ -231,7 +231,7 @@ alone: no sync before cleaning | cut cancel lag | ORPHAN | every
   # right order, the last of them before the new connection has answered.
   Lock._leave: await newest(operations, operations.get_children, self._path)
     => await operations.get_children(self._path)
-: hopeful | | STATE
+sequential: hopeful | expire | STATE
   # Whoever has waited long enough holds, whatever became of its session meanwhile (B23).
   Lock._lasts: return ( => return True or (
   Lock._acquire: won = await self._contend(attempt, deadline, wait)
@@ -317,7 +317,7 @@ semaphore: the queue is kept | cancel | ORPHAN LIVE
   AsyncLease._clean_up_pending: self._queue._release_in_background() => pass
   AsyncLease._contend: self._queue._release_in_background() => pass
   AsyncLease._contend: return won => self._queue._release_in_background(); return won
-: the lease is kept | | ORPHAN LIVE
+semaphore: the lease is kept | cut linger cancel | ORPHAN LIVE
   # What fails behind the create of the lease is not cleaned up (D3, D4).
   AsyncLease._clean_up_pending: = setattr(self, "_pending_cleanup", None)
   AsyncLease._contend: self._queue._release_in_background() => pass
@@ -637,4 +637,4 @@ def _rows() -> Iterator[tuple[str, Bug]]:
 
 EVERY = dict(_rows())
 BUGS = {name: bug for name, bug in EVERY.items() if bug.scenario is not None}
-"""Those that `test_planted_bugs` searches for."""
+"""Those that `test_hazards_simulated` searches for."""

@@ -8,17 +8,25 @@ events, applied to an empty dict, give the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Judge, is_still, scenario
+from tests.support.simulation_parts import (
+    Judge,
+    change,
+    has_been_refused,
+    is_still,
+    nobody_failed,
+    scenario,
+)
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.cache import AsyncCache, CacheEvent
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import Rules
-from zkwire.testing.server.tree import NewNode
+from zkwire.testing.server.tree import DataTree, Event, NewNode
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -127,14 +135,11 @@ class Mirror(Judge):
             raise ViolationError("MIRROR", f"{self.shown()} is not {self.truth(sim)}")
 
     def end(self, sim: Simulation) -> None:
-        for task in sim.ended:
-            if task.error is not None:
-                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+        nobody_failed(sim)
         wrong = self.wrong_copy(sim)
         if wrong is not None:
             raise ViolationError("EVENTS", f"{wrong} is not {self.truth(sim)}")
-        refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
-        if sim.watches_on_server and not refused:
+        if sim.watches_on_server and not has_been_refused(sim):
             raise ViolationError("WATCH", f"{sim.watches_on_server} watches are left")
 
     def wrong_copy(self, sim: Simulation) -> Content | None:
@@ -174,23 +179,20 @@ class Mirror(Judge):
         return apply
 
 
-def change(sim: Simulation, rng: Random) -> None:
+def change_at_random(sim: Simulation, rng: Random) -> None:
     """An outsider makes a random change, which may fail."""
-    path, tree, outsider = rng.choice(PATHS), sim.tree, Credentials()
-    sim.tree_history.remember(tree)
-    tree.begin(round(sim.now * 1000))
-    try:
+    path = rng.choice(PATHS)
+
+    def make(tree: DataTree, outsider: Credentials) -> list[Event]:
         if path in tree.nodes and rng.random() < 0.5:
-            events = tree.delete(path, -1, outsider)
-        elif path in tree.nodes:
-            _, events = tree.set_data(path, b"%d" % rng.randrange(100), -1, outsider)
-        else:
-            new = NewNode(path, b"%d" % rng.randrange(100), OPEN_ACL_UNSAFE)
-            _, _, events = tree.create(new, outsider)
-    except (NoNodeError, NotEmptyError, NodeExistsError):
-        return
-    sim.processor.state.send_events(events)
-    sim.collect()
+            return tree.delete(path, -1, outsider)
+        data = b"%d" % rng.randrange(100)
+        if path in tree.nodes:
+            return tree.set_data(path, data, -1, outsider)[1]
+        return tree.create(NewNode(path, data, OPEN_ACL_UNSAFE), outsider)[2]
+
+    with suppress(NoNodeError, NotEmptyError, NodeExistsError):
+        change(sim, make)
 
 
 @scenario
@@ -205,7 +207,7 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
     sim.processor.rules = Rules(version=version)
     rng = Random(sim.seed)
     for _ in range(10):
-        change(sim, rng)
+        change_at_random(sim, rng)
     sessions, outside = OneAfterAnother(sim), sim.client("w")
 
     def tell(event: CacheEvent) -> None:
@@ -226,7 +228,7 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
 
     async def live() -> None:
         for _ in range(25):
-            change(sim, rng)
+            change_at_random(sim, rng)
             pause = rng.random()
             if pause < 0.3:
                 await outside.sleep(pause)

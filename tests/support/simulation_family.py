@@ -1,7 +1,4 @@
-"""Scenarios of the rest of the family of locks: read-write lock, semaphore, multi-lock.
-
-Bugs of other locks are in `tests.support.planted_bugs`.
-"""
+"""Scenarios of the rest of the family of locks: read-write lock, semaphore, multi-lock."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.support.simulation_parts import Judge, scenario, wrong
+from tests.support.simulation_parts import Judge, has_been_refused, scenario, wrong
 from zkwire.errors import BUSY, ServerError, ZooKeeperError
 from zkwire.operations import Operations
 from zkwire.recipes.runtime import SESSION_OVER, retry
@@ -82,8 +82,7 @@ class Follows(Judge):
     def end(self, sim: Simulation) -> None:
         if self.settled and self.last != self._was[-1]:
             raise ViolationError("LAST", f"{self._was[-1]} is not seen, only {self.last}")
-        busy = any(step.kind == "refuse" for step in sim.done)  # perhaps to the removal of a watch
-        if sim.watches_on_server and not busy:
+        if sim.watches_on_server and not has_been_refused(sim):
             raise ViolationError("LEFT", f"{sim.watches_on_server} watches on the server")
         for client in sim.clients:
             if client.session.watch_count and not client.session.ended:

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from random import Random
 
 from tests.support.simulation_cache import OneAfterAnother
-from tests.support.simulation_parts import Judge, living, scenario
+from tests.support.simulation_parts import (
+    Judge,
+    has_been_refused,
+    living,
+    nobody_failed,
+    nothing_left,
+    scenario,
+)
 from zkwire.errors import ClientClosedError
 from zkwire.recipes.partitioner import (
     AsyncPartitioner,
@@ -161,19 +168,10 @@ class OneOwner(Judge):
         )
 
     def end(self, sim: Simulation) -> None:
-        for task in sim.ended:
-            if task.error is not None:
-                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
-        ids = {client.session.session_id for client in living(sim)}
-        for path, node in sim.tree.nodes.items():
-            if path.startswith(PATH) and node.owner in ids:
-                raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
-        refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
-        for client in living(sim):
-            if client.world.active_locks or client.world.services:
-                raise ViolationError("LEFT", f"{client} has a claim or a service left")
-            if client.session.watch_count and not refused:
-                raise ViolationError("LEFT", f"{client} has a watch left")
+        nobody_failed(sim)
+        nothing_left(sim, PATH, watches=not has_been_refused(sim))
+        if any(client.world.active_locks or client.world.services for client in living(sim)):
+            raise ViolationError("LEFT", "a client has a claim or a service left")
 
 
 @scenario

@@ -20,7 +20,7 @@ import pytest
 
 from tests.conftest import SEED
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.server.tree import NewNode
+from zkwire.testing.server.tree import DataTree, Event, NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
@@ -108,13 +108,33 @@ def has_faults(sim: Simulation) -> bool:
     return any(step.kind in FAULTS for step in sim.done)
 
 
-def nothing_left(sim: Simulation, below: str) -> None:
+def has_been_refused(sim: Simulation) -> bool:
+    """Whether a server has been busy: perhaps for what removes a watch."""
+    return any(step.kind == "refuse" for step in sim.done)
+
+
+def nobody_failed(sim: Simulation) -> None:
+    """ERROR: no task has ended with an error."""
+    for task in sim.ended:
+        if task.error is not None:
+            raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+
+
+def change(sim: Simulation, make: Callable[[DataTree, Credentials], list[Event]]) -> None:
+    """An outsider changes a node; this tells of the events."""
+    sim.tree_history.remember(sim.tree)
+    sim.tree.begin(round(sim.now * 1000))
+    sim.processor.state.send_events(make(sim.tree, Credentials()))
+    sim.collect()
+
+
+def nothing_left(sim: Simulation, below: str, *, watches: bool = True) -> None:
     """LEFT: no node of a living session stands below a path, and no living client has a watch."""
     ids = {client.session.session_id for client in living(sim)}
     for path, node in sim.tree.nodes.items():
         if path.startswith(below) and node.owner in ids:
             raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
-    for client in living(sim):
+    for client in living(sim) if watches else ():
         if client.session.watch_count:
             raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches left")
 
