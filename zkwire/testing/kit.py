@@ -42,10 +42,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from zkwire import AsyncClient, AsyncSupervisor, Client, errors
@@ -348,7 +347,6 @@ class Stage:
         """Live in this thread; raises what is wrong."""
         self._proxy, self._refusal = proxy, refusal
         self._to_come = 0 if refusal is None else refusal.nth
-        proxy.reset()
         if refusal is not None:
             proxy.rule(self._rule)
         if self.asynchronous:
@@ -522,12 +520,9 @@ class _Sweep:
     other: Client = field(init=False)
     clean: Counter[str] | None = None
     numbers: Iterator[int] = field(default_factory=count)
-    proxies: SimpleQueue[FaultProxy] = field(default_factory=SimpleQueue[FaultProxy])
 
     def run(self, chosen: Callable[[list[Refusal]], list[Refusal]]) -> list[Refused]:
-        with Client(self.server.hosts) as self.other, ExitStack() as exit:
-            for _ in range(AT_ONCE):
-                self.proxies.put(exit.enter_context(FaultProxy(self.server.hosts)))
+        with Client(self.server.hosts) as self.other:
             stage, error = self._live(None)
             if error is not None:
                 raise error
@@ -548,14 +543,12 @@ class _Sweep:
         path = f"/kit{next(self.numbers)}"
         stage = Stage(self.server, self.other, path, self.kind, self.patience)
         stage._clean = self.clean
-        proxy = self.proxies.get()
-        outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
-        try:
-            error = outcome.exception(self.limit)
-        except TimeoutError:  # its proxy stays its own
-            return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
-        self.proxies.put(proxy)
-        return stage, error
+        with FaultProxy(self.server.hosts) as proxy:
+            outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
+            try:
+                return stage, outcome.exception(self.limit)
+            except TimeoutError:
+                return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
 
 
 def sweep_refusals(

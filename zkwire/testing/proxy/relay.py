@@ -33,6 +33,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
 from functools import partial
 from itertools import islice
@@ -172,28 +173,22 @@ class Conversation:
         return Frame(direction, self._connection, "raw", "raw", raw, now)
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """One direction of a connection: steps in, bytes out."""
 
-    def __init__(
-        self,
-        direction: Direction,
-        source: socket.socket,
-        target: socket.socket,
-        wake: Callable[[], None],
-    ) -> None:
-        self.direction: Direction = direction
-        self.source = source
-        self.target = target
-        self.ended = False  # the source has no more bytes
-        self.closed: bool = False  # the target takes no more bytes
-        self.blocked: bool = False  # the target takes no bytes now
-        self._wake = wake
-        self._steps: deque[faults.Step] = deque()
-        self._backlog = 0
-        self._offset = 0  # the bytes of the first step that are sent
-        self._due = 0.0
-        self._gate: faults.Gate | None = None
+    direction: Direction
+    source: socket.socket
+    target: socket.socket
+    wake: Callable[[], None]
+    ended: bool = False  # the source has no more bytes
+    closed: bool = False  # the target takes no more bytes
+    blocked: bool = False  # the target takes no bytes now
+    _steps: deque[faults.Step] = field(default_factory=deque[faults.Step])
+    _backlog: int = 0
+    _offset: int = 0  # the bytes of the first step that are sent
+    _due: float = 0.0
+    _gate: faults.Gate | None = None
 
     def add(self, steps: Iterable[faults.Step]) -> None:
         """Perform ``steps`` after all earlier ones."""
@@ -229,7 +224,7 @@ class Flow:
                     self._due = step.until
                 case faults.Hold():
                     self._gate = step.gate
-                    step.gate.arrive(step.frame, self._wake)
+                    step.gate.arrive(step.frame, self.wake)
                 case faults.HalfClose():
                     self._shut()
                 case faults.Cut() | faults.BlackHole():
@@ -311,16 +306,14 @@ class ProxiedConnection:
         if not self._connected and not self._connect():
             return
         for flow in (self._requests, self._replies):
-            match flow.perform(now):
-                case faults.Cut(reset):
-                    self.cut(reset=reset)
-                    return
-                case faults.BlackHole():
-                    self._black_hole = True
-                    self._watch(0, 0)
-                    return
-                case None:
-                    pass
+            step = flow.perform(now)
+            if isinstance(step, faults.Cut):
+                self.cut(reset=step.reset)
+                return
+            if step is not None:
+                self._black_hole = True
+                self._watch(0, 0)
+                return
         if self._requests.closed and self._replies.closed:
             self.cut(reset=False)
             return
@@ -375,19 +368,16 @@ class ProxiedConnection:
 
     def _receive(self, flow: Flow) -> None:
         try:
-            data = flow.source.recv(_CHUNK)
+            data: bytes | None = flow.source.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
-            flow.ended = True
-            self._relay.observe(self.number, "ended", flow.direction)
-            flow.add((faults.Cut(reset=True),))
-            return
+            data = None
         if not data:
             flow.ended = True
             self._relay.observe(self.number, "ended", flow.direction)
             flow.add(faults.Send(rest) for rest in self._conversation.rest(flow.direction))
-            flow.add((faults.HalfClose(),))
+            flow.add((faults.HalfClose() if data is not None else faults.Cut(reset=True),))
             return
         arrivals = self._conversation.receive(flow.direction, data, monotonic())
         for frame, steps in self._relay.choose_steps(arrivals):

@@ -47,7 +47,7 @@ _CLOSING_CODES = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
 class _Service:
     """The common part of a server and an ensemble: the processor, its thread, the controls."""
 
-    _listeners: Sequence[Member]
+    _listeners: Sequence[OneServer]
 
     def __init__(
         self, members: int, tick: float, timeouts: tuple[float, float] | None,
@@ -155,7 +155,7 @@ class _Service:
 
         self._call(change)
 
-    def _start(self, listener: Member) -> None:
+    def _start(self, listener: OneServer) -> None:
         """Serve at one more address; if this fails and is the first, no thread is left."""
         is_first = self._loop is None
         if self._loop is None:
@@ -169,7 +169,7 @@ class _Service:
                 self.close()
             raise
 
-    def _stop(self, listener: Member) -> None:
+    def _stop(self, listener: OneServer) -> None:
         loop, ended, listener.listener = self._running(), listener.listener, None
         if ended is not None:
             loop.stop_listening(ended)
@@ -198,8 +198,13 @@ class _Service:
         self.close()
 
 
-class Member:
-    """One server of a service; ``port`` is chosen by the first start, and later ones keep it."""
+class OneServer:
+    """One server of a service.
+
+    ``port``: for port 0, a free port that the first start chooses and later ones keep.
+    """
+
+    port: int = 0
 
     def __init__(self, service: _Service, host: str, port: int, member: int) -> None:
         try:
@@ -222,7 +227,7 @@ class Member:
         self._service._start(self)
 
     def stop(self) -> None:
-        """Close the connections to this address and accept no more."""
+        """Close the connections to it and accept no more; the tree and the sessions stay."""
         self._service._stop(self)
 
     def set_read_only(self, read_only: bool) -> None:
@@ -233,7 +238,7 @@ class Member:
         self._service._set_read_only(read_only, (self.member,))
 
 
-class Server(_Service):
+class Server(_Service, OneServer):
     """One embedded server, running from ``start()`` or ``with`` until ``close()``.
 
     ``tick`` is ZooKeeper's unit of time, in seconds; session timeouts are 2 to 20 ticks unless
@@ -258,27 +263,9 @@ class Server(_Service):
         tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
-        super().__init__(1, tick, timeouts, now, seed, tls, behaviour)
-        self._listener = Member(self, host, port, 0)
-        self._listeners = (self._listener,)
-
-    @property
-    def port(self) -> int:
-        """The port; for port 0, a free port that the first start chooses and later ones keep."""
-        return self._listener.port
-
-    @property
-    def hosts(self) -> str:
-        """The connect string."""
-        return self._listener.hosts
-
-    def start(self) -> None:
-        """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._listener.start()
-
-    def stop(self) -> None:
-        """Close all connections and accept no more; the tree stays, and sessions expire in time."""
-        self._listener.stop()
+        _Service.__init__(self, 1, tick, timeouts, now, seed, tls, behaviour)
+        OneServer.__init__(self, self, host, port, 0)
+        self._listeners = (self,)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum away, or give it back; either ends all connections.
@@ -287,7 +274,7 @@ class Server(_Service):
         sessions that end with this mode, and answers writes with -119.  Other sessions do not
         expire meanwhile.
         """
-        self._listener.set_read_only(read_only)
+        super().set_read_only(read_only)
 
 
 class Ensemble(_Service):
@@ -309,8 +296,8 @@ class Ensemble(_Service):
         **behaviour: Unpack[Behaviour],
     ) -> None:
         super().__init__(members, tick, timeouts, now, seed, tls, behaviour)
-        self.servers: tuple[Member, ...] = tuple(
-            Member(self, LOOPBACK, 0, number) for number in range(members)
+        self.servers: tuple[OneServer, ...] = tuple(
+            OneServer(self, LOOPBACK, 0, number) for number in range(members)
         )
         self._listeners = self.servers
 
@@ -319,14 +306,14 @@ class Ensemble(_Service):
         """The connect string, with every member."""
         return ",".join(server.hosts for server in self.servers)
 
-    def _start(self, listener: Member) -> None:
+    def _start(self, listener: OneServer) -> None:
         """Write the started members into the configuration, too."""
         super()._start(listener)
         ports = {number: server.port for number, server in enumerate(self.servers, 1)}
         members = {n: member_line(LOOPBACK, port) for n, port in ports.items() if port}
         self._call(lambda _: self._processor.set_members(members))
 
-    def server_for_session(self, session_id: int) -> Member | None:
+    def server_for_session(self, session_id: int) -> OneServer | None:
         """The member that a session is attached to; None if the session has no connection."""
         session = self.sessions.get(session_id)
         if session is None or session.member not in session.connections:
