@@ -8,22 +8,15 @@ from tests.conftest import SEED
 from tests.simulation.scenarios import BRIEF, READERS
 from tests.support import simulation_following as watches
 from tests.support.planted_bugs import EVERY
-from tests.support.simulation_family import disagreement, read_write
+from tests.support.simulation_family import read_write
 from tests.support.simulation_locks import BLOCKING, Usage, contenders
 from tests.support.simulation_membership import Life, keepers
 from tests.support.simulation_parts import FACTOR, planted
-from tests.support.simulation_queue import Ledger, Plan, queues
-from zkwire.errors import LockLostError
-from zkwire.recipes.queue import Taking
 from zkwire.recipes.watching import AsyncDataWatch
 from zkwire.testing.simulation import (
-    InTurn,
     Scenario,
     Simulation,
-    Step,
     ViolationError,
-    exhaust,
-    explore,
     replay,
 )
 
@@ -80,12 +73,6 @@ def test_a_guard_that_was_not_answered_is_asked_again() -> None:
     assert any("get_children2" in line for line in told)
 
 
-def test_two_who_do_not_agree_on_the_number() -> None:
-    print(exhaust(disagreement(), faults=(), frames=False, states=2000))
-    seeds = range(SEED, SEED + int(50 * FACTOR))
-    print(explore(disagreement(), seeds, faults=("cut", "cancel", "slow")))
-
-
 def behind(kind: watches.Kind, seed: int, *, synced: bool = True) -> None:
     """A run of two sessions, the servers of which are behind one another."""
     sim = Simulation(seed=seed, faults=("lag",))
@@ -104,65 +91,3 @@ def test_the_server_of_the_next_session_may_be_behind(kind: watches.Kind) -> Non
 
     with pytest.raises(ViolationError, match="ORDER"):
         search()
-
-
-class StandsStill(InTurn):
-    """The first consumer stands still for longer than its session lives.
-
-    ``at_work``: in the body, and not before it, with the reply that says that it has a claim.
-    ``told``: then it learns of the end of its session before it goes on, and not after that.
-    """
-
-    def __init__(self, at_work: bool, told: bool) -> None:
-        super().__init__()
-        self._at_work = at_work
-        self._next = "turn" if told else "run"
-        self.name = ""
-
-    def next(self, sim: Simulation) -> Step | None:
-        if not self.name:
-            self.name = self._consumer(sim)
-            if self.name:
-                return Step("pause", self.name)
-        step = Step(self._next, self.name)
-        return step if step in sim.steps() else super().next(sim)
-
-    def _consumer(self, sim: Simulation) -> str:
-        if self._at_work:
-            [ledger] = sim.checks
-            assert isinstance(ledger, Ledger)
-            return next((client.name for client, _ in ledger.working.values()), "")
-        for client in sim.clients:
-            claims = [p for p in sim.tree.ephemerals(client.session.session_id) if "/taken/" in p]
-            if claims and client.link is not None and not client.link.down:
-                return client.name
-        return ""
-
-
-@pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("at_work", [True, False])
-@pytest.mark.parametrize("flat", [False, True])
-def test_a_consumer_that_stood_still_does_not_remove_what_another_has(
-    flat: bool, at_work: bool, told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor does it begin to work on that."""
-    ends: list[tuple[int, str, bool]] = []
-    leave_body = Taking._leave_body
-
-    async def noted(taking: Taking, kind: type[BaseException] | None) -> None:
-        assert taking._item is not None
-        lost, end = taking._lost.is_set(), "removed"
-        try:
-            await leave_body(taking, kind)
-        except LockLostError:
-            end = "refused"
-            raise
-        finally:
-            ends.append((taking._item.deliveries, end, lost))
-
-    monkeypatch.setattr(Taking, "_leave_body", noted)
-    sim, schedule = Simulation(), StandsStill(at_work, told)
-    queues(Plan(consumers=("take", "take"), patience=None, flat=flat))(sim)
-    assert sim.run(schedule)
-    assert schedule.name
-    assert ends == [(2, "removed", False), *([(1, "refused", told)] * at_work)]

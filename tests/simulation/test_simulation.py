@@ -1,8 +1,8 @@
 """Every order of events within bounds, every single fault, every cancellation, and random runs.
 
-Planted bugs, and so that each check can fail, are in test_hazards_simulated.py.  `ZKWIRE_SIMULATION=10`
-makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure names what to give to
-`zkwire.testing.simulation.replay`.
+Planted bugs, and so that each check can fail, are in test_hazards_simulated.py.
+`ZKWIRE_SIMULATION=10` makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure
+names what to give to `zkwire.testing.simulation.replay`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from tests.simulation.scenarios import (
     SIMPLE,
 )
 from tests.support import simulation_following as watches
-from tests.support import simulation_supervisor as supervisors
-from tests.support.simulation_locks import BLOCKING, KINDS, SEQUENTIAL, Kind, Usage, contenders
-from tests.support.simulation_locks import various as various_locks
+from tests.support.simulation_locks import KINDS, Kind, Usage, contenders
 from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK
 from zkwire.testing.simulation import (
     FAULTS,
@@ -101,15 +99,6 @@ def test_every_single_fault_at_every_sixth_step(row: Sweep) -> None:
     print(sweep(world, schedule, faults=faults, seed=seed, servers=servers, **A_SIXTH))
 
 
-def test_every_end_of_a_session_at_every_step() -> None:
-    print(sweep(supervisors.supervised(1), InTurn, faults=("expire", "abandon")))
-
-
-@pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
-def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
-    sweep(contenders(kind, 2), late, faults=["close"])
-
-
 # --- cancellation ---------------------------------------------------------------------------------
 
 
@@ -170,14 +159,3 @@ def test_random_runs_with_several_faults(name: str, servers: int) -> None:
     seeds = range(SEED, SEED + int(runs * FACTOR) // (1 if servers == 1 else 4))
     most = 4 if runs < 150 else 5
     print(explore(world, seeds, most=most, faults=faults, servers=servers))
-
-
-def test_random_runs_of_a_partitioner_without_a_fault() -> None:
-    seeds = range(SEED, SEED + int(40 * FACTOR))
-    print(explore(RANDOM["partitioner"].scenario, seeds, most=0, faults=()))
-
-
-@pytest.mark.parametrize("kind", [k for k in KINDS if not k.queue], ids=lambda kind: kind.name)
-def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None:
-    seeds = range(SEED, SEED + int(300 * FACTOR))
-    print(explore(various_locks(kind), seeds, faults=["delete", "cut", "slow"]))
