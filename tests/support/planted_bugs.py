@@ -17,9 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tests.support.simulation_barrier import meeting as at_barrier
 from tests.support.simulation_cache import mirror
-from tests.support.simulation_counter import adding
 from tests.support.simulation_family import (
     disagreement,
     meeting,
@@ -32,11 +30,12 @@ from tests.support.simulation_following import following
 from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY, Usage, contenders
 from tests.support.simulation_locks import various as contending
 from tests.support.simulation_membership import keepers, various_group, various_keepers
-from tests.support.simulation_once_per import asking
 from tests.support.simulation_partitioner import shared_out
 from tests.support.simulation_parts import NETWORK, Change
 from tests.support.simulation_queue import ITEMS, Plan, queues
 from tests.support.simulation_queue import various as various_queues
+from tests.support.simulation_shared import adding, asking
+from tests.support.simulation_shared import meeting as at_barrier
 from tests.support.simulation_supervisor import supervised
 from zkwire.errors import ConnectionLossError, MultiError, NoNodeError, OutcomeUnknownError
 from zkwire.jute.records import Stat
