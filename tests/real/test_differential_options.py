@@ -16,8 +16,8 @@ import pytest
 from tests.support.differential_sides import SILENCE, EmbeddedSide, Link, RealSide, Side, playing
 from tests.support.random_requests import multi_body
 from tests.support.server_control import Backend, Settings, ZooKeeperServer
+from tests.testbed.test_processor import WRITES
 from tests.testbed.test_sasl_server import USERS, answer_to
-from tests.testbed.test_server_options import WRITES
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record

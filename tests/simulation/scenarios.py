@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.support import simulation_barrier as barriers
 from tests.support import simulation_cache as caches
-from tests.support import simulation_counter as counters
 from tests.support import simulation_family as family
 from tests.support import simulation_following as watches
 from tests.support import simulation_locks as locks
 from tests.support import simulation_membership as members
-from tests.support import simulation_once_per as once_per
 from tests.support import simulation_partitioner as partitioners
 from tests.support import simulation_queue as queues
+from tests.support import simulation_shared as shared
 from tests.support import simulation_supervisor as supervisors
 from tests.support.simulation_locks import Usage
 from tests.support.simulation_membership import Life
@@ -92,7 +90,6 @@ RANDOM = {
         for kind in locks.KINDS
         if not kind.queue
     },
-    "users": Various(locks.users(), FAULTS, 300),
     "read-write": Various(family.various_read_write(), FAULTS, 400),
     "semaphore": Various(family.various_semaphore(), FAULTS, 400),
     "multi-lock": Various(family.various_multi_lock(), FAULTS, 400),
@@ -100,11 +97,11 @@ RANDOM = {
     "node": Various(members.various_keepers(), FAULTS, 300),
     "standing node": Various(members.various_keepers(PersistentModeKeeper), FAULTS, 300),
     "group": Various(members.various_group(), FAULTS, 300),
-    "counter": Various(counters.adding(3, 2), NETWORK, 300),
-    "crowded counter": Various(counters.adding(3, 2, crowded=True), NETWORK, 300),
-    **{f"barrier of {n}": Various(barriers.meeting(n, 2), NETWORK, 120) for n in (1, 2, 3)},
-    "barrier of 2 of 3": Various(barriers.meeting(2, 2, more=1), NETWORK, 120),
-    "once per": Various(once_per.asking(3, 2), NETWORK, 200),
+    "counter": Various(shared.adding(3, 2), NETWORK, 300),
+    "crowded counter": Various(shared.adding(3, 2, crowded=True), NETWORK, 300),
+    **{f"barrier of {n}": Various(shared.meeting(n, 2), NETWORK, 120) for n in (1, 2, 3)},
+    "barrier of 2 of 3": Various(shared.meeting(2, 2, more=1), NETWORK, 120),
+    "once per": Various(shared.asking(3, 2), NETWORK, 200),
     **{
         f"{name}, {n} sessions": Various(
             watches.following(kind, sessions=n, number=5), watches.FAULTS, 400
@@ -157,9 +154,9 @@ MEMBERS: dict[str, Scenario] = {
     "group, one name": members.group(2, named=True),
 }
 SIMPLE: dict[str, Scenario] = {
-    "counter": counters.adding(2, 2),
-    "crowded counter": counters.adding(2, 2, crowded=True),
-    "barrier": barriers.meeting(2, 1),
-    "barrier, twice": barriers.meeting(2, 2),
-    "once per": once_per.asking(2, 2),
+    "counter": shared.adding(2, 2),
+    "crowded counter": shared.adding(2, 2, crowded=True),
+    "barrier": shared.meeting(2, 1),
+    "barrier, twice": shared.meeting(2, 2),
+    "once per": shared.asking(2, 2),
 }

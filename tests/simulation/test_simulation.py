@@ -1,8 +1,8 @@
 """Every order of events within bounds, every single fault, every cancellation, and random runs.
 
-Planted bugs, and so that each check can fail, are in test_planted_bugs.py.  `ZKWIRE_SIMULATION=10`
-makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure names what to give to
-`zkwire.testing.simulation.replay`.
+Planted bugs, and so that each check can fail, are in test_hazards_simulated.py.
+`ZKWIRE_SIMULATION=10` makes ten times as many random runs, and `ZKWIRE_SEED` other ones. A failure
+names what to give to `zkwire.testing.simulation.replay`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from tests.simulation.scenarios import (
     SIMPLE,
 )
 from tests.support import simulation_following as watches
-from tests.support import simulation_supervisor as supervisors
-from tests.support.simulation_locks import BLOCKING, KINDS, SEQUENTIAL, Kind, Usage, contenders
-from tests.support.simulation_locks import various as various_locks
-from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK
+from tests.support.planted_bugs import EVERY
+from tests.support.simulation_family import read_write
+from tests.support.simulation_locks import BLOCKING, KINDS, Kind, Usage, contenders
+from tests.support.simulation_membership import Life, keepers
+from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK, planted
+from zkwire.recipes.watching import AsyncDataWatch
 from zkwire.testing.simulation import (
     FAULTS,
     InTurn,
@@ -36,10 +38,13 @@ from zkwire.testing.simulation import (
     Schedule,
     Scripted,
     Seeded,
+    Simulation,
     Step,
+    ViolationError,
     cancel_everywhere,
     exhaust,
     explore,
+    replay,
     sweep,
 )
 
@@ -99,15 +104,6 @@ def sweeps() -> Iterator[Sweep]:
 def test_every_single_fault_at_every_sixth_step(row: Sweep) -> None:
     _, world, schedule, faults, seed, servers = row
     print(sweep(world, schedule, faults=faults, seed=seed, servers=servers, **A_SIXTH))
-
-
-def test_every_end_of_a_session_at_every_step() -> None:
-    print(sweep(supervisors.supervised(1), InTurn, faults=("expire", "abandon")))
-
-
-@pytest.mark.parametrize("kind", [BLOCKING, SEQUENTIAL], ids=lambda kind: kind.name)
-def test_a_client_that_is_being_closed_claims_nothing(kind: Kind) -> None:
-    sweep(contenders(kind, 2), late, faults=["close"])
 
 
 # --- cancellation ---------------------------------------------------------------------------------
@@ -172,12 +168,77 @@ def test_random_runs_with_several_faults(name: str, servers: int) -> None:
     print(explore(world, seeds, most=most, faults=faults, servers=servers))
 
 
-def test_random_runs_of_a_partitioner_without_a_fault() -> None:
-    seeds = range(SEED, SEED + int(40 * FACTOR))
-    print(explore(RANDOM["partitioner"].scenario, seeds, most=0, faults=()))
+# --- schedules by hand, and bugs that only they show ---------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if not k.queue], ids=lambda kind: kind.name)
-def test_an_outsider_who_deletes_the_node_causes_no_deadlock(kind: Kind) -> None:
-    seeds = range(SEED, SEED + int(300 * FACTOR))
-    print(explore(various_locks(kind), seeds, faults=["delete", "cut", "slow"]))
+BY_HAND = {
+    # a's release is executed and not answered; its new server still shows its node, where b's is.
+    "a claim by a node that is gone": (
+        contenders(BLOCKING, 2, BRIEF),
+        "run a; up a; down a; run a; run a; up a; down a; up a; cut a; run b; up b; down b; run b; "
+        "run a; run a.background; dial a; lag a; up a; down a; up a; down a; run a.background; "
+        "up a",
+        False,
+        "brief: no sync before looking",
+        "STATE: b claims by a node that is gone",
+    ),
+    # The answer to a downgrade is lost, the write lock is released, and the reader cancelled.
+    "a reader beside a released writer has one node": (
+        read_write(["hasty"], BRIEF),
+        "run a; up a; down a; run a; run a2; run a; linger a; run a2; late a; dial a; up a; "
+        "down a; up a; down1 a; run a2; cancel a2",
+        True,
+        "first try forgotten",
+        "ORPHAN",
+    ),
+    # The reply to the create is lost, the owner closes, the next server does not know of the node.
+    "a server that is behind does not hide a node": (
+        keepers(1, Life(sets=0, stay=0)),
+        "run a; run a.background; up a; cut a; cancel a; dial a; lag a; up a; down a; "
+        "run a.background; up a; down a; run a.background; run a",
+        True,
+        "no sync before delete",
+        "LEFT",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", BY_HAND.values(), ids=BY_HAND)
+def test_a_schedule_by_hand(row: tuple[Scenario, str, bool, str, str]) -> None:
+    """Nothing is wrong, and with the bug it is."""
+    scenario, steps, frames, bug, found = row
+    told = replay(scenario, steps, frames=frames)
+    assert found not in told[-1], "\n".join(told)
+    for step in steps.split("; "):
+        assert any(step in line for line in told), step
+    with planted(*EVERY[bug].changes):
+        assert found in replay(scenario, steps, frames=frames)[-1]
+
+
+def test_a_guard_that_was_not_answered_is_asked_again() -> None:
+    """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
+    scenario = contenders(BLOCKING, 2, Usage(hold=15.0), together=True)
+    steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
+    told = replay(scenario, steps)
+    assert "STATE" not in told[-1], "\n".join(told)
+    assert any("get_children2" in line for line in told)
+
+
+def behind(kind: watches.Kind, seed: int, *, synced: bool = True) -> None:
+    """A run of two sessions, the servers of which are behind one another."""
+    sim = Simulation(seed=seed, faults=("lag",))
+    watches.following(kind, sessions=2, synced=synced)(sim)
+    sim.run(watches.StaysBehind(seed))
+
+
+@pytest.mark.parametrize("kind", READERS.values(), ids=READERS)
+def test_the_server_of_the_next_session_may_be_behind(kind: watches.Kind) -> None:
+    for seed in range(SEED, SEED + int(400 * FACTOR)):
+        behind(kind, seed)
+
+    def search() -> None:
+        for seed in range(int(4000 * FACTOR)):
+            behind(AsyncDataWatch, seed, synced=False)
+
+    with pytest.raises(ViolationError, match="ORDER"):
+        search()

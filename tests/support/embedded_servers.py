@@ -20,7 +20,7 @@ from tests.support.server_control import (
     ZooKeeperServer,
 )
 from zkwire import testing
-from zkwire.testing.server.server import Member
+from zkwire.testing.server.server import OneServer
 
 WORDS = {"ruok", "srvr", "isro", "envi"}
 
@@ -28,7 +28,7 @@ WORDS = {"ruok", "srvr", "isro", "envi"}
 class EmbeddedServer(ZooKeeperServer):
     """A member of an embedded service, seen as a server with a life of its own."""
 
-    def __init__(self, member: Member | testing.Server, end: Callable[[], None]) -> None:
+    def __init__(self, member: OneServer | testing.Server, end: Callable[[], None]) -> None:
         member.start()
         super().__init__("127.0.0.1", member.port)
         self._member = member

@@ -30,7 +30,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from random import Random
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from zkwire.errors import ServerError
@@ -297,12 +296,7 @@ class FakeServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

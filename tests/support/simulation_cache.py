@@ -8,18 +8,25 @@ events, applied to an empty dict, give the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Bug, Change, Judge, is_still, scenario
+from tests.support.simulation_parts import (
+    Judge,
+    change,
+    has_been_refused,
+    is_still,
+    nobody_failed,
+    scenario,
+)
 from zkwire.errors import NodeExistsError, NoNodeError, NotEmptyError
 from zkwire.jute.records import Stat
-from zkwire.recipes._cache_tree import CachedNode, Reading, Stale, Tree
 from zkwire.recipes._service import Condition, Service
-from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheEvent
+from zkwire.recipes.cache import AsyncCache, CacheEvent
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import Rules
-from zkwire.testing.server.tree import NewNode
+from zkwire.testing.server.tree import DataTree, Event, NewNode
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE
@@ -128,14 +135,11 @@ class Mirror(Judge):
             raise ViolationError("MIRROR", f"{self.shown()} is not {self.truth(sim)}")
 
     def end(self, sim: Simulation) -> None:
-        for task in sim.ended:
-            if task.error is not None:
-                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+        nobody_failed(sim)
         wrong = self.wrong_copy(sim)
         if wrong is not None:
             raise ViolationError("EVENTS", f"{wrong} is not {self.truth(sim)}")
-        refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
-        if sim.watches_on_server and not refused:
+        if sim.watches_on_server and not has_been_refused(sim):
             raise ViolationError("WATCH", f"{sim.watches_on_server} watches are left")
 
     def wrong_copy(self, sim: Simulation) -> Content | None:
@@ -175,23 +179,20 @@ class Mirror(Judge):
         return apply
 
 
-def change(sim: Simulation, rng: Random) -> None:
+def change_at_random(sim: Simulation, rng: Random) -> None:
     """An outsider makes a random change, which may fail."""
-    path, tree, outsider = rng.choice(PATHS), sim.tree, Credentials()
-    sim.tree_history.remember(tree)
-    tree.begin(round(sim.now * 1000))
-    try:
+    path = rng.choice(PATHS)
+
+    def make(tree: DataTree, outsider: Credentials) -> list[Event]:
         if path in tree.nodes and rng.random() < 0.5:
-            events = tree.delete(path, -1, outsider)
-        elif path in tree.nodes:
-            _, events = tree.set_data(path, b"%d" % rng.randrange(100), -1, outsider)
-        else:
-            new = NewNode(path, b"%d" % rng.randrange(100), OPEN_ACL_UNSAFE)
-            _, _, events = tree.create(new, outsider)
-    except (NoNodeError, NotEmptyError, NodeExistsError):
-        return
-    sim.processor.state.send_events(events)
-    sim.collect()
+            return tree.delete(path, -1, outsider)
+        data = b"%d" % rng.randrange(100)
+        if path in tree.nodes:
+            return tree.set_data(path, data, -1, outsider)[1]
+        return tree.create(NewNode(path, data, OPEN_ACL_UNSAFE), outsider)[2]
+
+    with suppress(NoNodeError, NotEmptyError, NodeExistsError):
+        change(sim, make)
 
 
 @scenario
@@ -206,7 +207,7 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
     sim.processor.rules = Rules(version=version)
     rng = Random(sim.seed)
     for _ in range(10):
-        change(sim, rng)
+        change_at_random(sim, rng)
     sessions, outside = OneAfterAnother(sim), sim.client("w")
 
     def tell(event: CacheEvent) -> None:
@@ -227,7 +228,7 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
 
     async def live() -> None:
         for _ in range(25):
-            change(sim, rng)
+            change_at_random(sim, rng)
             pause = rng.random()
             if pause < 0.3:
                 await outside.sleep(pause)
@@ -247,74 +248,3 @@ def mirror(sim: Simulation, *, version: Any = "3.9", depth: int | None = None) -
 
     outside.spawn(read())
     outside.spawn(live())
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _latest_before(reader: AsyncCacheEvents, path: str, before: CachedNode | None) -> None:
-    if reader._waiting is not None:
-        reader._waiting[path] = before
-
-
-def _bug(
-    faults: str, invariants: str, home: type, name: str, *what: object, version: str = "3.9"
-) -> Bug:
-    return Bug(mirror(version=version), faults, invariants, (Change(home, name, *what),))
-
-
-_SHOWS = "MIRROR LIVE EVENTS"
-BUGS = {
-    "a gap is not noticed": _bug("cut", _SHOWS, Stale, "hear", "self.compare()", "pass"),
-    # Believes that the root's stat tells of the whole tree.
-    "the root tells of all": _bug(
-        "cut",
-        _SHOWS,
-        *(Stale, "compare", "*self._tree.nodes, *self.paths]"),
-        "*([] if self.recursive and self._tree.nodes else [*self._tree.nodes, *self.paths])]",
-    ),
-    # Believes the event, although an older answer may still come.
-    "a deletion is believed": _bug(
-        "",
-        _SHOWS,
-        *(Stale, "hear", "if kind is EventType.REREAD:"),
-        "if kind is EventType.NODE_DELETED and path != self._scope.root:\n"
-        "        self._tree.remove(path)\n    elif kind is EventType.REREAD:",
-    ),
-    # Forgets that the watch on the children of a deleted node has gone with it.
-    "no watch on new children": _bug(
-        "",
-        _SHOWS,
-        *(Stale, "hear", "if kind in _APPEARS else DATA"),
-        "if kind is EventType.NODE_CREATED else DATA",
-        version="3.5",
-    ),
-    # Keeps a stat that is newer than the data.
-    "a stat without its data": _bug(
-        "",
-        _SHOWS,
-        Tree,
-        "put_stat",
-        "node is None or node.stat.mzxid != stat.mzxid",
-        "node is None",
-    ),
-    # Lists the children only of what a list has named.
-    "nothing below a new name": _bug(
-        "", _SHOWS, Stale, "has_data", "self._check_children", "before and self._check_children"
-    ),
-    # Takes the answers of a new connection before it knows that there was a gap.
-    "an answer overtakes the gap": _bug(
-        "blip",
-        _SHOWS,
-        Reading,
-        "listen",
-        "while watch.ready:",
-        "while watch.ready and not self._asked:",
-    ),
-    "what was asked is forgotten": _bug(
-        "expire", _SHOWS, Reading, "_take_back", "self._stale.mark(path, bits)", "pass"
-    ),
-    "a reader is told of one step": _bug(
-        "", "EVENTS ERROR", AsyncCacheEvents, "_note", _latest_before
-    ),
-}

@@ -1,7 +1,4 @@
-"""Scenarios of the rest of the family of locks: read-write lock, semaphore, multi-lock.
-
-Bugs of other locks are in `tests.support.planted_bugs`.
-"""
+"""Scenarios of the rest of the family of locks: read-write lock, semaphore, multi-lock."""
 
 from __future__ import annotations
 
@@ -18,14 +15,13 @@ from tests.support.simulation_locks import (
     usage_of,
     waits,
 )
-from tests.support.simulation_parts import Bug, Change, Judge, children, clients, make, scenario
+from tests.support.simulation_parts import Judge, children, clients, make, scenario
 from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes.locks import AsyncMultiLock
 from zkwire.recipes.read_write import AsyncReadLock, AsyncWriteLock, is_reader
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claim, Claims, Grant, Herd, Orphans, at_most
 from zkwire.testing.simulation.simulation import Simulation
@@ -327,114 +323,3 @@ def various_multi_lock(sim: Simulation) -> None:
     choose = sim.rng.choice
     number, usage, single = choose((2, 2, 3)), usage_of(sim), choose((False, True))
     multi_lock(number, usage, single=single, wait=waits(sim), **conditions_of(sim))(sim)
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _bug(world: Scenario, faults: str, invariants: str, home: type, *what: object) -> Bug:
-    """What is changed is one function, or several: a name and what is changed in it."""
-    changes = [what] if isinstance(what[0], str) else what
-    return Bug(world, faults, invariants, tuple(Change(home, *change) for change in changes))  # type: ignore[misc]
-
-
-_RW, _LEASES, _BOTH = various_read_write(), various_semaphore(), various_multi_lock()
-_RELEASE = "self._queue._release_in_background()"
-_QUEUE_KEPT = ("_contend", _RELEASE, "pass", "return won", f"{_RELEASE}; return won")
-BUGS = {
-    "a reader ignores writers": _bug(
-        _RW, "", "ME FIFO FENCE", AsyncReadLock, "_ahead", lambda *_: []
-    ),
-    # A reader lets every writer go first.
-    "a reader waits for later writers": _bug(
-        *(_RW, "", "LIVE FIFO ONCE", AsyncReadLock, "_ahead"),
-        lambda lock, names, _: [
-            (0, n) for n in names if not is_reader(n) and n != lock._write._node_name
-        ],
-    ),
-    "a reader waits for readers": _bug(
-        *(meeting(), "", "ONCE LIVE", AsyncReadLock, "_ahead"),
-        lambda _, names, own: before(names, own),
-    ),
-    # Who holds the write lock goes to the end of the queue for the read lock.
-    "a downgrade goes to the end": _bug(
-        *(_RW, "", "LIVE ONCE", AsyncReadLock, "_join"),
-        *("(mine := self._write._own_place) is not None", "(mine := '')"),
-    ),
-    # Does not expect its own node from a try whose answer was lost.
-    "a downgrade is tried once": _bug(
-        *(_RW, "linger cut", "ERROR", AsyncReadLock, "_stand_beside"),
-        *("and error.code != NodeExistsError.code", ""),
-    ),
-    "a writer ignores readers": _bug(
-        *(_RW, "", "ME FIFO FENCE", AsyncWriteLock, "_ahead"),
-        lambda _, names, own: before([n for n in names if not is_reader(n)], own),
-    ),
-    # A writer does not look whether a reader has come in where the writer before it stood.
-    "a writer believes the event": _bug(
-        _RW, "", "ME FIFO FENCE", AsyncWriteLock, "_leaves_its_place", lambda *_: True
-    ),
-    "one lease too many": _bug(
-        *(_LEASES, "", "ME FENCE", AsyncLease, "_ahead"),
-        *("len(ahead) < self._places", "len(ahead) <= self._places"),
-    ),
-    # Waits for a change of another node.
-    "no watch on the leases": _bug(
-        *(_LEASES, "", "LIVE", AsyncLease, "_await_change", "read, self._path, watch=watch)"),
-        "read, self._path)\n        await retry(self._runtime, deadline, "
-        "self._runtime.operations.get_data, self._base, watch=watch)",
-    ),
-    # Waits for a change that may have come before the watch.
-    "no look behind the watch": _bug(
-        _LEASES, "", "LIVE", AsyncLease, "_await_change", "set(names).issubset(now)", "True"
-    ),
-    # Is still the first of the queue when it does not get a lease.
-    "the queue is kept": _bug(
-        *(_LEASES, "cancel", "ORPHAN LIVE", AsyncLease),
-        *(("_clean_up_pending", _RELEASE, "pass"), _QUEUE_KEPT),
-    ),
-    # Writes its number whatever has been written meanwhile.
-    "the last number counts": _bug(
-        disagreement(), "", "ME FENCE", AsyncLease, "_agree", "count, stat.version", "count"
-    ),
-    # Everybody looks at the leases.
-    "no queue": _bug(
-        *(semaphore(1, 3, Usage(stay=12)), "partition", "HERD FIFO", AsyncLease, "_contend"),
-        "won = await self._take_lease",
-        f"await self._queue._step_out(deadline)\n        {_RELEASE}\n"
-        "        won = await self._take_lease",
-    ),
-    "in the order of the arguments": _bug(
-        *(_BOTH, "", "LIVE", AsyncMultiLock, "__init__"),
-        *("sorted(locks, key=lambda lock: lock._path)", "list(locks)"),
-    ),
-    # Does not give back what it had before it failed.
-    "the first is kept": _bug(
-        *(_BOTH, "cancel", "ERROR LIVE ORPHAN", AsyncMultiLock),
-        ("_acquire_or_release", "self._release_taken()", "self._taken = []"),
-        ("_acquire", "self._release_taken()", "self._taken = []"),
-    ),
-    # Believes that the first is still held when it has the last.
-    "no last look": _bug(
-        _BOTH,
-        "delete pause",
-        "ERROR",
-        AsyncMultiLock,
-        "_acquire",
-        "if not self._holds:",
-        "if False:",
-    ),
-    # Gives the others up only if nothing happens to the first.
-    "one release": _bug(
-        *(_BOTH, "delete cancel", "ORPHAN LIVE WATCH", AsyncMultiLock, "_release_all"),
-        *("errors.append(error)", "raise"),
-        *("self._release_taken()", "self._taken, self._acquired = [], False"),
-    ),
-}
-# What fails behind the create of the lease is not cleaned up (D3, D4).
-LEASE_KEPT = (
-    Change(AsyncLease, "_clean_up_pending", lambda lock: setattr(lock, "_pending_cleanup", None)),
-    Change(AsyncLease, *_QUEUE_KEPT),
-)
-# Queues anew, after a try to stand beside the writer that may have worked.
-FIRST_TRY_FORGOTTEN = (Change(AsyncReadLock, "_join", "if unknown:", "if False:"),)

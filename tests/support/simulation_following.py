@@ -8,13 +8,11 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.support.simulation_parts import Bug, Change, Judge, scenario, wrong
+from tests.support.simulation_parts import Judge, has_been_refused, scenario, wrong
 from zkwire.errors import BUSY, ServerError, ZooKeeperError
 from zkwire.operations import Operations
-from zkwire.recipes._service import SeenData
 from zkwire.recipes.runtime import SESSION_OVER, retry
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
-from zkwire.session.watch_table import WatchTable
 from zkwire.testing.simulation.client import Client, Step, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -84,8 +82,7 @@ class Follows(Judge):
     def end(self, sim: Simulation) -> None:
         if self.settled and self.last != self._was[-1]:
             raise ViolationError("LAST", f"{self._was[-1]} is not seen, only {self.last}")
-        busy = any(step.kind == "refuse" for step in sim.done)  # perhaps to the removal of a watch
-        if sim.watches_on_server and not busy:
+        if sim.watches_on_server and not has_been_refused(sim):
             raise ViolationError("LEFT", f"{sim.watches_on_server} watches on the server")
         for client in sim.clients:
             if client.session.watch_count and not client.session.ended:
@@ -217,58 +214,3 @@ class StaysBehind:
             return self._random.choice(lags)
         others = [step for step in steps if step.kind != "apply"]
         return self._random.choice(others or steps) if steps else None
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _bug(faults: str, invariants: str, name: str, *what: object) -> Bug:
-    return Bug(following(), faults, invariants, (Change(AsyncDataWatch, name, *what),))
-
-
-_WATCH = "exists(self._path, watch=watch)"
-BUGS = {
-    # Reads, and sets the watch behind that.
-    "reads, then watches": _bug(
-        "",
-        "LAST ORDER",
-        *("_read", "return await operations.get_data(self._path, watch=watch)"),
-        "state = await operations.get_data(self._path)\n"
-        f"    await operations.{_WATCH}\n    return state",
-    ),
-    # Takes an event that comes while no reader waits as read.
-    "drops what a slow reader misses": _bug(
-        "",
-        "LAST",
-        *("_serve", "await runtime.wait_for(self._asked)"),
-        *("self._last or await runtime.wait_for(self._asked)", "await self._look("),
-        f"await runtime.operations.{_WATCH} or True if self._next else await self._look(",
-    ),
-    # Reads once; where that was lost it has a watch set, and waits for its event.
-    "waits behind a loss": _bug(
-        "cut linger",
-        "LAST",
-        *("_look", "except NoNodeError:"),
-        f"except ConnectionLossError:\n        await operations.{_WATCH}\n    except NoNodeError:",
-    ),
-    # Does not read again where the node was created between its two looks.
-    "missing is missing": _bug("", "LAST ORDER", "_look", "return False", "pass"),
-    # Says that it has seen every state.
-    "skips nothing": _bug(
-        "", "SKIPPED", "_kind", staticmethod(lambda data, stat, _: SeenData(data, stat, False))
-    ),
-    # Does not look whether it is the same node.
-    "counts versions only": _bug(
-        "",
-        "SKIPPED",
-        *("_arrived", "(stat.czxid, self._count(stat)) != following"),
-        "self._count(stat) != following[1]",
-    ),
-    # Does not take its watch back when it is closed.
-    "leaves its watch": _bug(
-        "", "LEFT", "_serve", "closing(Watch())", "__import__('contextlib').nullcontext(Watch())"
-    ),
-    "watches are not set again": Bug(
-        following(), "cut", "LAST", (Change(WatchTable, "frames", lambda *_: iter(())),)
-    ),
-}

@@ -1,28 +1,19 @@
-"""Scenarios of the locks: contenders for the three locks, and what must be true of them.
-
-Bugs of locks are in `tests.support.planted_bugs`.
-"""
+"""Scenarios of the locks: contenders for the three locks, and what must be true of them."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
-from tests.support.history import Record, check
 from tests.support.simulation_parts import Judge, clients, has_faults, make, scenario, wrong
 from zkwire.errors import (
     BadVersionError,
-    LockLostError,
     MultiError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     OperationTimeoutError,
-    ZooKeeperError,
 )
-from zkwire.operations.multi import SetData
 from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes._recipe import Loss
 from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
@@ -31,7 +22,7 @@ from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.invariants import Claims, Fifo, Herd, Orphans
 from zkwire.testing.simulation.simulation import Simulation
 
-PATH, REGISTER = "/lock", "/register"
+PATH = "/lock"
 
 
 @dataclass(frozen=True)
@@ -202,83 +193,6 @@ class Told(Judge):
                     untold = lock._owned and not (lock.held or lock.lost.ready)
                     if untold or (lock.lost.ready and lock.lost._wakers):
                         raise ViolationError("TOLD", f"{client} has not been told of its loss")
-
-
-class Register(Judge):
-    """What holders write, and all read, in an order that can be true: see `history`."""
-
-    reducible = False
-
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-
-    def end(self, sim: Simulation) -> None:
-        for text in check(self._records):
-            name, _, what = text.partition(": ")
-            raise ViolationError(name, what)
-
-    def _now(self, client: Client) -> float:
-        """A moment of its own for each step, though steps take no time."""
-        return client.world.now() + 1e-6 * len(client.sim.done)
-
-    async def read(self, client: Client, *, synced: bool = False) -> None:
-        """See what is in the register."""
-        world, at = client.world, self._now(client)
-        with suppress(ZooKeeperError):
-            sync = world.operations.sync(REGISTER) if synced else None
-            reply = world.operations.get_data(REGISTER)
-            if sync is not None:
-                await world.until(sync, None)
-            data, stat = await world.until(reply, None)
-            self._records.append(Record(
-                at, client.name, "read", REGISTER, end=self._now(client), synced=synced,
-                value=(data or b"").decode(), zxid=stat.mzxid, version=stat.version,
-            ))  # fmt: skip
-
-    async def write(self, client: Client, lock: AsyncSequentialLock) -> None:
-        """Write something that nobody else writes, while the lock is held."""
-        value, at, zxid, version = f"{client.name}{len(self._records)}", self._now(client), 0, 0
-        ok: bool | None = None
-        try:
-            [stat] = await lock.guard([SetData(REGISTER, value.encode())])
-            ok, zxid, version = True, stat.mzxid, stat.version
-        except LockLostError:
-            ok = False
-        finally:  # if it was lost or interrupted, nobody knows
-            self._records.append(Record(
-                at, client.name, "write", REGISTER, fence=lock.fence, ok=ok, value=value,
-                zxid=zxid, version=version, end=self._now(client) if ok else inf,
-            ))  # fmt: skip
-
-    async def use(self, client: Client, lock: AsyncSequentialLock, usage: Usage) -> list[bool]:
-        """Acquire, write and read, release; and read outside."""
-        for number in range(usage.rounds + 1):
-            await self.read(client, synced=number % 2 == 1)
-            deadline = usage.deadline(client)
-            won = await acquired(lock, deadline, True)
-            must_be_in_time(client, deadline)
-            if won:
-                try:
-                    await self.write(client, lock)
-                    await self.read(client)
-                finally:
-                    await lock.release()
-            await self.read(client, synced=True)
-        return [True]
-
-
-@scenario
-def users(sim: Simulation) -> None:
-    """Contenders that use what the lock guards, and differ from seed to seed."""
-    usage = usage_of(sim)
-    claims, register = Claims(), Register()
-    sim.checks += [claims, Orphans(claims, PATH), Fifo(claims, PATH), Herd(PATH), register]
-    make(sim, PATH, REGISTER)
-    for _ in range(sim.rng.choice((2, 3))):
-        client = sim.client()
-        lock = AsyncSequentialLock(client.world, PATH)
-        claims.add(lock, client)
-        client.spawn(register.use(client, lock, usage))
 
 
 @scenario

@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.support.simulation_parts import (
-    Bug,
-    Change,
     Judge,
     clients,
     is_still,
@@ -20,7 +18,7 @@ from tests.support.simulation_parts import (
 )
 from zkwire.errors import NodeExistsError, OperationTimeoutError
 from zkwire.recipes.membership import AsyncGroup, Member
-from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper
+from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
@@ -277,111 +275,3 @@ def various_group(sim: Simulation) -> None:
     choose = sim.rng.choice
     life = Life(choose((1, 2)), choose((1, 3)), choose((0.0, 10.0)), look=choose((False, True)))
     group(choose((1, 2, 3)), life, named=choose((False, False, True)))(sim)
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-_NODE, _STANDING, _GROUP = AsyncPersistentNode, PersistentModeKeeper, AsyncGroup
-
-
-def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> Bug:
-    world = various_group() if home is AsyncGroup else various_keepers(home)
-    return Bug(world, faults, invariants, (Change(home, name, *what),))
-
-
-NO_SYNC_BEFORE_DELETE = Change(
-    *(_NODE, "_delete", "newest(operations, operations.exists, self._path)"),
-    "operations.exists(self._path)",
-)
-"""Looks on a server that may not know of the node yet."""
-
-BUGS = {
-    # A lost create is not looked for: the node is a foreign one then.
-    "forgets doubt": _bug(
-        "linger cut", "LIVE TRUTH", _NODE, "_create", "self._doubt or error.maybe_applied", "False"
-    ),
-    # Whatever stands there is its own.
-    "takes anything": _bug(
-        "", "ONE FOREIGN", _NODE, "_is_own", "stat.czxid != self._czxid and not doubted", "False"
-    ),
-    # Does not mind other objects of its client, and takes their nodes for its own.
-    "session is owner": Bug(
-        keepers(together=True),
-        "",
-        "ONE",
-        (
-            Change(_NODE, "_is_own", "self._doubt and ", ""),
-            Change(_NODE, "_serve", "other._path == self._path for other in others", "()"),
-        ),
-    ),
-    # Does not repeat a lost delete.
-    "deletes once": _bug(
-        "cut",
-        "LEFT LIVE",
-        _NODE,
-        "_delete",
-        "LOOK_AGAIN:\n        return",
-        "LOOK_AGAIN:\n        pass",
-    ),
-    # Repeats a lost delete without a look.
-    "deletes blindly": _bug(
-        "cut linger",
-        "FOREIGN",
-        *(_NODE, "_delete", "await self._is_own(runtime, stat) and ", "", ", stat.version", ""),
-    ),
-    # A node that is put back has the data that it was made with.
-    "oldest wins": _bug(
-        "delete", "TRUTH", _NODE, "_settle", "self._data = wishes[-1].data", "pass"
-    ),
-    # Makes the node, and does not watch the one that it finds.
-    "looks without watch": _bug(
-        "",
-        "TRUTH",
-        *(_NODE, "_create", "exists(self._path, watch=watch)", "exists(self._path)"),
-        *(
-            "return made, await look",
-            "await runtime.operations.exists(self._path + '-', watch=watch)\n"
-            "    return made, await look",
-        ),
-    ),
-    # Takes a node for its own if it belongs to no session.
-    "no token": _bug(
-        "cut linger",
-        "ONE FOREIGN TRUTH",
-        *(_STANDING, "_is_own", "if self._token:"),
-        "self._czxid = stat.czxid if self._doubt and stat else self._czxid\n    if self._token:",
-    ),
-    # Does not repeat the lost delete of its token.
-    "leaves token": _bug(
-        "cut",
-        "LEFT",
-        *(
-            _STANDING,
-            "_drop_token",
-            "with suppress",
-            "token, self._token = self._token, ''\n    with suppress",
-        ),
-        *("delete(self._token)", "delete(token)"),
-    ),
-    # Does not read the group that was created between two looks.
-    "created meanwhile": _bug("", "TRUTH", _GROUP, "_list", "[] if there is None else None", "[]"),
-    # Does not read the data of a name that it has read.
-    "knows names": _bug(
-        "",
-        "TRUTH SEEN",
-        _GROUP,
-        "_note",
-        'self._known.pop(event.path.rpartition("/")[2], None)',
-        "pass",
-    ),
-    # Answers with data that changed before the list was read.
-    "notes late": _bug("", "SEEN", _GROUP, "_read", "self._note(watch)", "pass"),
-    # Answers a request with the list that it has.
-    "answers from memory": _bug(
-        "",
-        "SEEN",
-        *(_GROUP, "members", "answer: list[tuple[Member, ...]] = []"),
-        "if self._members is not None:\n        return list(self._members)\n"
-        "    answer: list[tuple[Member, ...]] = []",
-    ),
-}

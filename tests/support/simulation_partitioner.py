@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 from tests.support.simulation_cache import OneAfterAnother
-from tests.support.simulation_parts import Bug, Change, Judge, living, nothing, scenario
+from tests.support.simulation_parts import (
+    Judge,
+    has_been_refused,
+    living,
+    nobody_failed,
+    nothing_left,
+    scenario,
+)
 from zkwire.errors import ClientClosedError
-from zkwire.recipes import partitioner
 from zkwire.recipes.partitioner import (
     AsyncPartitioner,
     AsyncShare,
-    ItemLock,
     ItemOwnership,
-    Rebalance,
 )
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
@@ -165,19 +168,10 @@ class OneOwner(Judge):
         )
 
     def end(self, sim: Simulation) -> None:
-        for task in sim.ended:
-            if task.error is not None:
-                raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
-        ids = {client.session.session_id for client in living(sim)}
-        for path, node in sim.tree.nodes.items():
-            if path.startswith(PATH) and node.owner in ids:
-                raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
-        refused = any(step.kind == "refuse" for step in sim.done)  # also of what removes a watch
-        for client in living(sim):
-            if client.world.active_locks or client.world.services:
-                raise ViolationError("LEFT", f"{client} has a claim or a service left")
-            if client.session.watch_count and not refused:
-                raise ViolationError("LEFT", f"{client} has a watch left")
+        nobody_failed(sim)
+        nothing_left(sim, PATH, watches=not has_been_refused(sim))
+        if any(client.world.active_locks or client.world.services for client in living(sim)):
+            raise ViolationError("LEFT", "a client has a claim or a service left")
 
 
 @scenario
@@ -221,68 +215,3 @@ def shared_out(sim: Simulation, members: int = 3, changes: int = 4) -> None:
         workers.remove(worker)
 
     outside.spawn(live())
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _bug(faults: str, invariants: str, home: Any, name: str, *what: object) -> Bug:
-    return Bug(shared_out(), faults, invariants, (Change(home, name, *what),))
-
-
-_ASKED = "asked = self._current"
-_LIMIT = 'limit = check_timeout("timeout", timeout)'
-BUGS = {
-    # Lets go what is revoked, without being asked.
-    "a revoked item is let go": _bug(
-        "",
-        "KEPT",
-        *(Rebalance, "_confirm", _ASKED),
-        f"self._given = {{i: own for i, own in self._given.items() if own.wanted}}\n    {_ASKED}",
-    ),
-    # Takes it for told what has been revoked when the reader asks.
-    "what was not told is confirmed": _bug(
-        "",
-        "KEPT",
-        AsyncPartitioner,
-        "next",
-        _LIMIT,
-        f"self._share is None or self._share.changed\n    {_LIMIT}",
-    ),
-    "a share that waits is forgotten": _bug(
-        "",
-        "KEPT BACK",
-        *(Rebalance, "_confirm", _ASKED),
-        f"waits, self._next = self._next, None\n    {_ASKED}\n    self._next = waits",
-    ),
-    "the lease is not looked at": _bug(
-        "partition", "TOLD LIVE", AsyncShare, "_keeps", "and ownership.held ", ""
-    ),
-    # Believes the allotment: an item that is to be this member's is.
-    "the allotment is believed": _bug("", "ME", ItemLock, "_ahead", nothing),
-    # Depends on the order in which the members are seen.
-    "the order of members counts": _bug(
-        "",
-        "LIVE",
-        *(partitioner, "rendezvous_assign"),
-        lambda items, members: {it: members[at % len(members)] for at, it in enumerate(items)},
-    ),
-    # Does not tell a reader that has not looked that everything has to stop.
-    "a share is never empty": _bug(
-        "expire", "LIVE", Rebalance, "_hand_out", "(now or self._given)", "now"
-    ),
-    "dead members count": _bug(
-        "", "LIVE", AsyncPartitioner, "_look", "roll.keys() - set(names)", "()"
-    ),
-    "a lost item does not come back": _bug(
-        "delete", "LIVE", ItemOwnership, "_session_ended", nothing
-    ),
-    # Gives a lost item out anew before work on it has stopped.
-    "a lost item comes back at once": _bug(
-        "delete partition",
-        "BACK",
-        *(Rebalance, "_hand_out", "owned = {item"),
-        "self._given = {i: own for i, own in self._given.items() if not own.ended}\n"
-        "    owned = {item",
-    ),
-}

@@ -7,10 +7,12 @@ project makes a sixth of each sweep, by its seed: `ZKWIRE_SIMULATION=2` makes al
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
+import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -18,7 +20,7 @@ import pytest
 
 from tests.conftest import SEED
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.server.tree import NewNode
+from zkwire.testing.server.tree import DataTree, Event, NewNode
 from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.fault_choice import FAULTS
@@ -106,13 +108,33 @@ def has_faults(sim: Simulation) -> bool:
     return any(step.kind in FAULTS for step in sim.done)
 
 
-def nothing_left(sim: Simulation, below: str) -> None:
+def has_been_refused(sim: Simulation) -> bool:
+    """Whether a server has been busy: perhaps for what removes a watch."""
+    return any(step.kind == "refuse" for step in sim.done)
+
+
+def nobody_failed(sim: Simulation) -> None:
+    """ERROR: no task has ended with an error."""
+    for task in sim.ended:
+        if task.error is not None:
+            raise ViolationError("ERROR", f"{task.name} ended with {task.error!r}")
+
+
+def change(sim: Simulation, make: Callable[[DataTree, Credentials], list[Event]]) -> None:
+    """An outsider changes a node; this tells of the events."""
+    sim.tree_history.remember(sim.tree)
+    sim.tree.begin(round(sim.now * 1000))
+    sim.processor.state.send_events(make(sim.tree, Credentials()))
+    sim.collect()
+
+
+def nothing_left(sim: Simulation, below: str, *, watches: bool = True) -> None:
     """LEFT: no node of a living session stands below a path, and no living client has a watch."""
     ids = {client.session.session_id for client in living(sim)}
     for path, node in sim.tree.nodes.items():
         if path.startswith(below) and node.owner in ids:
             raise ViolationError("LEFT", f"{path} of {node.owner:#x} is left")
-    for client in living(sim):
+    for client in living(sim) if watches else ():
         if client.session.watch_count:
             raise ViolationError("LEFT", f"{client} has {client.session.watch_count} watches left")
 
@@ -136,38 +158,42 @@ def is_still(sim: Simulation, client: Client) -> bool:
 # --- bugs -----------------------------------------------------------------------------------------
 
 
-class Change:
-    """What is changed in a class or module: a function by name.
+class Change(NamedTuple):
+    """A function of a class or module, with edits of its source, or what it returns instead."""
 
-    ``what`` is another function, or texts in pairs: what stands once in the function's source, and
-    what a bug makes of it.
-    """
-
-    def __init__(self, home: Any, name: str, *what: Any) -> None:
-        self.home = home
-        self.name = name
-        self.what = what
+    home: Any
+    name: str
+    edits: tuple[tuple[str, str], ...]
+    result: str = ""
+    helpers: Mapping[str, Any] = {}
 
     def made(self) -> object:
         """The changed function."""
-        if not isinstance(self.what[0], str):
-            return self.what[0]
         kinds = getattr(self.home, "__mro__", ())
         owner = next((kind for kind in kinds if self.name in vars(kind)), self.home)
         function = vars(owner)[self.name]
+        names = dict(self.helpers)
+        for each in (self.home, owner):
+            names |= vars(each if inspect.ismodule(each) else sys.modules[each.__module__])
+        if isinstance(function, type):
+            return eval(self.result, names)
         if isinstance(function, property):
             function = function.fget
         source = textwrap.dedent(inspect.getsource(function))
-        for text, instead in zip(self.what[::2], self.what[1::2], strict=True):
+        for text, instead in self.edits:
             count = source.count(text)
             assert count == 1, f"{self.name} has this {count} times instead of once: {text}"
             source = source.replace(text, instead)
+        tree: Any = ast.parse(source).body[0]
         # Named anew, since the source may mean a builtin by its name, and in a function with the
         # argument that `super()` looks for.
-        source = textwrap.indent(source.replace(f"def {self.name}(", "def made(", 1), "    ")
-        body = f"def make(__class__):\n{source}\n    return made"
+        tree.name = "made"
+        if self.result:
+            tree.body = ast.parse(f"return {self.result}").body
+        body = textwrap.indent(ast.unparse(tree), "    ")
         made: dict[str, Any] = {}
-        exec(f"from __future__ import annotations\n{body}", function.__globals__, made)
+        code = f"from __future__ import annotations\ndef make(__class__):\n{body}\n    return made"
+        exec(code, names, made)
         return made["make"](owner)
 
 
@@ -178,25 +204,3 @@ def planted(*changes: Change) -> Iterator[None]:
         for change in changes:
             patch.setattr(change.home, change.name, change.made())
         yield
-
-
-def nothing(*_: object, **__: object) -> None:
-    """What a bug makes of a function that is not to be missed."""
-
-
-class Bug(NamedTuple):
-    """The scenario in which it is looked for, the faults that reveal it, and what it may break.
-
-    ``tick`` is the server's unit of time: the longer it is, the more a session outlives its
-    promise, which hides mistakes.  With ``every`` chance is too slow, and every schedule is
-    followed.  ``minutes``: even so it takes some, so that only a longer search looks for it; the
-    run that shows it is replayed.
-    """
-
-    scenario: Scenario
-    faults: str
-    invariants: str
-    changes: tuple[Change, ...] = ()
-    tick: float = 2.0
-    every: bool = False
-    minutes: bool = False

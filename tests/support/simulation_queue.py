@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from tests.support.simulation_parts import (
-    Bug,
-    Change,
     Judge,
     children,
     has_faults,
-    nothing,
     nothing_left,
     scenario,
     wrong,
 )
 from zkwire.errors import (
-    ConnectionLossError,
     LockLostError,
     MultiError,
     NodeExistsError,
     NoNodeError,
-    OutcomeUnknownError,
     ZooKeeperError,
 )
 from zkwire.jute.records import Stat
-from zkwire.operations.multi import Appended
-from zkwire.recipes._node import TemporaryTokens, Token, TokenPool
+from zkwire.recipes._node import TemporaryTokens, Token
 from zkwire.recipes.queue import (
     AsyncQueue,
-    ItemSelector,
     QueueEmptyError,
     QueueItem,
-    Search,
     Taking,
 )
-from zkwire.recipes.runtime import in_time, retry
-from zkwire.session.waitable import Watch
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import EventType
@@ -323,140 +311,3 @@ def various(sim: Simulation) -> None:
         flat=choose((False, False, True)),
     )
     queues(plan)(sim)
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-async def _looks_for_the_item(
-    queue: AsyncQueue, token: Token, beginning: str, items: list[bytes], deadline: float
-) -> int:
-    """After a lost reply the queue is searched: a consumer may have the item already."""
-    runtime, operations = queue._runtime, queue._runtime.operations
-    while True:
-        try:
-            creates: list[Any] = [Appended(beginning, items, None)]
-            await runtime.until(operations.multi(creates), deadline)
-            return 0
-        except MultiError:
-            await queue._layout.provide(deadline)
-        except OutcomeUnknownError:
-            await retry(runtime, deadline, operations.sync, PATH)
-            for name in await queue._selector.list(deadline):
-                with suppress(NoNodeError):
-                    read, path = operations.get_data, f"{ITEMS}/{name}"
-                    if (await retry(runtime, deadline, read, path)).data in items:
-                        return 0
-        except ConnectionLossError:
-            pass
-
-
-_list = ItemSelector.list
-
-
-async def _sees_no_return(
-    selector: ItemSelector, deadline: float | None, watch: Watch | None = None
-) -> list[str]:
-    """Waits for new items only, and not for those that are given back."""
-    names = await _list(selector, deadline)
-    if watch is not None:
-        read, limit = (
-            selector._runtime.operations.get_children,
-            in_time(selector._runtime, deadline),
-        )
-        await retry(selector._runtime, limit, read, ITEMS, watch=watch)
-    return names
-
-
-def _bug(plan: Plan | None, faults: str, invariants: str, *changes: Change) -> Bug:
-    return Bug(various() if plan is None else queues(plan), faults, invariants, changes)
-
-
-_GRANTED_TWICE = "return self._done(token, results[-1], results[: -len(marking)])"
-_EXECUTED = "self._tokens.execute(token, operations, in_time(self._runtime, deadline))"
-_NEVER_FLAT = Change(AsyncQueue, "_removal", "self._layout.flat and not version", "True")
-BUGS = {
-    # Sends a multi again without anything that tells whether it was executed.
-    "repeats blindly": _bug(
-        Plan(items=2),
-        "linger cut",
-        "ONCE LOST TWICE",
-        Change(TokenPool, "_look", "return stat if data == value else None", "return None"),
-    ),
-    # Takes a change for not made when an outsider has deleted the token that it has made.
-    "repeats for its mark": _bug(
-        Plan(items=3),
-        "delete",
-        "ONCE",
-        Change(
-            *(TokenPool, "execute", _GRANTED_TWICE),
-            "look = runtime.operations.exists\n                "
-            "if token.version < 0 and not await retry(runtime, deadline, look, token.node):\n"
-            f"                    continue\n                {_GRANTED_TWICE}",
-        ),
-    ),
-    "looks for the item": _bug(
-        None, "linger cut", "ONCE", Change(AsyncQueue, "_add", _looks_for_the_item)
-    ),
-    # Takes the removal that it has made, and whose reply was lost, for another consumer's.
-    "forgets its removal": _bug(
-        Plan(),
-        "linger cut",
-        "LOST",
-        Change(
-            *(AsyncQueue, "_claimed", _EXECUTED),
-            "retry(self._runtime, deadline, self._runtime.operations.multi, operations)",
-        ),
-    ),
-    # Removes whatever is first, also what a consumer works on.
-    "ignores claims": _bug(
-        Plan(consumers=("take", "get"), items=2),
-        "",
-        "CLAIM TWICE",
-        _NEVER_FLAT,
-        Change(ItemSelector, "list", "name not in claimed and ", ""),
-    ),
-    # Removes the item without a proof that it is still claimed by this consumer.
-    "removes anything": _bug(
-        Plan(consumers=("take", "take"), items=3, stay=12),
-        "delete",
-        "TWICE",
-        Change(Taking, "_remove", "Delete(path, taken.deliveries)", "Delete(path)"),
-    ),
-    # Leaves the claim where a block has failed.
-    "keeps its claim": _bug(
-        None,
-        "",
-        "LEFT STARVED LIVE",
-        Change(Taking, "_leave", "node, taken = attempt.node, self._item", "return"),
-    ),
-    # The item's ``lost`` is not set when the session's lease ends.
-    "tells nothing": _bug(
-        Plan(consumers=("take",), stay=12),
-        "pause",
-        "TOLD",
-        Change(
-            *(Taking, "_enter_body", "return self._item"),
-            "self._runtime.unhold(lost); return self._item",
-        ),
-    ),
-    # Consumers that find nothing watch all at once.
-    "all watch": _bug(
-        None,
-        "",
-        "HERD",
-        Change(Search, "_stand_in_line", "self._line is None or not self._line._owned", "False"),
-    ),
-    # In the flat layout removes what it has read, also if it was claimed before that.
-    "trusts the version": _bug(
-        Plan(consumers=("take", "get"), items=2, flat=True), "", "CLAIM TWICE", _NEVER_FLAT
-    ),
-    "sees no return": _bug(
-        Plan(consumers=("fail", "get"), patience=30.0),
-        "",
-        "STARVED LIVE",
-        Change(ItemSelector, "list", _sees_no_return),
-    ),
-    # A token is not deleted.
-    "leaves marks": _bug(None, "", "LEFT", Change(TemporaryTokens, "release", nothing)),
-}

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from random import Random
 from typing import Any
 
-from tests.support.simulation_parts import Bug, Change, Judge, make, nothing, scenario
+from tests.support.simulation_parts import Judge, change, make, scenario
 from zkwire.errors import NoNodeError
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.runtime import retry
@@ -19,7 +19,6 @@ from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.recipes.supervisor import Leadership, SessionLoop
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Waitable
-from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.simulation.client import Client, Task, ViolationError
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
 from zkwire.testing.simulation.invariants import Claims
@@ -221,15 +220,6 @@ class Lagging(Judge):
                 CLIENT_FAULTS["lag"](sim, process.newest)
 
 
-def write(sim: Simulation) -> None:
-    """An outsider writes the node."""
-    sim.tree_history.remember(sim.tree)
-    sim.tree.begin(round(sim.now * 1000))
-    _, events = sim.tree.set_data(NODE, b"", -1, Credentials())
-    sim.processor.state.send_events(events)
-    sim.collect()
-
-
 @scenario
 def supervised(sim: Simulation, number: int = 2, *, lagging: bool = False) -> None:
     """So many processes, and an outsider that writes what their services read."""
@@ -241,56 +231,9 @@ def supervised(sim: Simulation, number: int = 2, *, lagging: bool = False) -> No
     if lagging:
         sim.checks.append(Lagging(processes))
 
-    async def change() -> None:
+    async def change_on() -> None:
         for _ in range(20):
-            write(sim)
+            change(sim, lambda tree, outsider: tree.set_data(NODE, b"", -1, outsider)[1])
             await writer.sleep(1.0)
 
-    sim.add_task(writer, change(), "change", background=True)
-
-
-# --- bugs -----------------------------------------------------------------------------------------
-
-
-def _bug(faults: str, invariants: str, home: type, *what: Any) -> Bug:
-    changes = tuple(Change(home, *change) for change in what)
-    return Bug(supervised(lagging="lag" in faults), faults, invariants, changes)
-
-
-BUGS = {
-    # Takes a lost connection for the end of the session, and leaves the client as it is.
-    "another session beside the old": _bug(
-        "cut",
-        "ONE",
-        SessionLoop,
-        (
-            "_run",
-            "await driver.holds(self._stopped, None)",
-            "while driver.usable and not self._closed:\n"
-            "                await self._backend.within(self._stopped, 1)",
-            "await self._leave(client)",
-            "for service in tuple(driver.services): driver.dismiss(service)",
-        ),
-    ),
-    "a service is begun once": _bug(
-        "expire",
-        "LIVE",
-        SessionLoop,
-        (
-            "_enter",
-            "in list(self._services)",
-            "in list(self._services) if self._present[0] < 2 else ()",
-        ),
-    ),
-    "no sync": _bug(
-        "expire lag", "OLDER", SessionLoop, ("_connect", "self._present[0] > 0", "False")
-    ),
-    # Leaves it to the services to notice the end of their session.
-    "the old run goes on": _bug(
-        "expire slow", "RUNS", SessionLoop, ("_leave", "client._driver.dismiss(service)", "pass")
-    ),
-    # Goes on when the term is over.
-    "a term outlasts its lock": _bug(
-        "pause partition", "TERM", AsyncSequentialLock, ("check", nothing)
-    ),
-}
+    sim.add_task(writer, change_on(), "change", background=True)

@@ -70,11 +70,6 @@ def test_server(name: str) -> None:
     examine(name)
 
 
-def test_decoder() -> None:
-    """Every record from every frame, whatever it was meant to be."""
-    examine("decoder", 90)
-
-
 def test_proxy() -> None:
     """What tells the fault proxy's frames apart."""
     examine("proxy")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from zkwire import AsyncClient, AsyncCounter, Client, Counter, NoNodeError, ServerError, Watch
+from zkwire import AsyncClient, AsyncCounter, Client, NoNodeError, ServerError, Watch
 from zkwire.testing import kit
 from zkwire.testing.kit import RAISED, Refused, Stage, sweep_refusals
 
@@ -106,33 +105,3 @@ def test_a_task_that_is_left_is_found() -> None:
 
     with pytest.raises(AssertionError, match="tasks are left"):
         sweep_refusals(life, AsyncClient, chosen=lambda every: every[:1])
-
-
-def test_a_multi_is_refused_in_each_of_its_parts() -> None:
-    async def life(stage: Stage) -> None:
-        counter: Any = Counter(stage.client, stage.path)
-        await stage.call(counter.add)
-
-    parts = {refused.request.rpartition(" ")[0] for refused in sweep_refusals(life)}
-    assert parts >= {"multi: create", "multi: set_data"}
-
-
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_what_a_client_does_in_the_background_belongs_to_a_life(kind: type[Any]) -> None:
-    async def life(stage: Stage) -> None:
-        driver = stage.client._driver
-
-        async def work(operations: Any) -> None:
-            await driver.pause(0.2)
-            await operations.create(f"{stage.path}-late")
-
-        driver.spawn(work)
-
-    found: list[str] = []
-
-    def none(refusals: list[Any]) -> list[Any]:
-        found.extend(refusal.request for refusal in refusals)
-        return []
-
-    sweep_refusals(life, kind, chosen=none)
-    assert set(found) == {"create PATH-late"}

@@ -1,7 +1,7 @@
-"""The embedded server as a pure machine: handshake, frames, time, members, and text that is none.
+"""The embedded server as a pure machine, and what it can be asked to be: old, read-only, refusing.
 
-What it answers to requests, `test_recorded.py` compares with what real servers have answered; here
-is what no random request brings about.
+What it answers to requests is compared with what real servers have answered, see `recorded.py`;
+further here is what no random request brings about.
 """
 
 from __future__ import annotations
@@ -11,33 +11,27 @@ import struct
 import pytest
 
 from tests.support.embedded import Peer, Reply, Told, connected, make_processor
-from zkwire import Client
+from tests.testbed import recorded
+from zkwire import Client, ServerError
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.testing import Server
 from zkwire.testing.server import java
+from zkwire.testing.server.rules import DELETE_CONTAINER, Rules, Version
+from zkwire.testing.server.server import Ensemble, Server
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
 
-DELETED = EventType.NODE_DELETED
-NO_NODE, UNIMPLEMENTED, MARSHALLING, AUTH_FAILED = -101, -6, -5, -115
+UNIMPLEMENTED, MARSHALLING, BAD_ARGUMENTS, NO_QUORUM = -6, -5, -8, -13
+NO_NODE, NO_AUTH, BAD_VERSION, NOT_EMPTY = -101, -102, -103, -111
+AUTH_FAILED, NOT_READ_ONLY, DISABLED, THROTTLED = -115, -119, -123, -127
+CONFIG = "/zookeeper/config"
 EPHEMERAL = 1
+GREETING = frame(r.ConnectRequest(0, 0, 10_000, 0, bytes(16), True).encode())
 
 
 # --- the handshake --------------------------------------------------------------------------------
-
-
-def test_new_session_is_a_transaction_with_a_password(peer: Peer) -> None:
-    assert peer.greeting is not None
-    assert peer.greeting.session_id != 0
-    assert len(peer.greeting.passwd or b"") == 16
-    assert peer.greeting.read_only is False
-    assert peer.exists("/").zxid == 1
-    old = Peer(make_processor()).connect(read_only=None)
-    assert old.greeting is not None
-    assert old.greeting.read_only is None, "an old client is answered without the flag"
 
 
 @pytest.mark.parametrize(
@@ -79,15 +73,6 @@ def test_session_that_is_gone_is_answered_with_zeros(what: str) -> None:
     assert first.ended is (what == "password"), "the victim goes before the password is looked at"
 
 
-def test_connection_that_is_lost_takes_its_watches(peer: Peer) -> None:
-    peer.exists("/a", watch=True)
-    peer.children("/", watch=True)
-    assert len(peer.processor.state.watchers) == 2
-    peer.again()
-    assert peer.ended
-    assert len(peer.processor.state.watchers) == 0
-
-
 # --- frames ---------------------------------------------------------------------------------------
 
 
@@ -100,12 +85,6 @@ def test_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -
     peer.send(sent)
     assert peer.ended
     assert peer.raw_frames() == []
-
-
-def test_longest_frame_is_taken(peer: Peer) -> None:
-    peer.create("/a")
-    room = 0xFFFFF - 8 - len(r.SetDataRequest("/a", b"", -1).encode())
-    assert peer.set("/a", bytes(room)).err == 0
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -134,17 +113,6 @@ def test_four_letter_word_is_answered_and_ends(word: bytes, answer: bytes) -> No
     peer.send(word[1:])
     assert peer.connection.take_output() == answer
     assert peer.ended
-
-
-@pytest.mark.parametrize(
-    ("members", "member", "mode"), [(1, 0, b"standalone"), (3, 0, b"leader"), (3, 1, b"follower")]
-)
-def test_srvr_names_the_mode(members: int, member: int, mode: bytes) -> None:
-    peer = Peer(make_processor(members=members), member=member)
-    peer.send(b"srvr")
-    text = peer.connection.take_output()
-    for line in (b"Mode: " + mode, b"Zxid: 0x0", b"Node count: 5"):
-        assert line + b"\n" in text
 
 
 # --- requests that no client makes ----------------------------------------------------------------
@@ -184,13 +152,6 @@ def test_unknown_scheme_ends_the_connection(scheme: bytes, peer: Peer) -> None:
     assert peer.ended
 
 
-def test_children_come_in_the_same_order_in_each_run(peer: Peer) -> None:
-    names = tuple(f"{number:x}" for number in range(20))
-    for path in ("/a", *(f"/a/{name}" for name in names)):
-        peer.create(path)
-    assert peer.children("/a").body.children == names
-
-
 def test_nothing_is_carried_out_or_sent_after_the_end(peer: Peer) -> None:
     create = struct.pack(">ii", 2, ops.CREATE.opcode)
     create += r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()
@@ -222,36 +183,6 @@ def test_expiry_is_rounded_up_to_the_next_tick() -> None:
     assert processor.state.tree.zxid == zxid + 1
 
 
-def test_expiry_at_the_boundary_takes_a_whole_tick_more() -> None:
-    processor = make_processor(tick=2.0)
-    processor.advance(0.0)
-    Peer(processor, now=2.0).connect(timeout=4000)
-    assert processor.next_deadline == 8.0
-
-
-def test_any_request_keeps_the_session() -> None:
-    processor = make_processor(tick=2.0)
-    peer = Peer(processor).connect(timeout=4000)
-    peer.now = 5.0
-    peer.exists("/")
-    processor.advance(9.9)
-    assert len(processor.state.sessions) == 1
-    processor.advance(10.0)
-    assert len(processor.state.sessions) == 0
-
-
-def test_closing_tells_the_others_and_then_answers(peer: Peer) -> None:
-    other = Peer(peer.processor).connect()
-    peer.create("/a", EPHEMERAL)
-    other.exists("/a", watch=True)
-    peer.exists("/a", watch=True)
-    peer.ask(ops.CLOSE_SESSION)
-    assert peer.received() == [Told(DELETED, "/a"), Reply(3, 4, 0, b"")]
-    assert peer.ended
-    assert other.received() == [Told(DELETED, "/a")]
-    assert peer.again().session_id == 0
-
-
 def test_session_moves_to_another_member() -> None:
     processor = make_processor(members=3)
     old = Peer(processor).connect()
@@ -274,21 +205,11 @@ def test_session_moves_to_another_member() -> None:
     assert not processor.expire(old.session_id, 0.0)
 
 
-def test_containers_are_reaped(peer: Peer) -> None:
-    peer.call(ops.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
-    peer.create("/c/a")
-    peer.delete("/c/a")
-    peer.exists("/c", watch=True)
-    peer.processor.advance(0.0)
-    assert peer.received() == [Told(DELETED, "/c")]
-
-
 # --- text -----------------------------------------------------------------------------------------
 
 SMILE = "\U0001f600"
 CESU_8 = b"\xed\xa0\xbd\xed\xb8\x80"
 ANYONE = r.ACL(1, r.Id("world", "anyone"))
-STAT = r.Stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 
 
 def test_characters_beyond_ffff_leave_as_two_surrogates(peer: Peer) -> None:
@@ -304,27 +225,6 @@ def test_characters_beyond_ffff_leave_as_two_surrogates(peer: Peer) -> None:
         raw = peer.raw_frames()[0]
         assert CESU_8 in raw
         assert SMILE.encode() not in raw
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        r.GetACLResponse((r.ACL(5, r.Id("digest", f"a{SMILE}b")), ANYONE), STAT),
-        r.WatcherEvent(1, 3, f"/{SMILE}{SMILE}"),
-        r.WhoAmIResponse((r.ClientInfo("ip", "\xe9\uffff"),)),
-    ],
-)
-def test_text_written_as_java_does_is_read_by_a_client(record: Record) -> None:
-    assert type(record).decode(java.write(record)) == record
-
-
-def test_client_of_the_embedded_server_joins_surrogates() -> None:
-    name = r.Id("digest", f"{SMILE}:x")
-    with Server() as server, Client(server.hosts) as client:
-        client.create("/a", acl=(r.ACL(Perms.ALL, name), *OPEN_ACL_UNSAFE))
-        assert client.get_acl("/a").acl[0].id == name
-        client.add_auth("digest", f"{SMILE}:p".encode())
-        assert client.who_am_i()[-1].user == SMILE
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\2/", struct.pack(">i", -2), b"\xff" * 4])
@@ -343,3 +243,287 @@ def test_node_of_a_null_path_is_none(peer: Peer) -> None:
     codes = [reply.err for reply in peer.received() if isinstance(reply, Reply)]
     assert codes == [0, MARSHALLING, MARSHALLING]
     assert peer.create("/a").err == peer.delete("/a").err == 0
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", recorded.VERSIONS)
+def test_embedded_server_answers_as_recorded_from_real_ones(version: Version) -> None:
+    for name in recorded.CONVERSATIONS:
+        recorded.replay(version, name)
+
+
+# --- older servers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"])
+def test_what_a_version_does_not_know(version: str) -> None:
+    line = [int(number) for number in version.split(".")]
+    unknown = {code for code, op in ops.OPS.items() if [*op.release[:2]] > line}
+    processor = make_processor(version=version)
+    for opcode in sorted(set(ops.OPS) - {ops.PING.opcode, ops.CHECK.opcode}):
+        peer = Peer(processor).connect()
+        peer.send(frame(struct.pack(">ii", 7, opcode)))
+        refused = r.ReplyHeader(7, -1, UNIMPLEMENTED).encode() in peer.raw_frames()
+        assert refused == (opcode in unknown), opcode
+        assert peer.ended or opcode not in unknown
+
+
+def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
+    peer = connected(version="3.9")
+    peer.create("/a", acl=(r.ACL(1, r.Id("world", "anyone")),))
+    peer.create("/b")
+    peer.create("/b/c")
+    peer.create("/e", EPHEMERAL)
+    expected = {"/a": 0, "/a/x": NO_NODE, "/b": NOT_EMPTY, "/e": BAD_VERSION}
+    expected |= dict.fromkeys(("/", "/zookeeper", "bad", ""), BAD_ARGUMENTS)
+    assert {p: peer.call(DELETE_CONTAINER, r.SyncRequest(p)).err for p in expected} == expected
+    assert peer.exists("/a").err == NO_NODE
+
+
+def test_further_unknown_opcodes() -> None:
+    peer = connected(unknown_opcodes={ops.SASL.opcode, ops.PING.opcode})
+    assert peer.call(ops.SASL, r.GetSASLRequest(b"")) == Reply(1, -1, UNIMPLEMENTED, b"")
+    assert peer.ended
+    again = peer.again()
+    assert again.session_id == peer.session_id
+    again.ask(ops.PING)
+    assert again.ended
+
+
+@pytest.mark.parametrize(
+    ("version", "users"), [("3.4", "ann anyone u v w a"), ("3.8", "ann a w v u anyone")]
+)
+def test_acl_keeps_its_order_and_who_asks_stands_as_in_java(version: str, users: str) -> None:
+    """As 3.4.14, 3.6.2, 3.8.0 and 3.9.5 were seen to do."""
+    peer = connected(version=version)
+    for secret in (b"u:p", b"v:p", b"w:p", b"alice:x"):
+        peer.call(ops.AUTH, r.AuthPacket(0, "digest", secret))
+    ann, anyone = r.ACL(1, r.Id("digest", "ann:hash")), r.ACL(1, r.Id("world", "anyone"))
+    peer.create("/a", acl=(ann, r.ACL(31, r.Id("auth", "")), anyone, ann))
+    acl = peer.call(ops.GET_ACL, r.GetACLRequest("/a")).body.acl
+    long = {"ann:hash": "ann", "anyone": "anyone"}
+    assert [long.get(one.id.id, one.id.id[0]) for one in acl] == users.split()
+
+
+def test_ttl_can_be_switched_off() -> None:
+    peer = connected(extended_types=False)
+    request = r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 5, 1000)
+    assert peer.call(ops.CREATE_TTL, request).err == UNIMPLEMENTED
+    assert not peer.ended
+
+
+@pytest.mark.parametrize("name", ["extended_types", "read_only", "local_sessions", "reconfig"])
+def test_an_option_that_is_no_bool_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+        Server(**{name: "no"})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"unknown version '3\.3'"):
+        Rules(version="3.3")  # type: ignore[arg-type]
+
+
+# --- read-only ------------------------------------------------------------------------------------
+
+
+WRITES: list[tuple[ops.Op, Record]] = [
+    (ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)),
+    (ops.CREATE2, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)),
+    (ops.CREATE_CONTAINER, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 4)),
+    (ops.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 5, 1)),
+    (ops.DELETE, r.DeleteRequest("/a", -1)),
+    (ops.SET_DATA, r.SetDataRequest("/a", b"", -1)),
+    (ops.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1)),
+    (ops.RECONFIG, r.ReconfigRequest(None, None, None, -1)),
+    (ops.MULTI, r.MultiHeader(-1, True, -1)),
+    (ops.CHECK, r.CheckVersionRequest("/a", -1)),
+    (DELETE_CONTAINER, r.SyncRequest("/a")),
+    (ops.SYNC, r.SyncRequest("/")),
+]
+
+
+def test_without_a_quorum_there_are_reads_and_watches_and_no_writes() -> None:
+    peer = Peer(make_processor(read_only=True)).connect(read_only=True)
+    for op, record in WRITES:
+        assert peer.call(op, record)[1:] == (0, NOT_READ_ONLY, b"")
+    assert peer.get("/", watch=True).err == 0
+    assert peer.exists("/a", watch=True).err == NO_NODE
+    assert sorted(peer.children("/", watch=True).body.children) == ["zookeeper"]
+    assert peer.call(ops.ADD_WATCH, r.AddWatchRequest("/", 1)).err == 0
+    assert peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"u:p")).err == 0
+    again = Peer(peer.processor)
+    assert peer.greeting is not None
+    again.connect(session_id=peer.session_id, passwd=peer.greeting.passwd or b"", read_only=True)
+    assert again.session_id == peer.session_id
+    assert again.call(ops.CLOSE_SESSION) == Reply(1, 0, 0, b"")
+    assert again.ended
+
+
+def test_the_way_to_read_only_and_back() -> None:
+    processor = make_processor(tick=2.0)
+    owner = Peer(processor).connect(timeout=4000)
+    owner.create("/a", EPHEMERAL)
+    owner.call(ops.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
+    owner.create("/c/a")
+    owner.delete("/c/a")
+    processor.set_read_only(True, 1.0, 0)
+    processor.set_read_only(True, 1.0, 0)
+    assert owner.ended
+    assert owner.greeting is not None
+    passwd = owner.greeting.passwd or b""
+    refused = Peer(processor, now=1.0)
+    refused.connect(session_id=owner.session_id, passwd=passwd, read_only=True)
+    assert refused.ended
+    assert refused.greeting is None, "a global session is sent away without a word"
+    reader = Peer(processor, now=1.0).connect(read_only=True)
+    processor.advance(100.0)
+    assert reader.ended, "a local session can expire"
+    late = Peer(processor, now=100.0).connect(read_only=True)
+    assert late.exists("/a").err == 0, "a global one cannot"
+    processor.set_read_only(False, 105.0, 0)
+    assert late.ended
+    gone = late.again(now=105.0)
+    assert gone.session_id == 0, "a local session ends with its server"
+    processor.advance(109.9)
+    assert "/a" in processor.state.tree.nodes, "the new leader counts from its start"
+    assert "/c" in processor.state.tree.nodes, "nobody removes containers without a quorum"
+    processor.advance(110.0)
+    assert "/a" not in processor.state.tree.nodes
+    processor.advance(170.0)
+    assert "/c" not in processor.state.tree.nodes
+
+
+def test_without_local_sessions_a_server_refuses_in_an_odd_form() -> None:
+    peer = Peer(make_processor(read_only=True, local_sessions=False))
+    peer.send(GREETING)
+    (raw,) = peer.raw_frames()
+    assert raw == r.ReplyHeader(0, 0, NOT_READ_ONLY).encode()
+    assert not peer.ended
+    peer.ask(ops.EXISTS, r.ExistsRequest("/", False))
+    assert peer.received() == [], "nothing more is read"
+
+
+# --- any error ------------------------------------------------------------------------------------
+
+
+def test_next_request_can_be_refused_with_any_code() -> None:
+    with Server() as server, Client(server.hosts) as client:
+        for code in (-2, -7, -13, -14, -118, -125, THROTTLED, -9999):
+            server.refuse_next("create", code, nth=2)
+            assert client.exists("/a") is None
+            client.create("/a")
+            with pytest.raises(ServerError) as caught:
+                client.create("/b")
+            assert caught.value.code == code
+            client.delete("/a")
+        server.refuse_next("create", -125)
+        server.clear()
+        client.create("/a")
+        for op, nth in (("connect", 1), ("nothing", 1), ("create", 0)):
+            with pytest.raises(ValueError, match=r"unknown operation|counts from 1"):
+                server.refuse_next(op, -1, nth=nth)
+
+
+def test_refused_request_keeps_the_session() -> None:
+    peer = connected(tick=2.0)
+    body = r.RequestHeader(9, ops.EXISTS.opcode).encode()
+    peer.processor.refuse(peer.connection, body, THROTTLED, 9.0, close=False)
+    assert peer.received() == [Reply(9, 1, THROTTLED, b"")]
+    peer.processor.advance(19.9)
+    assert not peer.ended
+    peer.processor.refuse(peer.connection, b"short", THROTTLED, 19.9, close=False)
+    assert peer.ended
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+def test_an_ensemble_names_its_members() -> None:
+    with Ensemble(3) as ensemble:
+        lines = (ensemble.tree.node(CONFIG).data or b"").decode().splitlines()
+        assert lines == [
+            *[
+                f"server.{n}=127.0.0.1:2888:3888:participant;127.0.0.1:{server.port}"
+                for n, server in enumerate(ensemble.servers, 1)
+            ],
+            "version=0",
+        ]
+        assert ensemble.tree.node(CONFIG).version == -1
+        ensemble.set_config(b"other")
+        ensemble.servers[0].stop()
+        ensemble.servers[0].start()
+        assert ensemble.tree.node(CONFIG).data == b"other"
+
+
+def as_super(members: int = 3) -> Peer:
+    peer = connected(members=members, reconfig=True, super_password="magic")
+    peer.processor.set_members({n: f"h{n}:1:2:participant;h{n}:3" for n in range(1, members + 1)})
+    peer.call(ops.AUTH, r.AuthPacket(0, "digest", b"super:magic"))
+    return peer
+
+
+def test_reconfiguring() -> None:
+    peer = as_super()
+    peer.get(CONFIG, watch=True)
+    peer.ask(ops.RECONFIG, r.ReconfigRequest("server.4=h4:1:2:observer;3", "3", None, 0))
+    event, reply = peer.received()
+    assert event == Told(EventType.NODE_DATA_CHANGED, CONFIG)
+    assert isinstance(reply, Reply)
+    text = (
+        b"server.1=h1:1:2:participant;h1:3\nserver.2=h2:1:2:participant;h2:3\n"
+        b"server.4=h4:1:2:observer;0.0.0.0:3\nversion=2"
+    )
+    assert reply.body.data == text
+    assert (reply.zxid, reply.body.stat.mzxid, reply.body.stat.version) == (2, 2, -1)
+    whole = "server.1=h1:1:2;3,server.2=h2:1:2:participant;h2:3"
+    again = peer.call(ops.RECONFIG, r.ReconfigRequest(None, None, whole, 2))
+    assert again.body.data.splitlines()[0] == b"server.1=h1:1:2:participant;0.0.0.0:3"
+
+
+@pytest.mark.parametrize(
+    ("joining", "leaving", "members", "version", "code"),
+    [
+        (None, "3", None, 7, BAD_VERSION),
+        (None, "2,3", None, -1, BAD_ARGUMENTS),  # too few are left
+        (None, None, "server.1=h:1:2;3,server.2=g:1:2:observer;3", -1, BAD_ARGUMENTS),
+        ("server.4=h4", None, None, -1, BAD_ARGUMENTS),
+        ("server.4=h4:1:2", None, None, -1, BAD_ARGUMENTS),  # without the client's port
+        (None, "three", None, -1, MARSHALLING),
+        (None, "0_3", None, -1, MARSHALLING),  # Java's parseInt takes no "_"
+        (None, None, "server.8=h:1:2;3,server.9=g:1:2;3", -1, NO_QUORUM),
+    ],
+)
+def test_reconfigurations_that_are_refused(
+    joining: str | None, leaving: str | None, members: str | None, version: int, code: int
+) -> None:
+    request = r.ReconfigRequest(joining, leaving, members, version)
+    assert as_super().call(ops.RECONFIG, request).err == code
+
+
+def test_who_may_reconfigure_and_where() -> None:
+    request = r.ReconfigRequest(None, "3", None, -1)
+    assert connected(members=3).call(ops.RECONFIG, request).err == DISABLED
+    alone = connected(reconfig=True)
+    assert alone.call(ops.RECONFIG, request).err == UNIMPLEMENTED
+    assert not alone.ended
+    stranger = Peer(as_super().processor).connect()
+    assert stranger.call(ops.RECONFIG, request).err == NO_AUTH
+
+
+# --- connections without a session ----------------------------------------------------------------
+
+
+def test_whoever_does_not_ask_for_a_session_is_sent_away() -> None:
+    processor = make_processor(tick=2.0)
+    processor.advance(0.0)
+    silent = processor.connect(now=3.0)
+    half = Peer(processor, now=3.0)
+    half.send(GREETING[:20])
+    served = Peer(processor).connect(timeout=40_000)
+    assert processor.next_deadline == 20.0
+    processor.advance(19.9)
+    assert not silent.ended
+    processor.advance(20.0)
+    assert silent.ended
+    assert half.ended
+    assert not served.ended
+    assert processor.next_deadline == 42.0

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import resource
-import signal
 import socket
 import struct
 import subprocess
@@ -15,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +26,6 @@ from tests.support.differential_sides import RealLink
 from tests.support.queued_requests import queued_requests, refused_in_the_queue
 from zkwire import (
     Client,
-    NoNodeError,
     OutcomeUnknownError,
 )
 from zkwire.jute import records as r
@@ -36,7 +34,7 @@ from zkwire.testing.proxy import faults
 from zkwire.testing.proxy.faults import Action, Gate
 from zkwire.testing.server import loop
 from zkwire.testing.server.loop import VirtualClock
-from zkwire.testing.server.server import Ensemble, Member, Server, serve
+from zkwire.testing.server.server import Ensemble, OneServer, Server, serve
 
 T = TypeVar("T")
 
@@ -51,7 +49,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def dial(server: Server | Member) -> socket.socket:
+def dial(server: Server | OneServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), SECONDS)
 
 
@@ -216,15 +214,6 @@ def _open() -> tuple[r.ACL, ...]:
     return (r.ACL(31, r.Id("world", "anyone")),)
 
 
-def test_a_silent_session_ends_in_real_time(server: Server) -> None:
-    with dial(server) as connection, Client(server.hosts) as client:
-        request = r.ConnectRequest(0, 0, 400, 0, bytes(16), False)
-        create = struct.pack(">ii", 1, 1) + r.CreateRequest("/a", b"", _open(), 1).encode()
-        connection.sendall(frame(request.encode()) + frame(create))
-        assert len(read_to_end(connection)) > len(GREETING), "answers, then the end"
-        assert client.exists("/a") is None
-
-
 # --- several servers ------------------------------------------------------------------------------
 
 
@@ -362,21 +351,6 @@ def test_garbage_costs_its_own_connection_only(server: Server, seed: int) -> Non
                 assert read_to_end(connection) == b"", "an end, and no reply"
 
 
-def test_a_thousand_idle_connections(server: Server) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * 1000 + 200  # both ends are ours
-    if soft < wanted:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
-            pytest.skip(f"only {hard} descriptors are allowed")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    with ExitStack() as stack:
-        for number in range(1000):
-            connection = stack.enter_context(dial(server))
-            connection.sendall(GREETING[: number % len(GREETING)])
-        with Client(server.hosts) as client:
-            assert client.create("/a") == "/a"
-
-
 def test_one_who_does_not_read_costs_bounded_memory(server: Server) -> None:
     with Client(server.hosts) as client, dial(server) as connection:
         client.create("/big", bytes(1_000_000))
@@ -412,26 +386,6 @@ def test_requests_go_on_when_all_replies_leave_at_the_end_of_a_round(
     assert refused
 
 
-def test_no_free_descriptor_is_no_end(server: Server) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Client(server.hosts) as client, ExitStack() as stack:
-        waiting = [stack.enter_context(socket.socket()) for _ in range(8)]
-        top = max(s.fileno() for s in waiting)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (top + 1, hard))
-        try:
-            for each in waiting:
-                each.connect(("127.0.0.1", server.port))
-            assert client.create("/a") == "/a"
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        waiting[0].close()
-        client.create("/b")
-        server.cut_all()
-        late = stack.enter_context(dial(server))
-        late.sendall(b"ruok")
-        assert read_to_end(late) == b"imok"
-
-
 @pytest.mark.parametrize("why", [errno.ECONNABORTED, errno.EMFILE])
 def test_who_could_not_be_accepted_is_accepted_later(
     server: Server, monkeypatch: pytest.MonkeyPatch, why: int
@@ -452,27 +406,6 @@ def test_who_could_not_be_accepted_is_accepted_later(
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-
-def test_serve_says_what_it_is_and_ends_at_ctrl_c() -> None:
-    code = (
-        "import sys; from zkwire.testing.server.server import serve; sys.exit(serve('127.0.0.1:0'))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(2)]
-        assert "for tests and demos" in lines[0]
-        assert "Never for production" in lines[1]
-        assert max(map(len, lines)) <= 80
-        hosts = lines[0].split(" listens at ")[1].split(",")[0]
-        with Client(hosts) as client:
-            client.create("/a")
-            with pytest.raises(NoNodeError):
-                client.get_data("/b")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SECONDS) == 0
 
 
 def test_serve_refuses_what_is_no_address(server: Server) -> None:

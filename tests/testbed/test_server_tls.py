@@ -6,7 +6,6 @@ Everyday work over it is in `tests/shell/test_secure_client.py`.
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import socket
 import ssl
@@ -21,13 +20,12 @@ import pytest
 from tests.shell.test_secure_client import each_version, failure, only
 from tests.support.certificates import OPENSSL_SECONDS, Authority, Certificate
 from tests.support.secure_servers import BOTH_NAMES, WANTS_CERTIFICATE
-from tests.testbed.test_server import persist
 from zkwire import ACL, Client, Id, InvalidACLError, NoAuthError, Perms
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest
 from zkwire.net.tls import describe
 from zkwire.session.outcomes import UNGREETED
-from zkwire.testing import Ensemble, Server
+from zkwire.testing import Server
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.tls import make_context
 
@@ -69,31 +67,6 @@ def secured(server: Server, context: ssl.SSLContext) -> ssl.SSLSocket:
 def lives(server: Server, context: ssl.SSLContext) -> None:
     with Client(server.hosts, tls=context) as client:
         assert client.exists("/") is not None
-
-
-def test_an_ensemble(authority: Authority, shown: Certificate) -> None:
-    with (
-        Ensemble(2, tls=shown.server_context()) as ensemble,
-        Client(ensemble.hosts, tls=authority.client_context(), session_timeout=20.0) as client,
-    ):
-        client.create("/a", ephemeral=True)
-        here = ensemble.server_for_session(client.session_id)
-        assert here is not None
-        here.stop()
-        assert persist(lambda: client.exists("/a")) is not None
-
-
-def test_the_openssl_command(authority: Authority, shown: Certificate) -> None:
-    openssl = shutil.which("openssl")
-    assert openssl is not None  # it has made the certificates
-    with serving(shown) as server:
-        done = subprocess.run(
-            [openssl, "s_client", "-quiet", "-verify_return_error", "-CAfile", authority.file,
-             "-connect", server.hosts],
-            input=b"srvr", capture_output=True, timeout=OPENSSL_SECONDS, check=False,
-        )  # fmt: skip
-    assert b"Mode: standalone\n" in done.stdout
-    assert done.returncode == 0  # which needs a close_notify
 
 
 # --- certificates of clients ----------------------------------------------------------------------
@@ -143,17 +116,6 @@ def test_a_client_that_has_none_is_told(authority: Authority, shown: Certificate
             assert re.fullmatch(WANTS_CERTIFICATE, describe(caught.value))
         only(context, ssl.TLSVersion.TLSv1_2)
         assert re.search(WANTS_CERTIFICATE, failure(server.hosts, context))
-
-
-@pytest.mark.parametrize("optional", [True, False])
-def test_the_certificate_of_a_stranger(
-    authority: Authority, shown: Certificate, tmp_path: Path, optional: bool
-) -> None:
-    context = certified(Authority(tmp_path, "stranger"))
-    context.load_verify_locations(authority.file)
-    with serving(shown, authority, optional=optional) as server:
-        words = failure(server.hosts, context)
-    assert "TLS: the server does not accept the client certificate: unknown ca" in words
 
 
 @pytest.mark.parametrize(

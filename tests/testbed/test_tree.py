@@ -1,7 +1,7 @@
 """The data tree of the embedded server: times, ends of counters, reaped nodes, addresses.
 
 Refusals, their order, events and what a multi takes back are in what real servers have answered
-(`test_recorded.py`).
+(`recorded.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from zkwire.jute.records import ACL, ClientInfo, Id, Stat
 from zkwire.testing.server.credentials import Credentials, digest_id
 from zkwire.testing.server.tree import (
     CONTAINER,
-    LONGEST_TTL,
     DataTree,
     NewNode,
     adjusted,
@@ -73,13 +72,6 @@ def test_fresh_root_shows_as_on_a_real_server(garden: Garden) -> None:
     assert garden.stat("/zookeeper").cversion == -2
 
 
-@pytest.mark.parametrize("owner", [CONTAINER, ttl_owner(1), ttl_owner(LONGEST_TTL)])
-def test_special_owners_are_not_shown(garden: Garden, owner: int) -> None:
-    garden.create("/a", owner=owner)
-    assert garden.stat("/a").ephemeral_owner == 0
-    garden.create("/a/b")  # and they may have children
-
-
 def test_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None:
     garden.create("/a")
     garden.tree.node("/a").created = LAST_SEQUENCE
@@ -108,19 +100,6 @@ def test_containers_and_old_nodes_are_removed(garden: Garden) -> None:
     assert tree.reapable(0) == []
 
 
-def test_taking_back_restores_what_is_to_be_removed(garden: Garden) -> None:
-    garden.create("/old", owner=ttl_owner(50))
-    garden.create("/used", owner=CONTAINER)
-    garden.create("/used/a")
-    garden.delete("/old")
-    garden.tree.roll_back()
-    garden.create("/new", owner=ttl_owner(50))
-    garden.tree.roll_back()
-    garden.delete("/used/a")
-    garden.tree.roll_back()
-    assert garden.tree.reapable(10**15) == ["/old"]
-
-
 @pytest.mark.parametrize("number", [b"5_0", b" 5", b"many"])
 def test_statistics_that_cannot_be_read_stay(number: bytes) -> None:
     """ZooKeeper 3.8.0 was seen to end the connection of who then creates a node there."""
@@ -134,12 +113,6 @@ def test_digest_id_is_the_servers() -> None:
     # From the ZooKeeper Programmer's Guide: echo -n user:password | openssl dgst -binary -sha1 ...
     assert digest_id(b"super:admin") == "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
     assert digest_id(b"nocolon").startswith("nocolon:")
-
-
-@pytest.mark.parametrize("name", ["10.0.0.256", "::1", "10.0.1", "0.0.0." + "0" * 10_000])
-def test_address_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(InvalidACLError):
-        ANYBODY.expand((ACL(1, Id("world", "anyone")), ACL(1, Id("ip", name))))
 
 
 @pytest.mark.parametrize(

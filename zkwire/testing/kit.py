@@ -42,25 +42,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from zkwire import AsyncClient, AsyncSupervisor, Client
-from zkwire.errors import (
-    MultiError,
-    NoAuthError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    QuotaExceededError,
-    ServerError,
-    error_for,
-)
+from zkwire import AsyncClient, AsyncSupervisor, Client, errors
+from zkwire.errors import MultiError, ServerError, error_for
 from zkwire.jute import records as r
+from zkwire.jute.frames import frame as framed
 from zkwire.jute.records import ConnectResponse
 from zkwire.testing.proxy.faults import Action, Send, Step
 from zkwire.testing.proxy.frames import OPCODES, Frame
@@ -73,18 +63,18 @@ from zkwire.wire.ops import OPS
 UNKNOWN: Final = -9999
 """A code that no client knows."""
 
-_ANY = (NoAuthError.code, UNKNOWN)
+_ANY = (errors.NoAuthError.code, UNKNOWN)
 _CREATE = (
     *_ANY,
-    QuotaExceededError.code,
-    NoNodeError.code,
-    NodeExistsError.code,
-    NoChildrenForEphemeralsError.code,
+    errors.QuotaExceededError.code,
+    errors.NoNodeError.code,
+    errors.NodeExistsError.code,
+    errors.NoChildrenForEphemeralsError.code,
 )
 PLAUSIBLE: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(("create", "create2", "create_container", "create_ttl"), _CREATE),
-    "delete": (*_ANY, NotEmptyError.code),
-    "set_data": (*_ANY, QuotaExceededError.code),
+    "delete": (*_ANY, errors.NotEmptyError.code),
+    "set_data": (*_ANY, errors.QuotaExceededError.code),
     "sync": (UNKNOWN,),
     **dict.fromkeys(("remove_watches", "close_session", "set_watches", "set_watches2"), ()),
 }
@@ -105,13 +95,7 @@ class Part(NamedTuple):
 
     op: str
     path: str
-    sequential: bool = False
-
-    @property
-    def codes(self) -> tuple[int, ...]:
-        """What a server may refuse it with."""
-        codes = PLAUSIBLE.get(self.op, _ANY)
-        return tuple(c for c in codes if not (self.sequential and c == NodeExistsError.code))
+    codes: tuple[int, ...]  # what a server may refuse it with
 
 
 class Refusal(NamedTuple):
@@ -144,7 +128,7 @@ def parts(frame: Frame) -> list[Part]:
     if PLAUSIBLE.get(frame.op) is _CREATE:
         return [_part(opcode, frame.raw, _HEADER)[0]]
     if frame.op != "multi":
-        return [Part(frame.op, frame.path or "")]
+        return [Part(frame.op, frame.path or "", PLAUSIBLE.get(frame.op, _ANY))]
     found: list[Part] = []
     header, at = r.MultiHeader.unpack(frame.raw, _HEADER)
     while not header.done:
@@ -159,7 +143,10 @@ def _part(opcode: int, data: bytes, at: int) -> tuple[Part, int]:
     op = OPS[opcode]
     kind: Any = op.request
     request, at = kind.unpack(data, at)
-    return Part(op.name, request.path, getattr(request, "flags", 0) in _SEQUENTIAL), at
+    codes = PLAUSIBLE.get(op.name, _ANY)
+    if getattr(request, "flags", 0) in _SEQUENTIAL:
+        codes = tuple(code for code in codes if code != errors.NodeExistsError.code)
+    return Part(op.name, request.path, codes), at
 
 
 def refusals(requests: Iterable[Frame], base: str) -> list[Refusal]:
@@ -184,13 +171,12 @@ def refuse(refusal: Refusal) -> Action:
 
     def act(frame: Frame) -> Iterable[Step]:
         body = r.RequestHeader(frame.xid or 0, OPCODES["exists"]).encode() + _ROOT.encode()
-        harmless = len(body).to_bytes(4, "big") + body
         count = len(parts(frame)) if frame.op == "multi" else 0
 
         def rewritten(reply: Frame) -> Iterable[Step]:
             return (Send(_refused(reply.raw, refusal, count)),)
 
-        return (Send(harmless, reply=rewritten),)
+        return (Send(framed(body), reply=rewritten),)
 
     return act
 
@@ -199,12 +185,8 @@ def _refused(reply: bytes, refusal: Refusal, count: int) -> bytes:
     """The answer: for a multi of ``count`` parts a code for each, as servers do."""
     head = reply[4 : _REPLY_HEADER - 4]
     if not count:
-        return _framed(head + refusal.code.to_bytes(4, "big", signed=True))
-    return _framed(head + bytes(4) + refused_parts(refusal.part, refusal.code, count))
-
-
-def _framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
+        return framed(head + refusal.code.to_bytes(4, "big", signed=True))
+    return framed(head + bytes(4) + refused_parts(refusal.part, refusal.code, count))
 
 
 def masked(path: str, base: str) -> str:
@@ -238,18 +220,6 @@ class Refused(NamedTuple):
 RAISED = "raised to the caller"
 REPEATED = "tried again"
 IGNORED = "goes on without it"
-
-
-class _Left(NamedTuple):
-    """What is there at one moment, as numbers of things alike."""
-
-    nodes: Counter[str]
-    watches: Counter[str]
-
-    def beyond(self, other: _Left) -> list[str]:
-        """What is there and not there."""
-        nodes, watches = self.nodes - other.nodes, self.watches - other.watches
-        return [f"node {name}" for name in nodes] + [f"watch of {name}" for name in watches]
 
 
 class Stage:
@@ -377,7 +347,6 @@ class Stage:
         """Live in this thread; raises what is wrong."""
         self._proxy, self._refusal = proxy, refusal
         self._to_come = 0 if refusal is None else refusal.nth
-        proxy.reset()
         if refusal is not None:
             proxy.rule(self._rule)
         if self.asynchronous:
@@ -403,9 +372,9 @@ class Stage:
         if self._clean is not None:
             clean = self._clean
             with suppress(TimeoutError):
-                await self.until(lambda: not self._left().beyond(clean), "settled")
-            beyond = self._left().beyond(clean)
-            assert not beyond, f"left behind: {beyond}"
+                await self.until(lambda: not self._left() - clean, "settled")
+            beyond = self._left() - clean
+            assert not beyond, f"left behind: {[*beyond]}"
         else:
             await self._quiet()
             self._clean = self._left()
@@ -434,7 +403,7 @@ class Stage:
         asked = {f.number for f in frames if f.connection == newest} - {None}
         return asked <= {f.request.number for f in frames if f.request is not None}
 
-    _clean: _Left | None = None
+    _clean: Counter[str] | None = None
 
     def _rule(self, frame: Frame) -> Action | None:
         refusal = self._refusal
@@ -466,10 +435,10 @@ class Stage:
         tree, sessions = self._server.tree, self._sessions()
         return set(self._server.inspect(lambda: [p for s in sessions for p in tree.ephemerals(s)]))
 
-    def _left(self) -> _Left:
+    def _left(self) -> Counter[str]:
         sessions = self._sessions()
 
-        def look() -> _Left:
+        def look() -> Counter[str]:
             tree, below = self._server.tree, self.path + "/"
             nodes = [
                 path
@@ -479,12 +448,12 @@ class Stage:
                 and (node.owner != CONTAINER or node.children)
             ]
             watches = [path for s in sessions for path in self._server.watches(s)]
-            return _Left(self._alike(nodes), self._alike(watches))
+            named = {"node": nodes, "watch of": watches}
+            return Counter(
+                f"{a} {masked(p, self.path)}" for a, paths in named.items() for p in paths
+            )
 
         return self._server.inspect(look)
-
-    def _alike(self, paths: Iterable[str]) -> Counter[str]:
-        return Counter(masked(path, self.path) for path in paths)
 
     def _note_outcome(self) -> None:
         """Say what has become of the refusal; nothing if its request has not come."""
@@ -549,14 +518,11 @@ class _Sweep:
     patience: float
     limit: float
     other: Client = field(init=False)
-    clean: _Left | None = None
+    clean: Counter[str] | None = None
     numbers: Iterator[int] = field(default_factory=count)
-    proxies: SimpleQueue[FaultProxy] = field(default_factory=SimpleQueue[FaultProxy])
 
     def run(self, chosen: Callable[[list[Refusal]], list[Refusal]]) -> list[Refused]:
-        with Client(self.server.hosts) as self.other, ExitStack() as exit:
-            for _ in range(AT_ONCE):
-                self.proxies.put(exit.enter_context(FaultProxy(self.server.hosts)))
+        with Client(self.server.hosts) as self.other:
             stage, error = self._live(None)
             if error is not None:
                 raise error
@@ -577,14 +543,12 @@ class _Sweep:
         path = f"/kit{next(self.numbers)}"
         stage = Stage(self.server, self.other, path, self.kind, self.patience)
         stage._clean = self.clean
-        proxy = self.proxies.get()
-        outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
-        try:
-            error = outcome.exception(self.limit)
-        except TimeoutError:  # its proxy stays its own
-            return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
-        self.proxies.put(proxy)
-        return stage, error
+        with FaultProxy(self.server.hosts) as proxy:
+            outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
+            try:
+                return stage, outcome.exception(self.limit)
+            except TimeoutError:
+                return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
 
 
 def sweep_refusals(

@@ -12,6 +12,4 @@ Each layer of the package has its TOML file here, with an entry for each bug:
 ``module`` may be a folder: then one of its files has the text, whichever that is by now.
 A test is named without its file, or with it where two files have one of that name.
 The tests named there run on the package with this one bug in it, and one of them must fail.
-`tests.simulation.planted.judge` runs any tests on all of the bugs, and says what each test file is
-good for.
 """

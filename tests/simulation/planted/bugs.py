@@ -48,10 +48,6 @@ class Bug(NamedTuple):
         """The tests that must find it, as pytest wants them named."""
         return [located(test) for test in self.found_by]
 
-    def is_documented(self) -> bool:
-        """Whether a docstring or comment of the package still states the rule."""
-        return _plain(self.rule) in _everything()
-
 
 def load() -> list[Bug]:
     """All bugs, by layer."""
@@ -77,13 +73,3 @@ def located(test: str) -> str:
 @functools.cache
 def _tests() -> dict[Path, str]:
     return {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
-
-
-@functools.cache
-def _everything() -> str:
-    return _plain(" ".join(path.read_text() for path in (ROOT / "zkwire").rglob("*.py")))
-
-
-def _plain(text: str) -> str:
-    """Without what wraps lines."""
-    return " ".join(word for word in text.split() if word != "#").lower()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Self, TypeAlias
 
@@ -231,36 +232,36 @@ class FaultProxy:
             raise RuntimeError("a rule or an action of the proxy failed") from failure
 
 
+@dataclass(slots=True)
 class _Once:
     """The rule that has ``action`` for the ``nth`` chosen frame, or for the reply to it.
 
     ``waits`` is True until that frame has come.
     """
 
-    def __init__(
-        self, chosen: Callable[[Frame], bool], description: str, nth: int, action: Action,
-        reply: bool = False,
-    ) -> None:  # fmt: skip
-        self.description = description
-        self.waits = True
-        self._chosen, self._left, self._action, self._reply = chosen, nth, action, reply
-        self._request: Frame | None = None
+    chosen: Callable[[Frame], bool]
+    description: str
+    nth: int
+    action: Action
+    reply: bool = False
+    waits: bool = True
+    request: Frame | None = None
 
     def __call__(self, frame: Frame) -> Action | None:
         if not self._is_it(frame):
             return None
         self.waits = False
-        return self._action
+        return self.action
 
     def _is_it(self, frame: Frame) -> bool:
-        if self._request is not None:
-            return frame.request is self._request
-        if not self._chosen(frame):
+        if self.request is not None:
+            return frame.request is self.request
+        if not self.chosen(frame):
             return False
-        self._left -= 1
-        if self._left == 0 and self._reply:
-            self._request = frame
-        return self._left == 0 and not self._reply
+        self.nth -= 1
+        if self.nth == 0 and self.reply:
+            self.request = frame
+        return self.nth == 0 and not self.reply
 
 
 def resolve(upstream: str) -> Address:

@@ -33,23 +33,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
 from functools import partial
 from itertools import islice
 from time import monotonic
 from typing import Any, TypeAlias, assert_never
 
-from zkwire.testing.proxy.faults import (
-    Action,
-    BlackHole,
-    Cut,
-    Gate,
-    HalfClose,
-    Hold,
-    Send,
-    Step,
-    Wait,
-)
+from zkwire.testing.proxy import faults
 from zkwire.testing.proxy.frames import (
     Direction,
     Frame,
@@ -62,7 +53,7 @@ from zkwire.testing.socket_thread import SocketThread, listening_socket
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 ChooseSteps: TypeAlias = Callable[
-    [Iterable[tuple[Frame, Action | None]]], list[tuple[Frame, tuple[Step, ...]]]
+    [Iterable[tuple[Frame, faults.Action | None]]], list[tuple[Frame, tuple[faults.Step, ...]]]
 ]
 Observe: TypeAlias = Callable[[int, str, str], None]
 
@@ -77,7 +68,7 @@ _ROUND = 64
 # Far above what any server sends, and below the lengths that four ASCII letters encode.
 _LONGEST = 64 * 1024 * 1024
 
-_Expected = tuple[Frame, Action | None]
+_Expected = tuple[Frame, faults.Action | None]
 
 
 class _Splitter:
@@ -125,7 +116,7 @@ class Conversation:
 
     def receive(
         self, direction: Direction, data: bytes, now: float
-    ) -> Iterator[tuple[Frame, Action | None]]:
+    ) -> Iterator[tuple[Frame, faults.Action | None]]:
         """Yield each frame that ``data`` completes, and for a reply the action of its request.
 
         The iterator must be exhausted before the next call.
@@ -148,14 +139,14 @@ class Conversation:
         """The incomplete frame at the end of a direction, if there is one."""
         return self._splitters[direction].rest()
 
-    def expect(self, request: Frame, sent: bytes, action: Action | None) -> None:
+    def expect(self, request: Frame, sent: bytes, action: faults.Action | None) -> None:
         """Note that ``sent`` goes to the server for ``request``; ``action`` is for the reply."""
         if request.kind in ("command", "raw"):
             return
         xid = None if request.kind == "connect" else sent_xid(sent)
         self._expected.setdefault(xid, deque()).append((request, action))
 
-    def _reply(self, first: bool, raw: bytes, now: float) -> tuple[Frame, Action | None]:
+    def _reply(self, first: bool, raw: bytes, now: float) -> tuple[Frame, faults.Action | None]:
         request, action = self._answered(None if first else reply_xid(raw))
         if not first:
             return reply_frame(self._connection, raw, now, request), action
@@ -182,34 +173,28 @@ class Conversation:
         return Frame(direction, self._connection, "raw", "raw", raw, now)
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """One direction of a connection: steps in, bytes out."""
 
-    def __init__(
-        self,
-        direction: Direction,
-        source: socket.socket,
-        target: socket.socket,
-        wake: Callable[[], None],
-    ) -> None:
-        self.direction: Direction = direction
-        self.source = source
-        self.target = target
-        self.ended = False  # the source has no more bytes
-        self.closed: bool = False  # the target takes no more bytes
-        self.blocked: bool = False  # the target takes no bytes now
-        self._wake = wake
-        self._steps: deque[Step] = deque()
-        self._backlog = 0
-        self._offset = 0  # the bytes of the first step that are sent
-        self._due = 0.0
-        self._gate: Gate | None = None
+    direction: Direction
+    source: socket.socket
+    target: socket.socket
+    wake: Callable[[], None]
+    ended: bool = False  # the source has no more bytes
+    closed: bool = False  # the target takes no more bytes
+    blocked: bool = False  # the target takes no bytes now
+    _steps: deque[faults.Step] = field(default_factory=deque[faults.Step])
+    _backlog: int = 0
+    _offset: int = 0  # the bytes of the first step that are sent
+    _due: float = 0.0
+    _gate: faults.Gate | None = None
 
-    def add(self, steps: Iterable[Step]) -> None:
+    def add(self, steps: Iterable[faults.Step]) -> None:
         """Perform ``steps`` after all earlier ones."""
         for step in steps:
             self._steps.append(step)
-            if isinstance(step, Send):
+            if isinstance(step, faults.Send):
                 self._backlog += len(step.data)
 
     @property
@@ -224,31 +209,31 @@ class Flow:
             return math.inf
         return self._due
 
-    def perform(self, now: float) -> Cut | BlackHole | None:
+    def perform(self, now: float) -> faults.Cut | faults.BlackHole | None:
         """Perform the steps that are due; returns a step that is about both directions."""
         for _ in range(_ROUND):
             if self.deadline > now:
                 break
             step = self._steps[0]
-            if isinstance(step, Send):
+            if isinstance(step, faults.Send):
                 self._send(step, now)
                 continue
             self._steps.popleft()
             match step:
-                case Wait():
+                case faults.Wait():
                     self._due = step.until
-                case Hold():
+                case faults.Hold():
                     self._gate = step.gate
-                    step.gate.arrive(step.frame, self._wake)
-                case HalfClose():
+                    step.gate.arrive(step.frame, self.wake)
+                case faults.HalfClose():
                     self._shut()
-                case Cut() | BlackHole():
+                case faults.Cut() | faults.BlackHole():
                     return step
                 case _:
                     assert_never(step)
         return None
 
-    def _send(self, step: Send, now: float) -> None:
+    def _send(self, step: faults.Send, now: float) -> None:
         if self.closed:
             self._sent(len(step.data) - self._offset)
             return
@@ -262,14 +247,14 @@ class Flow:
         if step.gap and self._offset and self._offset % step.size == 0:
             self._due = now + step.gap
 
-    def _segment(self, step: Send) -> bytes | memoryview:
+    def _segment(self, step: faults.Send) -> bytes | memoryview:
         """The bytes of the next call of send: one piece, or several whole frames."""
         if step.size:
             return memoryview(step.data)[self._offset :][: step.size - self._offset % step.size]
         parts = [memoryview(step.data)[self._offset :]]
         size = len(parts[0])
         for following in islice(self._steps, 1, None):
-            if not isinstance(following, Send) or following.size or size >= _CHUNK:
+            if not isinstance(following, faults.Send) or following.size or size >= _CHUNK:
                 break
             parts.append(memoryview(following.data))
             size += len(following.data)
@@ -278,7 +263,7 @@ class Flow:
     def _sent(self, count: int) -> None:
         self._backlog -= count
         self._offset += count
-        while self._steps and isinstance(step := self._steps[0], Send):
+        while self._steps and isinstance(step := self._steps[0], faults.Send):
             if self._offset < len(step.data):
                 break
             self._offset -= len(step.data)
@@ -321,16 +306,14 @@ class ProxiedConnection:
         if not self._connected and not self._connect():
             return
         for flow in (self._requests, self._replies):
-            match flow.perform(now):
-                case Cut(reset):
-                    self.cut(reset=reset)
-                    return
-                case BlackHole():
-                    self._black_hole = True
-                    self._watch(0, 0)
-                    return
-                case None:
-                    pass
+            step = flow.perform(now)
+            if isinstance(step, faults.Cut):
+                self.cut(reset=step.reset)
+                return
+            if step is not None:
+                self._black_hole = True
+                self._watch(0, 0)
+                return
         if self._requests.closed and self._replies.closed:
             self.cut(reset=False)
             return
@@ -385,19 +368,16 @@ class ProxiedConnection:
 
     def _receive(self, flow: Flow) -> None:
         try:
-            data = flow.source.recv(_CHUNK)
+            data: bytes | None = flow.source.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
-            flow.ended = True
-            self._relay.observe(self.number, "ended", flow.direction)
-            flow.add((Cut(reset=True),))
-            return
+            data = None
         if not data:
             flow.ended = True
             self._relay.observe(self.number, "ended", flow.direction)
-            flow.add(Send(rest) for rest in self._conversation.rest(flow.direction))
-            flow.add((HalfClose(),))
+            flow.add(faults.Send(rest) for rest in self._conversation.rest(flow.direction))
+            flow.add((faults.HalfClose() if data is not None else faults.Cut(reset=True),))
             return
         arrivals = self._conversation.receive(flow.direction, data, monotonic())
         for frame, steps in self._relay.choose_steps(arrivals):
@@ -405,7 +385,7 @@ class ProxiedConnection:
             if flow.direction == "s2c":
                 continue
             for step in steps:
-                if isinstance(step, Send):
+                if isinstance(step, faults.Send):
                     self._conversation.expect(frame, step.data, step.reply)
 
 

@@ -10,14 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from zkwire.errors import (
-    BadArgumentsError,
-    BadVersionError,
-    MarshallingError,
-    NewConfigNoQuorumError,
-    ReconfigDisabledError,
-    UnimplementedError,
-)
+from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.testing.server.sessions import Connection
 from zkwire.testing.server.state import ServerState
@@ -65,13 +58,13 @@ def reconfig(
 ) -> tuple[bytes, list[Event]]:
     """Within a transaction: the reply with the new text, and its event; or the first refusal."""
     if not state.rules.reconfig:
-        raise ReconfigDisabledError
+        raise errors.ReconfigDisabledError
     if state.members == 1:
-        raise UnimplementedError
+        raise errors.UnimplementedError
     node = state.tree.node(CONFIG_NODE)
     members, version = parse(node.data or b"")
     if request.cur_config_id not in {_ANY_VERSION, version}:
-        raise BadVersionError
+        raise errors.BadVersionError
     if request.new_members is not None:
         members = _servers(re.split(r"[,\n]", request.new_members))
     else:
@@ -80,9 +73,9 @@ def reconfig(
         members.update(_servers(_split(request.joining_servers)))
     voters = {number for number, spec in members.items() if _OBSERVER not in spec}
     if len(voters) < _FEWEST:
-        raise BadArgumentsError
+        raise errors.BadArgumentsError
     if 2 * len(voters & set(range(1, state.members + 1))) <= len(voters):
-        raise NewConfigNoQuorumError
+        raise errors.NewConfigNoQuorumError
     connection.credentials.require(node.acl, Perms.WRITE)
     events = state.tree.configure(text_of(members, state.tree.zxid))
     return r.GetDataResponse.pack(node.data, node.stat()), events
@@ -96,7 +89,7 @@ def _number(text: str, base: int = 10) -> int:
     try:
         return int(text if text.replace("-", "").isalnum() else "", base)
     except ValueError:
-        raise MarshallingError from None  # a NumberFormatException is no KeeperException
+        raise errors.MarshallingError from None  # a NumberFormatException is no KeeperException
 
 
 def _servers(parts: Iterable[str]) -> Members:
@@ -106,7 +99,7 @@ def _servers(parts: Iterable[str]) -> Members:
         key, _, value = part.partition("=")
         match = _SERVER.fullmatch(value.strip())
         if match is None or match["client"] is None:
-            raise BadArgumentsError
+            raise errors.BadArgumentsError
         number = _number(key.strip().removeprefix("server."))
         role = match["role"] or "participant"
         client_host = match["client_host"] or "0.0.0.0"

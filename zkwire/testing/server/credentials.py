@@ -21,6 +21,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from zkwire.errors import InvalidACLError, NoAuthError
@@ -200,6 +201,7 @@ def digest_id(secret: bytes) -> str:
     return f"{user}:{digest}"
 
 
+@dataclass(slots=True, eq=False)
 class Credentials:
     """The ids of one connection: its address from the start, then one for each authentication.
 
@@ -210,28 +212,23 @@ class Credentials:
     puts them behind all else.
     """
 
-    __slots__ = ("_hashed", "_ipv6", "_schemes", "_super", "address", "ids")
+    address: str = "127.0.0.1"
+    schemes: Collection[str] = ()
+    ipv6: bool = False
+    hashed: bool = True
+    super_password: str | None = None
+    ids: list[Id] = field(init=False)
 
-    def __init__(
-        self,
-        address: str = "127.0.0.1",
-        *,
-        schemes: Collection[str] = (),
-        ipv6: bool = False,
-        hashed: bool = True,
-        super_password: str | None = None,
-    ) -> None:
-        self.address: str = address
-        self.ids: list[Id] = [Id("ip", as_java(address))]
-        self._schemes = schemes
-        self._ipv6 = ipv6
-        self._hashed = hashed
-        self._super = None if super_password is None else f"super:{super_password}".encode()
+    def __post_init__(self) -> None:
+        self.ids = [Id("ip", as_java(self.address))]
 
     def authenticate(self, scheme: str, secret: bytes | None) -> bool:
         """Add an id; False if the server does not know the scheme or the secret is null."""
         if scheme == "digest" and secret is not None:
-            if secret == self._super:
+            if (
+                self.super_password is not None
+                and secret == f"super:{self.super_password}".encode()
+            ):
                 self._add(_SUPER)
             self._add(Id("digest", digest_id(secret)))
             return True
@@ -254,7 +251,7 @@ class Credentials:
     def _add(self, new: Id) -> None:
         if new not in self.ids:
             self.ids.append(new)
-            if self._hashed:
+            if self.hashed:
                 buckets = 16
                 while len(self.ids) >= buckets * 3 // 4:
                     buckets *= 2
@@ -272,7 +269,7 @@ class Credentials:
         for entry in acl:
             wanted = entry.id
             if entry.perms & perms and (
-                wanted == _ANYONE or any(_matches(own, wanted, ipv6=self._ipv6) for own in self.ids)
+                wanted == _ANYONE or any(_matches(own, wanted, ipv6=self.ipv6) for own in self.ids)
             ):
                 return True
         return not acl or _SUPER in self.ids
@@ -293,8 +290,8 @@ class Credentials:
                 own = [ACL(entry.perms, i) for i in self.ids if i.scheme not in _UNPROVEN]
                 if not own:
                     raise InvalidACLError
-                (expanded if self._hashed else last).extend(own)
-            elif _is_valid(entry.id, self._schemes, ipv6=self._ipv6):
+                (expanded if self.hashed else last).extend(own)
+            elif _is_valid(entry.id, self.schemes, ipv6=self.ipv6):
                 expanded.append(entry)
             else:
                 raise InvalidACLError

@@ -14,14 +14,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, NotReadOnlyError, ProtocolError
+from zkwire.jute import records as r
 from zkwire.jute.frames import frame
-from zkwire.jute.records import (
-    AuthPacket,
-    ConnectRequest,
-    ConnectResponse,
-    GetSASLRequest,
-    SetSASLResponse,
-)
 from zkwire.testing.server import java
 from zkwire.testing.server.credentials import DigestServer, SaslError
 from zkwire.testing.server.rules import Rules
@@ -45,7 +39,7 @@ def authenticate(connection: Connection, xid: int, body: bytes) -> bool:
     if body[4:8] == _NULL:
         body = body[:4] + _EMPTY + body[8:]
     try:
-        packet, _ = java.read(AuthPacket, body)
+        packet, _ = java.read(r.AuthPacket, body)
         accepted = connection.credentials.authenticate(packet.scheme, packet.auth)
     except ProtocolError:
         return False
@@ -58,13 +52,13 @@ def sasl_step(
 ) -> bool:
     """Carry out one step of a SASL exchange.  A server without SASL answers null to every token."""
     try:
-        request, _ = GetSASLRequest.unpack(body)
+        request, _ = r.GetSASLRequest.unpack(body)
     except ProtocolError:
         return False
     if request.token is None:
         return False
     if rules.sasl_users is None:
-        connection.send(reply_frame(xid, 0, 0, SetSASLResponse(None).encode()))
+        connection.send(reply_frame(xid, 0, 0, r.SetSASLResponse(None).encode()))
         return True
     if connection.sasl is None:
         connection.sasl = DigestServer(rules.sasl_users, new_nonce())
@@ -72,11 +66,11 @@ def sasl_step(
         token = connection.sasl.step(request.token)
     except SaslError:
         code = SESSION_CLOSED_REQUIRE_AUTH if _SASL in rules.enforce_auth else AUTH_FAILED
-        connection.send(reply_frame(xid, 0, code, SetSASLResponse(None).encode()))
+        connection.send(reply_frame(xid, 0, code, r.SetSASLResponse(None).encode()))
         return False
     if connection.sasl.user is not None:
         connection.credentials.add_sasl_user(connection.sasl.user)
-    connection.send(reply_frame(xid, 0, 0, SetSASLResponse(token).encode()))
+    connection.send(reply_frame(xid, 0, 0, r.SetSASLResponse(token).encode()))
     return True
 
 
@@ -104,7 +98,7 @@ def answer_handshake(
 ) -> HandshakeResult:
     """The result of a connect request; the caller attaches the session, sends and closes."""
     try:
-        request, _ = ConnectRequest.unpack(body)
+        request, _ = r.ConnectRequest.unpack(body)
     except ProtocolError:
         return _REFUSED
     read_only = connection.member in state.read_only
@@ -127,11 +121,15 @@ def answer_handshake(
 
 
 def _resume_session(
-    state: ServerState, connection: Connection, request: ConnectRequest, flag: bool | None, now: int
+    state: ServerState,
+    connection: Connection,
+    request: r.ConnectRequest,
+    flag: bool | None,
+    now: int,
 ) -> HandshakeResult:
     """The result for a client that names its session."""
     gone = HandshakeResult(
-        None, frame(ConnectResponse(0, 0, 0, bytes(_PASSWD_BYTES), flag).encode()), True
+        None, frame(r.ConnectResponse(0, 0, 0, bytes(_PASSWD_BYTES), flag).encode()), True
     )
     session = state.sessions.get(request.session_id)
     if session is None or (session.local and session.member != connection.member):
@@ -149,5 +147,5 @@ def _resume_session(
 
 def accepted(session: Session, read_only: bool | None) -> bytes:
     """The answer to a peer that has got this session."""
-    answer = ConnectResponse(0, session.timeout, session.session_id, session.passwd, read_only)
+    answer = r.ConnectResponse(0, session.timeout, session.session_id, session.passwd, read_only)
     return frame(answer.encode())

@@ -39,7 +39,7 @@ _CHUNK = 64 * 1024
 _NOTHING = memoryview(b"")
 _HIGH_WATER = 1024 * 1024
 _LONGEST_WAIT = 3600.0
-_PAUSE = 0.5  # seconds
+_PAUSE = 0.01  # seconds without a free descriptor
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -124,8 +124,6 @@ class Loop(SocketThread):
         self.faults: FaultPoints = FaultPoints(processor, self._wake_up)
         self._now = now
         self._listeners: dict[socket.socket, int] = {}
-        self._paused_listeners: list[socket.socket] = []  # until a descriptor is free
-        self._paused_until = 0.0  # the rest of the process frees descriptors as well
         self._peers: dict[Connection, Peer] = {}
         self._thread.start()
         if isinstance(now, VirtualClock):
@@ -153,8 +151,6 @@ class Loop(SocketThread):
 
         def stop() -> None:
             member = self._listeners.pop(listener)
-            if listener in self._paused_listeners:
-                self._paused_listeners.remove(listener)
             self.watch(listener, 0)
             listener.close()
             self.cut(member)
@@ -174,8 +170,6 @@ class Loop(SocketThread):
     # --- the thread -------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        if self._paused_listeners and time.monotonic() >= self._paused_until:
-            self._resume_listeners()
         if self._now() >= self.processor.next_deadline:
             self._advance()
         for connection in self.faults.released():
@@ -186,10 +180,9 @@ class Loop(SocketThread):
 
     def _select_timeout(self) -> float:
         """How long the selector may wait; a command wakes it when virtual time advances."""
-        longest = _PAUSE if self._paused_listeners else _LONGEST_WAIT
         if isinstance(self._now, VirtualClock):
-            return longest
-        return min(max(self.processor.next_deadline - self._now(), 0.0), longest)
+            return _LONGEST_WAIT
+        return min(max(self.processor.next_deadline - self._now(), 0.0), _LONGEST_WAIT)
 
     def _advance(self) -> None:
         self.processor.advance(self._now())
@@ -214,10 +207,7 @@ class Loop(SocketThread):
                 return
             except OSError as error:
                 if error.errno in _NONE_FREE:
-                    # The selector would report the listener all the time until one is free.
-                    self.watch(listener, 0)
-                    self._paused_listeners.append(listener)
-                    self._paused_until = time.monotonic() + _PAUSE
+                    time.sleep(_PAUSE)  # the selector reports the listener until one is free
                 return  # any other error is about one peer that has closed its connection
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -338,12 +328,6 @@ class Loop(SocketThread):
                 while peer.sock.recv(_CHUNK):
                     pass
         peer.sock.close()
-        self._resume_listeners()
-
-    def _resume_listeners(self) -> None:
-        while self._paused_listeners:
-            listener = self._paused_listeners.pop()
-            self.watch(listener, _READ, partial(self._accept, listener))
 
 
 def monotonic_epoch() -> float:

@@ -19,17 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from zkwire.errors import (
-    BadArgumentsError,
-    MarshallingError,
-    NoAuthError,
-    NoNodeError,
-    NoWatcherError,
-    ProtocolError,
-    RuntimeInconsistencyError,
-    ServerError,
-    UnimplementedError,
-)
+from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
 from zkwire.testing.server import java
@@ -50,7 +40,7 @@ _END: Final = r.MultiHeader.pack(_ERROR, True, -1)
 _ADD_WATCH_MODES: Final = {0: False, 1: True}  # whether recursive
 
 
-class PartialAnswerError(MarshallingError):
+class PartialAnswerError(errors.MarshallingError):
     """The request cannot be decoded, and part of the answer (``body``) is encoded already."""
 
     def __init__(self, body: bytes) -> None:
@@ -68,7 +58,7 @@ def exists(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """The stat of a node.  3.8.0 asks for no permission; 3.8.4 and 3.9.2 want READ."""
     request, _ = java.read(r.ExistsRequest, body)
     if "\0" in request.path:
-        raise BadArgumentsError
+        raise errors.BadArgumentsError
     if not state.rules.before_39 and (request.path or "/") in state.tree.nodes:
         _readable(state, connection, request.path)
     if request.watch:
@@ -178,7 +168,7 @@ def add_watch(state: ServerState, connection: Connection, body: bytes) -> bytes:
         return r.ErrorResponse.pack(0)
     request, _ = java.read(r.AddWatchRequest, body)
     if request.mode not in _ADD_WATCH_MODES:
-        raise MarshallingError
+        raise errors.MarshallingError
     recursive = _ADD_WATCH_MODES[request.mode]
     state.watchers.watch_persistently(request.path, connection, recursive=recursive)
     return r.ErrorResponse.pack(0)
@@ -188,7 +178,7 @@ def check_watches(state: ServerState, connection: Connection, body: bytes) -> by
     """Whether the connection has a watch of this type; up to 3.8, whether any connection has."""
     request, _ = java.read(r.CheckWatchesRequest, body)
     if not state.watchers.has(request.path, connection, _watch_kind(state, request.type)):
-        raise NoWatcherError
+        raise errors.NoWatcherError
     return b""
 
 
@@ -196,18 +186,18 @@ def remove_watches(state: ServerState, connection: Connection, body: bytes) -> b
     """Remove the connection's watches of this type."""
     request, _ = java.read(r.RemoveWatchesRequest, body)
     if not state.watchers.remove(request.path, connection, _watch_kind(state, request.type)):
-        raise NoWatcherError
+        raise errors.NoWatcherError
     return b""
 
 
 def _watch_kind(state: ServerState, number: int) -> Kind:
     """The kind with this number; else MarshallingError: fromInt throws no KeeperException."""
     if state.rules.before_39 and number > Kind.ANY:
-        raise MarshallingError
+        raise errors.MarshallingError
     try:
         return Kind(number)
     except ValueError:
-        raise MarshallingError from None
+        raise errors.MarshallingError from None
 
 
 def get_ephemerals(state: ServerState, connection: Connection, body: bytes) -> bytes:
@@ -241,7 +231,7 @@ def multi_read(state: ServerState, connection: Connection, body: bytes) -> bytes
         try:
             result = answer(state, connection, kind.pack(path, False))
             parts += (r.MultiHeader.pack(opcode, False, 0), result)
-        except (NoNodeError, NoAuthError) as refusal:
+        except (errors.NoNodeError, errors.NoAuthError) as refusal:
             parts += (
                 r.MultiHeader.pack(-1, False, refusal.code),
                 r.ErrorResponse.pack(refusal.code),
@@ -260,7 +250,7 @@ def _paths_to_read(body: bytes) -> list[tuple[int, str]]:
     while not header.done:
         known: Any = _WRITES_IN_MULTI.get(header.type) or _READS_IN_MULTI.get(header.type)
         if known is None:
-            raise MarshallingError
+            raise errors.MarshallingError
         kind, _ = known
         request, at = java.read(kind, body, at)
         found.append((header.type, request.path))
@@ -268,7 +258,7 @@ def _paths_to_read(body: bytes) -> list[tuple[int, str]]:
     if found and all(opcode in _WRITES_IN_MULTI for opcode, _ in found):
         raise PartialAnswerError(_END)
     if any(opcode in _WRITES_IN_MULTI for opcode, _ in found):
-        raise MarshallingError
+        raise errors.MarshallingError
     return found
 
 
@@ -300,7 +290,7 @@ Outcome: TypeAlias = tuple[bytes, list[Event]]
 Write: TypeAlias = Callable[[ServerState, Connection, Any], Outcome]
 
 # PathUtils.validatePath refuses null like any other invalid path; elsewhere null causes a
-# NullPointerException and so a MarshallingError.
+# NullPointerException and so a errors.MarshallingError.
 _EMPTY: Final = bytes(4)
 _NO_PATH: Final = {ops.RECONFIG.opcode, DELETE_CONTAINER.opcode}
 _VALIDATED_FIRST: Final = {ops.SET_DATA.opcode, ops.SET_ACL.opcode, ops.CHECK.opcode}
@@ -320,16 +310,16 @@ def _owner(state: ServerState, connection: Connection, opcode: int, flags: int, 
     refused.
     """
     if not 0 <= flags <= _LAST_FLAG:
-        raise BadArgumentsError
+        raise errors.BadArgumentsError
     if flags in _TTL:
         if not state.rules.extended_types:
-            raise UnimplementedError
+            raise errors.UnimplementedError
         if not 0 < ttl <= LONGEST_TTL:
-            raise BadArgumentsError
+            raise errors.BadArgumentsError
         # Without the opcode create_ttl, ttl is -1: the flag alone makes no TTL node.
         return ttl_owner(ttl)
     if ttl >= 0 or opcode == ops.CREATE_TTL.opcode:
-        raise BadArgumentsError
+        raise errors.BadArgumentsError
     if opcode == ops.CREATE_CONTAINER.opcode:
         return CONTAINER
     assert connection.session is not None
@@ -424,7 +414,7 @@ def write(state: ServerState, connection: Connection, opcode: int, body: bytes) 
     if not reads_first:
         state.tree.begin(state.now)
     if opcode == DELETE_CONTAINER.opcode and old:
-        raise BadArgumentsError  # for any body
+        raise errors.BadArgumentsError  # for any body
     kind, carry_out = WRITES.get(opcode) or _WRITES_IN_MULTI[opcode]
     nameless = opcode not in _NO_PATH and body.startswith(_NULL)
     try:
@@ -436,7 +426,7 @@ def write(state: ServerState, connection: Connection, opcode: int, body: bytes) 
     if reads_first:
         state.tree.begin(state.now)
     if nameless and opcode not in _VALIDATED_FIRST:
-        raise MarshallingError
+        raise errors.MarshallingError
     return carry_out(state, connection, request)
 
 
@@ -445,7 +435,7 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
 
     A refused operation is no error of the whole multi: each operation has its own code, 0 before
     the refused one and RuntimeInconsistency after it.  A multi that cannot be decoded is refused
-    as a whole (MarshallingError).
+    as a whole (errors.MarshallingError).
     """
     requests = _begin_multi(state, body)
     events: list[Event] = []
@@ -453,7 +443,7 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     for index, (opcode, request) in enumerate(requests):
         try:
             result, caused = _WRITES_IN_MULTI[opcode][1](state, connection, request)
-        except ServerError as refusal:
+        except errors.ServerError as refusal:
             state.tree.roll_back()
             return refused_parts(index, refusal.code, len(requests)), []
         events += caused
@@ -468,7 +458,7 @@ def refused_multi(state: ServerState, body: bytes, code: int) -> bytes:
     return refused_parts(0, code, count) if count else _END
 
 
-class _NoTransactionError(MarshallingError):
+class _NoTransactionError(errors.MarshallingError):
     """Java reports another exception than IOException here, and takes no zxid for the request."""
 
 
@@ -478,7 +468,7 @@ def _begin_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
         requests = _read_multi(state, body)
     except _NoTransactionError:
         raise
-    except (MarshallingError, ProtocolError):
+    except (errors.MarshallingError, errors.ProtocolError):
         state.tree.begin(state.now)
         raise
     state.tree.begin(state.now)
@@ -491,7 +481,7 @@ def _read_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
     while not header.done:
         opcode = header.type
         if opcode not in _WRITES_IN_MULTI or opcode in state.rules.unknown:
-            raise MarshallingError
+            raise errors.MarshallingError
         request, at = java.read(_WRITES_IN_MULTI[opcode][0], body, at)
         if opcode == ops.CREATE2.opcode and state.rules.before_39:
             opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, fixed in 3.8.2
@@ -514,7 +504,7 @@ def _by_flags(opcode: int, request: Record) -> tuple[int, Record]:
         request = r.CreateRequest(request.path, request.data, request.acl, request.flags)
     if isinstance(request, r.CreateRequest):
         if request.flags in _TTL:
-            raise MarshallingError
+            raise errors.MarshallingError
         if request.flags == _CONTAINER:
             opcode = ops.CREATE_CONTAINER.opcode
         elif opcode == ops.CREATE_CONTAINER.opcode:
@@ -530,7 +520,7 @@ def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
     if not isinstance(request, r.CreateRequest):
         return _by_flags(opcode, request)
     if not 0 <= request.flags <= _LAST_FLAG:
-        raise MarshallingError
+        raise errors.MarshallingError
     if request.acl is None:
         raise _NoTransactionError
     found, request = _by_flags(opcode, request)
@@ -539,6 +529,6 @@ def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
 
 def refused_parts(culprit: int, code: int, count: int) -> bytes:
     """The results of a multi of so many operations, one of which is refused."""
-    codes = [0] * culprit + [code] + [RuntimeInconsistencyError.code] * (count - culprit - 1)
+    codes = [0] * culprit + [code] + [errors.RuntimeInconsistencyError.code] * (count - culprit - 1)
     parts = [r.MultiHeader.pack(_ERROR, False, c) + r.ErrorResponse.pack(c) for c in codes]
     return b"".join(parts) + _END

@@ -32,31 +32,10 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final, Unpack
 
-from zkwire.errors import (
-    SESSION_EXPIRED,
-    MarshallingError,
-    NotReadOnlyError,
-    ProtocolError,
-    ServerError,
-    UnimplementedError,
-)
+from zkwire import errors
+from zkwire.testing.server import handshake, operations
 from zkwire.testing.server.configuration import Members, text_of
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.server.handshake import (
-    accepted,
-    answer_handshake,
-    authenticate,
-    may_ask,
-    sasl_step,
-)
-from zkwire.testing.server.operations import (
-    READS,
-    WRITES,
-    WRITES_BEFORE_39,
-    PartialAnswerError,
-    refused_multi,
-    write,
-)
 from zkwire.testing.server.rules import CREATE_SESSION, Behaviour, Rules
 from zkwire.testing.server.sessions import Connection, Session, Sessions
 from zkwire.testing.server.state import ServerState, reply_frame
@@ -154,7 +133,11 @@ class Processor:
         self.rules: Rules = Rules(**behaviour)
         tree = DataTree(config=self.rules.has_config)
         self.state: ServerState = ServerState(tree, sessions, self.rules, members)
-        self._writes = {*WRITES, ops.MULTI.opcode, *self.rules.before_39 * WRITES_BEFORE_39}
+        self._writes = {
+            *operations.WRITES,
+            ops.MULTI.opcode,
+            *self.rules.before_39 * operations.WRITES_BEFORE_39,
+        }
         self._not_read_only = {*self._writes, ops.SYNC.opcode}  # ReadOnlyRequestProcessor
         self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()
         self._schemes |= {"x509"} if x509 else set()
@@ -343,7 +326,7 @@ class Processor:
         return "standalone" if self.state.members == 1 else "follower" if member else "leader"
 
     def _handshake(self, connection: Connection, body: bytes) -> None:
-        result = answer_handshake(self.state, connection, body, self._now)
+        result = handshake.answer_handshake(self.state, connection, body, self._now)
         connection.greeted = True
         if result.superseded is not None:
             self.end(result.superseded)
@@ -377,12 +360,12 @@ class Processor:
         """Whether a request is left to carry out; auth and SASL requests are carried out here."""
         known = opcode not in self.rules.unknown
         if opcode == ops.AUTH.opcode and known:
-            lives, left = authenticate(connection, xid, body), False
+            lives, left = handshake.authenticate(connection, xid, body), False
         elif opcode == ops.SASL.opcode and known:
-            lives = sasl_step(self.rules, connection, xid, body, self._nonce)
+            lives = handshake.sasl_step(self.rules, connection, xid, body, self._nonce)
             left = False
         else:
-            lives = left = may_ask(self.rules, connection, xid)
+            lives = left = handshake.may_ask(self.rules, connection, xid)
         if not lives:
             self.end(connection)
         return left
@@ -402,7 +385,7 @@ class Processor:
         elif opcode == ops.CLOSE_SESSION.opcode:
             self._close_session(session, connection, xid)
         elif opcode in self._not_read_only and connection.member in self.state.read_only:
-            self._reply(connection, xid, NotReadOnlyError.code)
+            self._reply(connection, xid, errors.NotReadOnlyError.code)
         elif opcode in self._writes:
             if moved:
                 self.state.tree.begin(self.state.now)
@@ -411,34 +394,36 @@ class Processor:
                 self._write(connection, xid, opcode, body)
         elif opcode == ops.SYNC.opcode and moved:
             self.end(connection)
-        elif opcode in READS:
-            self._answer(connection, xid, lambda: READS[opcode](self.state, connection, body))
+        elif opcode in operations.READS:
+            self._answer(
+                connection, xid, lambda: operations.READS[opcode](self.state, connection, body)
+            )
         elif opcode == CREATE_SESSION.opcode:
             self._create_session(connection, session, xid, body)
         else:
             self._unknown(connection, xid)
 
     def _unknown(self, connection: Connection, xid: int) -> None:
-        connection.send_ahead(reply_frame(xid, -1, UnimplementedError.code))
+        connection.send_ahead(reply_frame(xid, -1, errors.UnimplementedError.code))
         self.end(connection)
 
     def _answer(self, connection: Connection, xid: int, answer: Callable[[], bytes]) -> None:
         try:
             self._reply(connection, xid, 0, answer())
-        except PartialAnswerError as refusal:
+        except operations.PartialAnswerError as refusal:
             self._reply(connection, xid, refusal.code, refusal.body)
-        except ServerError as refusal:
+        except errors.ServerError as refusal:
             self._reply(connection, xid, refusal.code)
-        except ProtocolError:
-            self._reply(connection, xid, MarshallingError.code)
+        except errors.ProtocolError:
+            self._reply(connection, xid, errors.MarshallingError.code)
 
     def _write(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
         try:
-            result, events = write(self.state, connection, opcode, body)
-        except ServerError as refusal:
+            result, events = operations.write(self.state, connection, opcode, body)
+        except errors.ServerError as refusal:
             self._reply(connection, xid, refusal.code)
-        except ProtocolError:
-            self._reply(connection, xid, MarshallingError.code)
+        except errors.ProtocolError:
+            self._reply(connection, xid, errors.MarshallingError.code)
         else:
             self.state.send_events(events)
             if opcode != ops.CHECK.opcode:
@@ -456,9 +441,9 @@ class Processor:
         """
         self.state.tree.begin(self.state.now)
         if len(body) < _INT.size:
-            self._reply(connection, xid, MarshallingError.code)
+            self._reply(connection, xid, errors.MarshallingError.code)
             return
-        connection.send(accepted(session, connection.member in self.state.read_only))
+        connection.send(handshake.accepted(session, connection.member in self.state.read_only))
         self.state.sessions.touch(session, self._now, _INT.unpack_from(body)[0])
 
     # --- the ends of sessions and nodes -----------------------------------------------------------
@@ -472,16 +457,20 @@ class Processor:
     def _refuse_expired(self, connection: Connection, body: bytes) -> None:
         """Answer a request that waits while its session expires."""
         xid, opcode = _REQUEST.unpack_from(body) if len(body) >= _REQUEST.size else (0, None)
-        known = opcode in READS or opcode in self._writes or opcode == ops.PING.opcode
+        known = opcode in operations.READS or opcode in self._writes or opcode == ops.PING.opcode
         if not known or opcode in self.rules.unknown:  # it is not asked for its session
             self.process(connection, body, self._now / 1000)
         elif opcode == ops.MULTI.opcode:
             rest = body[_REQUEST.size :]
-            self._answer(connection, xid, lambda: refused_multi(self.state, rest, SESSION_EXPIRED))
+            self._answer(
+                connection,
+                xid,
+                lambda: operations.refused_multi(self.state, rest, errors.SESSION_EXPIRED),
+            )
         else:
             if opcode in self._writes:
                 self.state.tree.begin(self.state.now)
-            self._reply(connection, xid, SESSION_EXPIRED)
+            self._reply(connection, xid, errors.SESSION_EXPIRED)
 
     def _close_session(
         self, session: Session, asker: Connection | None = None, xid: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict, get_args
 
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.wire import ops
@@ -18,8 +18,6 @@ Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 # Operations of servers only: no client has them.
 DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None, since="3.5.1")
 CREATE_SESSION: Final = ops.Op("create_session", -10, None, None)
-
-_VERSIONS: Final = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 
 
 class Behaviour(TypedDict, total=False):
@@ -77,9 +75,8 @@ class Rules:
     jute_maxbuffer: int = SEND_LIMIT
 
     def __post_init__(self) -> None:
-        if self.version not in _VERSIONS:
-            known = ", ".join(_VERSIONS)
-            raise ValueError(f"unknown version {self.version!r}: not one of {known}")
+        if self.version not in (known := get_args(Version)):
+            raise ValueError(f"unknown version {self.version!r}: not one of {', '.join(known)}")
         if not 0 < self.handshake_timeout < math.inf:
             given = self.handshake_timeout
             raise ValueError(f"handshake_timeout must be above 0 and finite: {given!r}")

@@ -47,7 +47,7 @@ _CLOSING_CODES = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
 class _Service:
     """The common part of a server and an ensemble: the processor, its thread, the controls."""
 
-    _listeners: Sequence[_Listener]
+    _listeners: Sequence[OneServer]
 
     def __init__(
         self, members: int, tick: float, timeouts: tuple[float, float] | None,
@@ -83,7 +83,7 @@ class _Service:
 
     def inspect(self, look: Callable[[], T]) -> T:
         """What ``look`` returns, called while no request is under way: it may read the tree."""
-        return self._running().call(look)
+        return self._call(lambda _: look())
 
     def watches(self, session_id: int) -> list[str]:
         """The paths that a session watches, sorted; read it as the tree."""
@@ -94,12 +94,11 @@ class _Service:
 
     def expire(self, session_id: int) -> bool:
         """Expire a session now; whether there was one."""
-        return self._running().call(lambda: self._processor.expire(session_id, self._now()))
+        return self._call(lambda _: self._processor.expire(session_id, self._now()))
 
     def cut_all(self) -> None:
         """Close all connections; the sessions stay."""
-        loop = self._running()
-        loop.call(loop.cut)
+        self._call(Loop.cut)
 
     def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
         """Do ``action`` to the ``nth`` request of an operation from now on, or to its reply.
@@ -107,8 +106,7 @@ class _Service:
         The actions are those of `zkwire.testing.proxy.faults` that are not about the network, but
         no reply is held; ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
         """
-        loop = self._running()
-        loop.call(partial(loop.faults.on, op, action=action, nth=nth, reply=reply))
+        self._call(lambda loop: loop.faults.on(op, action=action, nth=nth, reply=reply))
 
     def refuse_next(self, op: str, code: int, *, nth: int = 1, close: bool | None = None) -> None:
         """Answer the ``nth`` request of an operation from now on with an error code.
@@ -117,9 +115,8 @@ class _Service:
         answer; by default it ends after the codes after which a real server ends it (-112, -115,
         -124).
         """
-        loop = self._running()
         ends = code in _CLOSING_CODES if close is None else close
-        loop.call(partial(loop.faults.refuse, op, code, nth=nth, close=ends))
+        self._call(lambda loop: loop.faults.refuse(op, code, nth=nth, close=ends))
 
     @property
     def unfired(self) -> list[str]:
@@ -127,20 +124,17 @@ class _Service:
 
         A test that checks it at its end finds the rules whose request has never come.
         """
-        loop = self._running()
-        return loop.call(lambda: loop.faults.unfired)
+        return self._call(lambda loop: loop.faults.unfired)
 
     def set_config(self, text: bytes) -> None:
         """Write ``/zookeeper/config`` as a reconfiguration would, which fires its watches."""
         if not isinstance(text, bytes):
             raise TypeError(f"a configuration is bytes, not {type(text).__name__}")
-        loop = self._running()
-        loop.call(lambda: self._processor.configure(text, self._now()))
+        self._call(lambda _: self._processor.configure(text, self._now()))
 
     def clear(self) -> None:
         """Drop the rules of :meth:`on` and :meth:`refuse_next`; actions that have begun go on."""
-        loop = self._running()
-        loop.call(loop.faults.clear)
+        self._call(lambda loop: loop.faults.clear())
 
     def close(self) -> None:
         """End all connections and the thread; a second call does nothing.
@@ -155,13 +149,13 @@ class _Service:
             loop.close()
 
     def _set_read_only(self, read_only: bool, members: Iterable[int]) -> None:
-        def change() -> None:
+        def change(_: Loop) -> None:
             for member in members:
                 self._processor.set_read_only(read_only, self._now(), member)
 
-        self._running().call(change)
+        self._call(change)
 
-    def _start(self, listener: _Listener) -> None:
+    def _start(self, listener: OneServer) -> None:
         """Serve at one more address; if this fails and is the first, no thread is left."""
         is_first = self._loop is None
         if self._loop is None:
@@ -175,10 +169,14 @@ class _Service:
                 self.close()
             raise
 
-    def _stop(self, listener: _Listener) -> None:
+    def _stop(self, listener: OneServer) -> None:
         loop, ended, listener.listener = self._running(), listener.listener, None
         if ended is not None:
             loop.stop_listening(ended)
+
+    def _call(self, function: Callable[[Loop], T]) -> T:
+        """Call it in the loop's thread, while no request is under way."""
+        return self._running().call(partial(function, self._running()))
 
     def _running(self) -> Loop:
         if self._loop is None:
@@ -200,8 +198,13 @@ class _Service:
         self.close()
 
 
-class _Listener:
-    """One address at which a service can be reached."""
+class OneServer:
+    """One server of a service.
+
+    ``port``: for port 0, a free port that the first start chooses and later ones keep.
+    """
+
+    port: int = 0
 
     def __init__(self, service: _Service, host: str, port: int, member: int) -> None:
         try:
@@ -224,7 +227,7 @@ class _Listener:
         self._service._start(self)
 
     def stop(self) -> None:
-        """Close the connections to this address and accept no more."""
+        """Close the connections to it and accept no more; the tree and the sessions stay."""
         self._service._stop(self)
 
     def set_read_only(self, read_only: bool) -> None:
@@ -235,7 +238,7 @@ class _Listener:
         self._service._set_read_only(read_only, (self.member,))
 
 
-class Server(_Service):
+class Server(_Service, OneServer):
     """One embedded server, running from ``start()`` or ``with`` until ``close()``.
 
     ``tick`` is ZooKeeper's unit of time, in seconds; session timeouts are 2 to 20 ticks unless
@@ -260,27 +263,9 @@ class Server(_Service):
         tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
-        super().__init__(1, tick, timeouts, now, seed, tls, behaviour)
-        self._listener = _Listener(self, host, port, 0)
-        self._listeners = (self._listener,)
-
-    @property
-    def port(self) -> int:
-        """The port; for port 0, a free port that the first start chooses and later ones keep."""
-        return self._listener.port
-
-    @property
-    def hosts(self) -> str:
-        """The connect string."""
-        return self._listener.hosts
-
-    def start(self) -> None:
-        """Accept connections; again after a :meth:`stop`, at the same port."""
-        self._listener.start()
-
-    def stop(self) -> None:
-        """Close all connections and accept no more; the tree stays, and sessions expire in time."""
-        self._listener.stop()
+        _Service.__init__(self, 1, tick, timeouts, now, seed, tls, behaviour)
+        OneServer.__init__(self, self, host, port, 0)
+        self._listeners = (self,)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum away, or give it back; either ends all connections.
@@ -289,18 +274,7 @@ class Server(_Service):
         sessions that end with this mode, and answers writes with -119.  Other sessions do not
         expire meanwhile.
         """
-        self._listener.set_read_only(read_only)
-
-
-class Member(_Listener):
-    """One server of an ensemble; ``port`` is chosen by the first start, and later ones keep it."""
-
-    _service: Ensemble
-
-    def start(self) -> None:
-        """Accept connections; again after a :meth:`stop`, at the same port."""
-        super().start()
-        self._service._write_configuration()
+        super().set_read_only(read_only)
 
 
 class Ensemble(_Service):
@@ -322,8 +296,8 @@ class Ensemble(_Service):
         **behaviour: Unpack[Behaviour],
     ) -> None:
         super().__init__(members, tick, timeouts, now, seed, tls, behaviour)
-        self.servers: tuple[Member, ...] = tuple(
-            Member(self, LOOPBACK, 0, number) for number in range(members)
+        self.servers: tuple[OneServer, ...] = tuple(
+            OneServer(self, LOOPBACK, 0, number) for number in range(members)
         )
         self._listeners = self.servers
 
@@ -332,13 +306,14 @@ class Ensemble(_Service):
         """The connect string, with every member."""
         return ",".join(server.hosts for server in self.servers)
 
-    def _write_configuration(self) -> None:
-        """Write the started members into the configuration."""
+    def _start(self, listener: OneServer) -> None:
+        """Write the started members into the configuration, too."""
+        super()._start(listener)
         ports = {number: server.port for number, server in enumerate(self.servers, 1)}
         members = {n: member_line(LOOPBACK, port) for n, port in ports.items() if port}
-        self._running().call(lambda: self._processor.set_members(members))
+        self._call(lambda _: self._processor.set_members(members))
 
-    def server_for_session(self, session_id: int) -> Member | None:
+    def server_for_session(self, session_id: int) -> OneServer | None:
         """The member that a session is attached to; None if the session has no connection."""
         session = self.sessions.get(session_id)
         if session is None or session.member not in session.connections:

@@ -25,14 +25,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from zkwire.errors import (
-    BadArgumentsError,
-    BadVersionError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-)
+from zkwire import errors
 from zkwire.jute.records import ACL, Stat
 from zkwire.testing.server.credentials import Credentials
 from zkwire.wire.model import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, EventType, Perms
@@ -240,7 +233,7 @@ class DataTree:
         try:
             return self.nodes[path or "/"]
         except KeyError:
-            raise NoNodeError from None
+            raise errors.NoNodeError from None
 
     def ephemerals(self, session_id: int) -> list[str]:
         """The paths of a session's ephemeral nodes."""
@@ -283,9 +276,9 @@ class DataTree:
             path += f"{above.created:010d}"
         _validate(path)
         if path in self.nodes:
-            raise NodeExistsError
+            raise errors.NodeExistsError
         if above.ephemeral_owner:
-            raise NoChildrenForEphemeralsError
+            raise errors.NoChildrenForEphemeralsError
         node = Node(new.data, self._acls.setdefault(acl, acl), new.owner, self.zxid, self.now)
         self._keep(above)
         # The counter stops at the largest number, and from then on the parent keeps its pzxid:
@@ -301,24 +294,24 @@ class DataTree:
         """Delete a node that has this version (-1: any) and no children."""
         above_path = _above(path)
         if path in self._special:
-            raise BadArgumentsError
+            raise errors.BadArgumentsError
         caller.require(self.node(above_path).acl, Perms.DELETE)
         node = self.node(path)
         _check_version(node.version, version)
         if node.children:
-            raise NotEmptyError
+            raise errors.NotEmptyError
         return self.remove(path)
 
     def delete_container(self, path: str) -> list[Event]:
         """Delete a node without children that is not ephemeral; no permission is needed."""
         _above(path)
         if path in self._special:
-            raise BadArgumentsError
+            raise errors.BadArgumentsError
         node = self.node(path)
         if node.children:
-            raise NotEmptyError
+            raise errors.NotEmptyError
         if node.ephemeral_owner:
-            raise BadVersionError
+            raise errors.BadVersionError
         return self.remove(path)
 
     def remove(self, path: str) -> list[Event]:
@@ -445,7 +438,7 @@ def _above(path: str) -> str:
     """The parent's path as the server computes it: "" for children of the root."""
     slash = path.rfind("/")
     if slash < 0 or "\0" in path:
-        raise BadArgumentsError
+        raise errors.BadArgumentsError
     return path[:slash]
 
 
@@ -453,9 +446,9 @@ def _validate(path: str) -> None:
     try:
         check_path(path)
     except ValueError:
-        raise BadArgumentsError from None
+        raise errors.BadArgumentsError from None
 
 
 def _check_version(actual: int, expected: int) -> None:
     if expected not in {-1, actual}:
-        raise BadVersionError
+        raise errors.BadVersionError

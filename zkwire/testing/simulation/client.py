@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from zkwire.aio.client import AsyncClient
 from zkwire.aio.replies import StepReply
@@ -113,18 +113,8 @@ class Link:
         return frame
 
 
-class Holder(Protocol):
-    """A lock, as far as it can be looked at from outside."""
-
-    @property
-    def held(self) -> bool:
-        """Whether it claims to hold."""
-        ...
-
-    @property
-    def fence(self) -> int:
-        """The fencing token of its last acquisition."""
-        ...
+Holder: TypeAlias = Any
+"""A lock, as far as it is looked at from outside: ``held``, and the ``fence`` of its last grant."""
 
 
 class Client:

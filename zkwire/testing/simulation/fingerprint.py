@@ -15,24 +15,13 @@ from __future__ import annotations
 
 import copyreg
 import gc
+import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from operator import itemgetter
 from random import Random
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    CodeType,
-    CoroutineType,
-    FrameType,
-    FunctionType,
-    GeneratorType,
-    MethodDescriptorType,
-    MethodType,
-    ModuleType,
-)
 from typing import Any, Final
 
 from zkwire.net.pipeline import Pipeline
@@ -45,9 +34,10 @@ from zkwire.wire.ops import Op
 
 _EARLIEST: Final = 99.0
 """Larger floats are moments, since a simulation starts at 100.0 and no duration is as long."""
-_PLAIN: Final = frozenset({str, bytes, bool, type(None), CodeType})
+_PLAIN: Final = frozenset({str, bytes, bool, type(None), types.CodeType})
 _NAMED: Final = frozenset({
-    SimulatedDriver, Pipeline, Op, Simulation, ModuleType, MethodDescriptorType, type, property,
+    SimulatedDriver, Pipeline, Op, Simulation,
+    types.ModuleType, types.MethodDescriptorType, type, property,
 })  # fmt: skip
 """Objects that do not change, or whose changing parts are read elsewhere: the name is enough."""
 _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
@@ -56,7 +46,7 @@ _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
     Session: frozenset({"failures", "last_failure", "trace"}),
 }
 """Attributes that are read elsewhere, or that only reports and histories use."""
-_NOT_ON_THE_STACK: Final = (FrameType, CodeType, FunctionType)
+_NOT_ON_THE_STACK: Final = (types.FrameType, types.CodeType, types.FunctionType)
 _UNTIL_USES: Final = 624  # the last number of a generator's state counts its uses
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement has made it
 _NOTHING: Final = object()
@@ -140,14 +130,14 @@ _READERS: dict[type, Callable[[Reader, Any], None]] = {
 }
 
 
-def _cell(value: CellType) -> tuple[Any, ...]:
+def _cell(value: types.CellType) -> tuple[Any, ...]:
     try:
         return (value.cell_contents,)
     except ValueError:  # it is empty
         return ()
 
 
-def _suspended(value: Any, frame: FrameType | None, awaited: object) -> Iterator[Any]:
+def _suspended(value: Any, frame: types.FrameType | None, awaited: object) -> Iterator[Any]:
     """What the frame of a coroutine or a generator has."""
     yield value.__qualname__
     if frame is not None:
@@ -165,17 +155,17 @@ def _suspended(value: Any, frame: FrameType | None, awaited: object) -> Iterator
 _PARTS: Final[dict[type, Callable[[Any], Iterable[Any]]]] = {
     bytearray: lambda value: (bytes(value),),
     Random: lambda value: value.getstate()[1][:: _UNTIL_USES],
-    FunctionType: lambda value: (
+    types.FunctionType: lambda value: (
         value.__qualname__, value.__code__, value.__defaults__, value.__kwdefaults__,
         *(value.__closure__ or ()),
     ),
-    CellType: _cell,
-    MethodType: lambda value: (value.__func__.__qualname__, value.__self__),
+    types.CellType: _cell,
+    types.MethodType: lambda value: (value.__func__.__qualname__, value.__self__),
     partial: lambda value: (value.func, value.args, value.keywords),
-    BuiltinFunctionType: lambda value: (value.__qualname__, value.__self__),
+    types.BuiltinFunctionType: lambda value: (value.__qualname__, value.__self__),
     range: lambda value: (value.start, value.stop, value.step),
-    CoroutineType: lambda value: _suspended(value, value.cr_frame, value.cr_await),
-    GeneratorType: lambda value: _suspended(value, value.gi_frame, value.gi_yieldfrom),
+    types.CoroutineType: lambda value: _suspended(value, value.cr_frame, value.cr_await),
+    types.GeneratorType: lambda value: _suspended(value, value.gi_frame, value.gi_yieldfrom),
     Connection: lambda value: (value.member, value.ended, value.greeted),
 }  # fmt: skip
 """What is read in the place of an object of one of these types."""

@@ -237,16 +237,15 @@ class Fifo(_LockCheck):
 
 
 class Herd(_LockCheck):
-    """HERD: the deletion of one node below ``path`` wakes at most ``limit`` other contenders.
+    """HERD: the deletion of one node below ``path`` wakes at most one other contender.
 
     The owner of the node does not count; its session id is in the node's name.  A client without a
     node there is no contender: it has timed out or was cancelled while its watch was being set.
     After the fault ``delete`` the check ends, since waiters behind a deleted node may wake early.
     """
 
-    def __init__(self, path: str, limit: int = 1) -> None:
+    def __init__(self, path: str) -> None:
         self._below = path + "/"
-        self._limit = limit
         self._seen = 0
 
     def step(self, sim: Simulation) -> None:
@@ -264,7 +263,7 @@ class Herd(_LockCheck):
                 woken.setdefault(event.path, set()).add(event.client.name)
         self._seen = len(sim.events)
         for path, names in woken.items():
-            if path.startswith(self._below) and len(names) > self._limit:
+            if path.startswith(self._below) and len(names) > 1:
                 raise ViolationError("HERD", f"{path} wakes {', '.join(sorted(names))}")
 
     def _contends(self, sim: Simulation, client: Client) -> bool:
