@@ -114,7 +114,7 @@ BUGS = {
         " ".join(NETWORK), "ONCE", TokenPool, "execute", "error.maybe_applied or doubt", "False"
     ),
     # Does not delete the token of a change that has ended in doubt.
-    "leaves marks": _bug("cancel", "ORPHAN", TokenPool, "drop", nothing),
+    "leaves marks": _bug("cancel", "ORPHAN", TokenPool, "_clean_up_after", nothing),
     # Makes a token for each change, and deletes none.
     "keeps no mark": _bug("", "ORPHAN", TokenPool, "release", nothing),
     # Goes on with the token of a change that has ended in doubt, as if it had not been made.

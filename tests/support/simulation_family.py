@@ -44,7 +44,8 @@ class Pair:
 
     def __init__(self, client: Client, claims: Claims) -> None:
         self.write = AsyncWriteLock(client.world, READ_WRITE)
-        self.read = AsyncReadLock(client.world, READ_WRITE, "", self.write)
+        self.read = AsyncReadLock(client.world, READ_WRITE)
+        self.write._read, self.read._write = self.read, self.write
         claims.add(self.read, client, "read")
         claims.add(self.write, client, "write")
 
@@ -421,7 +422,7 @@ BUGS = {
         "ERROR",
         AsyncMultiLock,
         "_acquire",
-        "if not self._holds:",
+        "if not self.held:",
         "if False:",
     ),
     # Gives the others up only if nothing happens to the first.

@@ -54,7 +54,6 @@ from zkwire.recipes._recipe import (
     Cancellable,
     Enterable,
     HasPath,
-    Itself,
     LockInUseError,
     Loss,
     Lost,
@@ -73,110 +72,16 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
-class LockState(Recipe):
-    """What every lock shows."""
-
-    _algorithm: Any = Itself()
-
-    @property
-    def held(self) -> bool:
-        """Whether the lock is held at this moment, as far as is known here; asks no server.
-
-        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
-        that asks holds it.
-
-        False as soon as the lease has ended, even if no other thread of this process has run since
-        (a machine that slept, a process that was stopped).  A lost connection alone changes
-        nothing: the lock is held until the lease ends, and longer if a server answers before.
-
-        If an outsider deletes the node, it is True until the client hears of that: until the event
-        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
-        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
-        See also :mod:`zkwire.session.liveness`.
-        """
-        return self._algorithm._holds
-
-    @property
-    def lost(self) -> Loss:
-        """The loss of the last acquisition (before the first: of that), to wait or be called for.
-
-        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
-        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
-
-        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
-        LockLostError alone.  A loss may come although the session lives on, when no answer has come
-        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
-        """
-        return self._algorithm._lost
-
-    def lease_remaining(self) -> float:
-        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
-
-        Of a MultiLock those of the lock that has the least.
-        """
-        return self._algorithm._lease_left()
-
-    def check(self) -> None:
-        """Raise LockLostError unless the lock is ``held``; asks no server.
-
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
-        """
-        lock = self._algorithm
-        if not lock._holds:
-            lock._runtime.check()
-            held_once = lock._lost.is_set() or lock._owned
-            raise LockLostError(
-                f"{lock._called} is not held: {lock._lost.reason or 'not acquired, or no longer'}",
-                session_id=lock._runtime.session_id if held_once else 0,
-            )
-
-
-class PathLockState(HasPath, LockState):
-    """What a lock on one path shows."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path}{' held' if self.held else ''}>"
-
-    if TYPE_CHECKING:
-
-        @property
-        def lost(self) -> Lost: ...
-
-    @property
-    def fence(self) -> int:
-        """The fencing token of the last acquisition: higher than those of all before it.
-
-        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
-        begins low again.  RuntimeError if the lock was never acquired.
-        """
-        if self._algorithm._fence is None:
-            raise RuntimeError("this lock object has never held the lock")
-        return self._algorithm._fence
-
-    @property
-    def node(self) -> str | None:
-        """The path of the lock's own node while it is held or waits in the queue; else None.
-
-        A lock of one node for all contenders has it while it is held.
-        """
-        return self._algorithm._own_node
-
-
-class Acquirable(Cancellable, LockState, Enterable):
+class Acquirable(Cancellable, Recipe, Enterable):
     """The algorithm of any lock, as far as it is acquired and released."""
 
     _runtime: Runtime
     _waits = True  # until a holder releases
 
     if TYPE_CHECKING:
-
-        @property
-        def _holds(self) -> bool:
-            """Whether the lock is surely held at this moment."""
-            ...
 
         @property
         def _owned(self) -> bool:
@@ -186,10 +91,6 @@ class Acquirable(Cancellable, LockState, Enterable):
         @property
         def _called(self) -> str:
             """What to call it in an error."""
-            ...
-
-        def _lease_left(self) -> float:
-            """Seconds for which it is surely held even if nothing more is heard."""
             ...
 
         def _refuse_two(self) -> None:
@@ -214,6 +115,58 @@ class Acquirable(Cancellable, LockState, Enterable):
             What an interrupt has kept from being done is done when this is called again.
             """
             ...
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
+
+        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
+        that asks holds it.
+
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  A lost connection alone changes
+        nothing: the lock is held until the lease ends, and longer if a server answers before.
+
+        If an outsider deletes the node, it is True until the client hears of that: until the event
+        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
+        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
+        See also :mod:`zkwire.session.liveness`.
+        """
+        raise NotImplementedError
+
+    @property
+    def lost(self) -> Loss:
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
+        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+
+        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
+        LockLostError alone.  A loss may come although the session lives on, when no answer has come
+        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        """
+        raise NotImplementedError
+
+    def lease_remaining(self) -> float:
+        """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
+
+        Of a MultiLock those of the lock that has the least.
+        """
+        left = self._runtime.lease_deadline - self._runtime.now()
+        return max(0.0, left) if self.held else 0.0
+
+    def check(self) -> None:
+        """Raise LockLostError unless the lock is ``held``; asks no server.
+
+        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        """
+        if not self.held:
+            self._runtime.check()
+            held_once = self.lost.is_set() or self._owned
+            raise LockLostError(
+                f"{self._called} is not held: {self.lost.reason or 'not acquired, or no longer'}",
+                session_id=self._runtime.session_id if held_once else 0,
+            )
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
@@ -361,15 +314,49 @@ class Within(Enterable):
         self._lock._release_in_background()
 
 
-class HeldLock(PathLockState, OwnedNode):
-    """A node that holds the lock as long as it stands and its session lives."""
+class AsyncPathLock(HasPath, OwnedNode, Acquirable):
+    """A lock on one path: its state, and the parts of its life that do not depend on its kind.
 
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(runtime, path, acl)
-        self._lost = Lost(runtime)
+    Its node holds it as long as that stands and its session lives.
+    """
+
+    _seen_taken = False  # another contender was seen to have the lock, in the last attempt
+
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(client, path, acl=acl)
+        self._lost = Lost(self._runtime)
         self._granted: Attempt | None = None
         self._own_watch: OwnNodeWatch | None = None
         self._fence: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}{' held' if self.held else ''}>"
+
+    @property
+    def lost(self) -> Lost:
+        return self._lost
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the last acquisition: higher than those of all before it.
+
+        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
+        begins low again.  RuntimeError if the lock was never acquired.
+        """
+        if self._fence is None:
+            raise RuntimeError("this lock object has never held the lock")
+        return self._fence
+
+    @property
+    def node(self) -> str | None:
+        """The path of the lock's own node while it is held or waits in the queue; else None.
+
+        A lock of one node for all contenders has it while it is held.
+        """
+        attempt = self._pending_cleanup if self._busy else self._granted
+        return None if attempt is None or not (self._busy or self.held) else attempt.node
 
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before a claim can be seen."""
@@ -447,7 +434,7 @@ class HeldLock(PathLockState, OwnedNode):
         return self._granted is not None
 
     @property
-    def _holds(self) -> bool:
+    def held(self) -> bool:
         return self._granted is not None and self._lasts
 
     @property
@@ -459,10 +446,6 @@ class HeldLock(PathLockState, OwnedNode):
             and not (watch is not None and watch.gone)
             and self._runtime.now() < self._runtime.lease_deadline
         )
-
-    def _lease_left(self) -> float:
-        left = self._runtime.lease_deadline - self._runtime.now()
-        return max(0.0, left) if self._holds else 0.0
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
         """Checks that the server passes as long as the attempt's grant lasts."""
@@ -504,7 +487,7 @@ class HeldLock(PathLockState, OwnedNode):
         attempt = self._granted
         if attempt is None or attempt.node is None:
             raise RuntimeError("this lock object does not hold the lock")
-        if not self._holds:
+        if not self.held:
             raise self._lost_before(self._lost.reason or LAPSED, "used")
         return self._proof(attempt)
 
@@ -514,12 +497,6 @@ class HeldLock(PathLockState, OwnedNode):
             f"{self._path} had been lost before it was {done}: {reason}",
             session_id=self._runtime.session_id,
         )
-
-
-class AsyncPathLock(HeldLock, Acquirable):
-    """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
-
-    _seen_taken = False  # another contender was seen to have the lock, in the last attempt
 
     # --- what a kind of lock adds -----------------------------------------------------------------
 
@@ -542,11 +519,6 @@ class AsyncPathLock(HeldLock, Acquirable):
     @property
     def _called(self) -> str:
         return self._path
-
-    @property
-    def _own_node(self) -> str | None:
-        attempt = self._pending_cleanup if self._busy else self._granted
-        return None if attempt is None or not (self._busy or self._holds) else attempt.node
 
     # --- to acquire -------------------------------------------------------------------------------
 
@@ -674,7 +646,7 @@ class AsyncPathLock(HeldLock, Acquirable):
 
     def _owner_ended(self, owner: str) -> None:
         """Release it in the place of the ``owner`` that has ended, if that has not released it."""
-        if self._holds:
+        if self.held:
             self._runtime.warn(
                 f"{self._path}: {owner} has ended and still held this re-entrant lock, which "
                 "nothing else can release: it is released"

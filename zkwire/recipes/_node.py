@@ -54,7 +54,7 @@ from zkwire.operations.multi import Create, SetData
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
 from zkwire.recipes._service import Problem
-from zkwire.recipes.runtime import ensure_path, retry, unwrap_multi_error
+from zkwire.recipes.runtime import ensure_path, retry, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.paths import check_below_root
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
 RETRYABLE = (*BUSY, NotReadOnlyError)
@@ -179,8 +179,10 @@ class OwnedNode:
     _kept = "/"  # a parent that stays when its last child has gone
     _containers = True  # the others go
 
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        self._runtime = runtime_of(client)
         self._path = check_below_root(path, "a lock")
         self._acl = None if acl is None else check_acl(acl)  # None: the client's own
         self._busy = False  # an attempt is being made
@@ -378,16 +380,12 @@ class TokenPool(OwnedNode):
         """The call is over: the token is for the next one if it is there for sure."""
         idle = self._runtime.idle_tokens
         if token.in_doubt or token.version > USES:
-            self.drop(token)
+            self._clean_up_after(token)
         elif token.version >= 0:
             idle.append(token)
         if len(idle) > KEPT:
             with suppress(IndexError):  # other threads have taken them
-                self.drop(idle.pop(0))
-
-    def drop(self, token: Token) -> None:
-        """Delete the token, in the background; called where nothing may await."""
-        self._clean_up_after(token)
+                self._clean_up_after(idle.pop(0))
 
     async def execute(
         self, token: Token, operations: list[Operation], deadline: float | None
@@ -487,7 +485,7 @@ class TemporaryTokens(TokenPool):
     def __init__(
         self, runtime: Runtime, folder: str, kept: str, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(runtime, folder, acl)
+        super().__init__(runtime, folder, acl=acl)
         self._kept = kept
 
     async def execute(
@@ -530,4 +528,4 @@ class TemporaryTokens(TokenPool):
 
     def _tidy(self) -> None:
         while (token := self._take()) is not None:
-            self.drop(token)
+            self._clean_up_after(token)

@@ -334,22 +334,15 @@ def check_kind(wanted: str, value: object, kind: type[T]) -> T:
     return value
 
 
-class Itself:
-    """An attribute that is the object itself until another value is stored: no reference cycle."""
-
-    def __get__(self, instance: object, owner: object = None) -> object:
-        return instance
-
-
 class HasPath(Recipe):
     """What stands on one path."""
 
-    _algorithm: Any = Itself()
+    _path: str
 
     @property
     def path(self) -> str:
         """The path of the node that it is, or that its contenders stand below."""
-        return self._algorithm._path
+        return self._path
 
 
 class Loss(Waitable):

@@ -37,7 +37,7 @@ from functools import partial
 
 from zkwire.errors import ClientClosedError, ForkedError, OperationTimeoutError, ServerError
 from zkwire.jute.record import Record
-from zkwire.recipes._recipe import Enterable, Itself
+from zkwire.recipes._recipe import Enterable, Recipe
 from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.session.waitable import Awaited, Bound, Waitable, check_timeout
 
@@ -183,12 +183,10 @@ async def _until_end(callback: Awaitable[Any], then: Callable[[Any], object]) ->
         then(result)
 
 
-class ServiceView(Bound):
-    """What every service shows of itself."""
+class HasProblem(Recipe):
+    """What is tried again by itself, in each session."""
 
-    _outlives_sessions = True  # by itself: it is begun again in each
-
-    _algorithm: Any = Itself()
+    _outlives_sessions = True
 
     @property
     def problem(self) -> Exception | None:
@@ -196,7 +194,7 @@ class ServiceView(Bound):
 
         A refusal is tried again by itself; see docs/supervisor.md#refusals.
         """
-        return self._algorithm._shown_problem
+        raise NotImplementedError
 
 
 def sessions_of(client: AsyncClientLike) -> Sessions:
@@ -284,7 +282,7 @@ class Background:
             await self._runtime.any_of(*conditions)
 
 
-class Service(Bound, Enterable):
+class Service(HasProblem, Enterable):
     """Something that shall be true for as long as its owner wants it.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
@@ -416,12 +414,12 @@ class Service(Bound, Enterable):
         return own or next((part._problem for part in self._parts() if part._problem), None)
 
     @property
-    def _shown_problem(self) -> Exception | None:
+    def problem(self) -> Exception | None:
         return self._problem or self._left_out.error
 
     def _part_problem(self, problem: Exception | None) -> object:
         """The ``on_problem`` of what this one has made; called where a user's code may run."""
-        told = problem or self._shown_problem
+        told = problem or self.problem
         return None if self._on_problem is None else self._on_problem(told)
 
     def _retry(self) -> None:

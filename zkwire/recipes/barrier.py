@@ -242,7 +242,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a double barrier has at least one member, not {count!r}")
-        super().__init__(runtime_of(client), path, acl)
+        super().__init__(client, path, acl=acl)
         self._count = count
         self._kept = self._path
         self._data = encoded(text)

@@ -55,7 +55,6 @@ from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes._lock import Acquirable, AsyncPathLock
 from zkwire.recipes._node import Attempt, former, is_permanent, permanent
 from zkwire.recipes._recipe import (
-    HasPath,
     LockInUseError,
     Loss,
     Lost,
@@ -63,20 +62,18 @@ from zkwire.recipes._recipe import (
     exclusive_call,
     shield_from_interrupts,
 )
-from zkwire.recipes.runtime import newest, retry, runtime_of, unwrap_multi_error
-from zkwire.recipes.sequential import AsyncSequentialLock
+from zkwire.recipes.runtime import newest, retry, unwrap_multi_error
+from zkwire.recipes.sequential import AsyncSequentialLock, Queued
 from zkwire.session.waitable import Watch, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from zkwire.jute.records import ACL
     from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
-    from zkwire.recipes.sequential import Names
+    from zkwire.recipes.runtime import Runtime
     from zkwire.wire.model import DataAndStat
 
 
@@ -87,11 +84,6 @@ GRANTS = "-zkwire-grants"
 
 class SingleNodeLock(AsyncPathLock):
     """The node at the path itself, and its token: the algorithm of both kinds."""
-
-    def __init__(
-        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
-    ) -> None:
-        super().__init__(runtime_of(client), path, acl)
 
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
         """Create the node; False if it is another contender's."""
@@ -291,7 +283,7 @@ class OwnLock:
         runtime.when_caller_ends(self.lock)
 
 
-class AsyncReentrantLock(HasPath, Acquirable):
+class AsyncReentrantLock(Queued, Acquirable):
     """A fair lock that the task which holds it may acquire again.
 
     One object serves any number of tasks: each has its own place in the queue.  The properties
@@ -303,18 +295,8 @@ class AsyncReentrantLock(HasPath, Acquirable):
     it waits for in a task of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
     """
 
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        make = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
-        self._runtime = runtime_of(client)
-        self._path: str = make().path  # which checks the arguments
+    def _make(self) -> None:
+        make = partial(self._new, AsyncSequentialLock)
         self._own = self._runtime.local(partial(OwnLock, self._runtime, make))
         self._contending: dict[AsyncSequentialLock, None] = {}  # those that are being acquired
 
@@ -322,11 +304,6 @@ class AsyncReentrantLock(HasPath, Acquirable):
     def lock(self) -> AsyncSequentialLock:
         """The lock of the task that asks: ``fence``, ``guard`` and all the rest."""
         return self._own().lock
-
-    if TYPE_CHECKING:
-
-        @property
-        def lost(self) -> Lost: ...
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock, or count one more if this thread or task holds it.
@@ -409,15 +386,12 @@ class AsyncReentrantLock(HasPath, Acquirable):
         return self._own().lock._owned
 
     @property
-    def _holds(self) -> bool:
-        return self._own().lock._holds
+    def held(self) -> bool:
+        return self._own().lock.held
 
     @property
-    def _lost(self) -> Lost:
+    def lost(self) -> Lost:
         return self._own().lock._lost
-
-    def _lease_left(self) -> float:
-        return self._own().lock._lease_left()
 
 
 class AnyLost(Loss):
@@ -522,7 +496,7 @@ class AsyncMultiLock(Acquirable):
             self._release_taken()
             return False
         self._runtime.check_open()
-        if not self._holds:
+        if not self.held:
             reasons = [lock._lost._reason for lock in taken if lock._lost._reason]
             why = ": ".join(["one of the locks was lost while another was acquired", *reasons[:1]])
             raise LockLostError(why, session_id=self._runtime.session_id)
@@ -604,8 +578,9 @@ class AsyncMultiLock(Acquirable):
         return self._acquired
 
     @property
-    def _holds(self) -> bool:
-        return all(lock._holds for lock in self._parts)
+    def lost(self) -> AnyLost:
+        return self._lost
 
-    def _lease_left(self) -> float:
-        return min(lock._lease_left() for lock in self._parts)
+    @property
+    def held(self) -> bool:
+        return all(lock.held for lock in self._parts)

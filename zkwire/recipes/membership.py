@@ -39,7 +39,6 @@ from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,
     ObservableService,
-    ServiceView,
     sessions_of,
     until_closed,
 )
@@ -103,7 +102,7 @@ def check_name(what: str, name: str) -> str:
     return str.__str__(name)  # a member of an enumeration is formatted as its name
 
 
-class AsyncGroup(HasPath, ServiceView, ObservableService):
+class AsyncGroup(HasPath, ObservableService):
     """The members of a group, each with its data: to join them, and to know them.
 
         async with AsyncGroup(supervisor, "/services/web") as group:
@@ -139,8 +138,8 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
 
     @property
-    def _shown_problem(self) -> Exception | None:
-        problems = [super()._shown_problem, *(keeper._problem for keeper in self._joined)]
+    def problem(self) -> Exception | None:
+        problems = [super().problem, *(keeper._problem for keeper in self._joined)]
         return next((problem for problem in problems if problem is not None), None)
 
     def _start(self) -> None:

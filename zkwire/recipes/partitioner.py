@@ -42,13 +42,12 @@ from zkwire.errors import (
     ServerError,
 )
 from zkwire.operations.nodes import check_acl
-from zkwire.recipes._recipe import HasPath, Itself
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,
     ObservableService,
     Problem,
     Service,
-    ServiceView,
     sessions_of,
     until_closed,
 )
@@ -207,7 +206,7 @@ class ItemOwnership(Service):
     @property
     def held(self) -> bool:
         """Whether the item is surely this member's at this moment; asks nothing."""
-        return self.lock._holds
+        return self.lock.held
 
     @property
     def settled(self) -> bool:
@@ -280,59 +279,7 @@ class Partition:
         return frozenset(item for item, owner in owners.items() if owner == self.name)
 
 
-class ShareView(Bound, Mapping[str, int]):
-    """What a share shows.  Nothing here waits, or asks a server."""
-
-    _algorithm: Any = Itself()
-
-    def __getitem__(self, item: str) -> int:
-        return self._algorithm._fences[item]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._algorithm._fences)
-
-    def __len__(self) -> int:
-        return len(self._algorithm._fences)
-
-    def __repr__(self) -> str:
-        changed = " changed" * bool(self._algorithm._told)
-        return f"<{type(self).__name__} {', '.join(self)}{changed}>"
-
-    @property
-    def changed(self) -> bool:
-        """Whether there is another share to ask for.  Once True it stays True.
-
-        Items are to be given up (``leaving``), or more are there.
-        """
-        return self._algorithm._has_changed()
-
-    @property
-    def leaving(self) -> frozenset[str]:
-        """The items that are to be given up, or are lost: work on them has to stop.
-
-        None before the share has ``changed``; from then on always the same.  The next ``next``
-        confirms that the work has stopped, and only then another member gets the items.
-        """
-        return self._algorithm._told[0] if self.changed else frozenset()
-
-    @property
-    def lost(self) -> frozenset[str]:
-        """The items that are another member's now, or may be: the session or the lock is gone.
-
-        It is exact at this moment, even if no other thread of this process has run since.
-        """
-        ownerships: dict[str, ItemOwnership] = self._algorithm._ownerships
-        return frozenset(item for item, ownership in ownerships.items() if not ownership.held)
-
-    def check(self, item: str) -> None:
-        """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
-        ownership = self._algorithm._ownerships[item]
-        if not ownership.held:
-            why = f"{item!r} is no longer this member's"
-            raise LockLostError(why, session_id=ownership.lock._runtime.session_id)
-
-
-class AsyncShare(ShareView):
+class AsyncShare(Bound, Mapping[str, int]):
     """The items of one member, each with its fence, as an :class:`AsyncPartitioner` has them."""
 
     def __init__(self, partitioning: Any, tenures: dict[str, ItemOwnership]) -> None:
@@ -341,11 +288,53 @@ class AsyncShare(ShareView):
         self._fences = {item: own.lock.fence for item, own in sorted(tenures.items())}
         self._told: list[frozenset[str]] = []  # the first one counts
 
-    def _has_changed(self) -> bool:
+    def __getitem__(self, item: str) -> int:
+        return self._fences[item]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fences)
+
+    def __len__(self) -> int:
+        return len(self._fences)
+
+    def __repr__(self) -> str:
+        changed = " changed" * bool(self._told)
+        return f"<{type(self).__name__} {', '.join(self)}{changed}>"
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is another share to ask for.  Once True it stays True.
+
+        Items are to be given up (``leaving``), or more are there.
+        """
         if not self._told and self._stale:
             left = (item for item, own in self._ownerships.items() if not self._keeps(own))
             self._told.append(frozenset(left))
         return bool(self._told)
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The items that are to be given up, or are lost: work on them has to stop.
+
+        None before the share has ``changed``; from then on always the same.  The next ``next``
+        confirms that the work has stopped, and only then another member gets the items.
+        """
+        return self._told[0] if self.changed else frozenset()
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The items that are another member's now, or may be: the session or the lock is gone.
+
+        It is exact at this moment, even if no other thread of this process has run since.
+        """
+        return frozenset(item for item, own in self._ownerships.items() if not own.held)
+
+    def check(self, item: str) -> None:
+        """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
+        ownership = self._ownerships[item]
+        if not ownership.held:
+            why = f"{item!r} is no longer this member's"
+            raise LockLostError(why, session_id=ownership.lock._runtime.session_id)
 
     @property
     def _stale(self) -> bool:
@@ -401,7 +390,7 @@ class Rebalance(ObservableService):
         self._reading = False
         self._given: dict[str, ItemOwnership] = {}  # what the program may be working on
         self._news = False  # there is something that the reader's share does not say
-        self._state = "allocating"
+        self._state: State = "allocating"
         self._serving = False  # in a session at this moment
         self._dirty = False
         self._todo = Condition(lambda: self._dirty)
@@ -507,8 +496,9 @@ class Rebalance(ObservableService):
         latest = share if self._next is None else self._next
         self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
         releasing = any(owned.get(item) is not own for item, own in self._given.items())
-        complete = "acquired" if len(owned) == len(wanted) else "allocating"
-        self._state = "releasing" if releasing else complete
+        self._state = "acquired" if len(owned) == len(wanted) else "allocating"
+        if releasing:
+            self._state = "releasing"
 
     def _session_ended(self) -> None:
         self._next, self._news, self._state = None, False, "allocating"
@@ -517,37 +507,7 @@ class Rebalance(ObservableService):
             self._end()
 
 
-class PartitionerView(HasPath, ServiceView):
-    """What a partitioner shows; nothing here waits, or asks a server."""
-
-    @property
-    def name(self) -> str | None:
-        """The member's name; None if none was given and none has been made yet."""
-        return self._algorithm._partition.name
-
-    @property
-    def state(self) -> State:
-        """What it is doing.
-
-        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
-          end of a Client's session none comes: each wait raises that end.)
-        * ``"acquired"``: it has all items that are to be its own.
-        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
-        * ``"failed"``: it has ended with an error, which each wait raises.
-        * ``"closed"``: ``close`` was called, or this is a forked child.
-        """
-        algorithm = self._algorithm
-        if algorithm._sessions.forked:
-            return "closed"
-        if algorithm._error is not None:
-            return "failed"
-        return "closed" if algorithm._leaving else algorithm._state
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path} {self.state}>"
-
-
-class AsyncPartitioner(PartitionerView, Rebalance):
+class AsyncPartitioner(HasPath, Rebalance):
     """Shares out items among all members that have been given the same ones.
 
         async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
@@ -589,6 +549,31 @@ class AsyncPartitioner(PartitionerView, Rebalance):
         self._ownerships: dict[str, ItemOwnership] = {}
         self._troubles: dict[str, Problem] = {}  # of the items, and of the member: ""
         self._begin()
+
+    @property
+    def name(self) -> str | None:
+        """The member's name; None if none was given and none has been made yet."""
+        return self._partition.name
+
+    @property
+    def state(self) -> State:
+        """What it is doing.
+
+        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
+          end of a Client's session none comes: each wait raises that end.)
+        * ``"acquired"``: it has all items that are to be its own.
+        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
+        * ``"failed"``: it has ended with an error, which each wait raises.
+        * ``"closed"``: ``close`` was called, or this is a forked child.
+        """
+        if self._sessions.forked:
+            return "closed"
+        if self._error is not None:
+            return "failed"
+        return "closed" if self._leaving else self._state
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path} {self.state}>"
 
     # --- the session's side -----------------------------------------------------------------------
 

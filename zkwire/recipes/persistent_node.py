@@ -46,7 +46,7 @@ from zkwire.errors import (
 from zkwire.operations.multi import Create
 from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import Condition, ObservableService, ServiceView, sessions_of
+from zkwire.recipes._service import Condition, ObservableService, sessions_of
 from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_below_root, parent
@@ -80,49 +80,7 @@ class Wish:
         self.error: ServerError | None = None
 
 
-class NodeView(HasPath, ServiceView):
-    """What a kept node shows; nothing here asks a server.
-
-    In a forked child there is no node: that is the parent's.
-    """
-
-    @property
-    def name(self) -> str:
-        """The last name of the path."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def present(self) -> bool:
-        """Whether the node is there, as far as is known here.
-
-        It stays True while the connection is lost, and until the client hears that the node was
-        deleted or that the session has expired.
-        """
-        return self.stat is not None
-
-    @property
-    def stat(self) -> Stat | None:
-        """The stat of its own node, as last seen; None unless ``present``.
-
-        ``czxid`` is another number, a higher one, each time the node is put back.
-        """
-        return None if self._algorithm._sessions.forked else self._algorithm._stat
-
-    @property
-    def conflict(self) -> Stat | None:
-        """The stat of a foreign node that is in its place; None if there is none.
-
-        It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
-        which session it belongs to: 0 if to none, so that it will not go by itself.
-        """
-        return None if self._algorithm._sessions.forked else self._algorithm._conflict
-
-    def __repr__(self) -> str:
-        state = " present" * self.present or " conflict" * (self.conflict is not None)
-        return f"<{type(self).__name__} {self.path}{state}>"
-
-
-class AsyncPersistentNode(NodeView, ObservableService):
+class AsyncPersistentNode(HasPath, ObservableService):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
@@ -133,7 +91,8 @@ class AsyncPersistentNode(NodeView, ObservableService):
     waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
     (``conflict``), and replaced when it is gone.  One that a process has left which has ended
     without closing its client is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.
+    an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
+    child there is no node: that is the parent's.
 
     ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
@@ -205,6 +164,41 @@ class AsyncPersistentNode(NodeView, ObservableService):
         except ServerError as refused:
             self._settle(wishes, refused)
         self._changed()
+
+    @property
+    def name(self) -> str:
+        """The last name of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def present(self) -> bool:
+        """Whether the node is there, as far as is known here.
+
+        It stays True while the connection is lost, and until the client hears that the node was
+        deleted or that the session has expired.
+        """
+        return self.stat is not None
+
+    @property
+    def stat(self) -> Stat | None:
+        """The stat of its own node, as last seen; None unless ``present``.
+
+        ``czxid`` is another number, a higher one, each time the node is put back.
+        """
+        return None if self._sessions.forked else self._stat
+
+    @property
+    def conflict(self) -> Stat | None:
+        """The stat of a foreign node that is in its place; None if there is none.
+
+        It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
+        which session it belongs to: 0 if to none, so that it will not go by itself.
+        """
+        return None if self._sessions.forked else self._conflict
+
+    def __repr__(self) -> str:
+        state = " present" * self.present or " conflict" * (self.conflict is not None)
+        return f"<{type(self).__name__} {self.path}{state}>"
 
     async def wait_present(self, timeout: float | None = None) -> bool:
         """Wait until the node is there; False if ``timeout`` seconds pass without it.

@@ -316,7 +316,7 @@ class Search:
         selector = self._selector
         while self._line is None or not self._line._owned:
             layout = selector._layout
-            line = self._line = OrderQueue(layout.runtime, layout.waiting, "", layout.acl)
+            line = self._line = OrderQueue(layout.runtime, layout.waiting, acl=layout.acl)
             line._kept = layout.path
             with suppress(LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
@@ -354,7 +354,7 @@ class Taking(Recipe, OwnedNode, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
-        super().__init__(queue._runtime, queue._layout.taken, queue._acl)
+        super().__init__(queue._runtime, queue._layout.taken, acl=queue._acl)
         self._queue = queue
         self._timeout = timeout
         self._token: Token | None = None

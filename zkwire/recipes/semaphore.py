@@ -92,15 +92,16 @@ class AsyncLease(AsyncQueueLock):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
         path = self._base = check_below_root(path, "a semaphore")
-        super().__init__(runtime, path + self._leases, text, acl, self._names)
+        super().__init__(runtime, path + self._leases, text, acl=acl, names=self._names)
         self._places = count
         self._last_try = last_try or LastTry()
-        self._queue = OrderQueue(runtime, path + self._locks, text, acl, self._names)
+        queue = OrderQueue(runtime, path + self._locks, text, acl=acl, names=self._names)
+        self._queue = queue
         self._kept = self._queue._kept = path
 
     @property
-    def _own_node(self) -> str | None:
-        return super()._own_node or self._queue._own_node
+    def node(self) -> str | None:
+        return super().node or self._queue.node
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         await self._agree(deadline)

@@ -232,13 +232,14 @@ class AsyncQueueLock(Contended, AsyncPathLock):
 
     def __init__(
         self,
-        runtime: Runtime,
+        client: AsyncClientLike,
         path: str,
         text: str = "",
+        *,
         acl: Sequence[ACL] | None = None,
         names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime, path, acl)
+        super().__init__(client, path, acl=acl)
         self._data = encoded(text)
         if of_kazoo(names):
             self._label = self._kazoo_label
@@ -564,17 +565,6 @@ class AsyncSequentialLock(AsyncQueueLock):
     whatever the lock guards and let that refuse a fence lower than one it has seen.
     """
 
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        super().__init__(runtime_of(client), path, text, acl, names)
-
 
 AsyncLock = AsyncSequentialLock
 
@@ -600,15 +590,8 @@ def before(names: list[str], own: str) -> list[Place]:
     ]
 
 
-class AsyncElection(HasPath):
-    """One leader at a time; leadership is lost exactly as a lock is.
-
-        election = AsyncElection(client, "/election", "worker-7")
-        async with election.lead() as leadership, leadership.cancel_on_loss():
-            ...
-
-    ``text`` tells others which candidate this is.
-    """
+class Queued(HasPath):
+    """What has fair locks, or others with a queue, on one path."""
 
     def __init__(
         self,
@@ -620,12 +603,29 @@ class AsyncElection(HasPath):
         names: Names = "zkwire",
     ) -> None:
         self._runtime = runtime_of(client)
-        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
-        self._path: str = self._new().path  # which checks the arguments
+        self._new: Callable[[type[Any]], Any] = lambda kind: kind(
+            client, path, text, acl=acl, names=names
+        )
+        self._path: str = self._new(AsyncSequentialLock)._path  # which checks the arguments
+        self._make()
+
+    def _make(self) -> None:
+        """Make what else there is."""
+
+
+class AsyncElection(Queued):
+    """One leader at a time; leadership is lost exactly as a lock is.
+
+        election = AsyncElection(client, "/election", "worker-7")
+        async with election.lead() as leadership, leadership.cancel_on_loss():
+            ...
+
+    ``text`` tells others which candidate this is.
+    """
 
     def lead(self) -> AsyncSequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
-        return self._new()
+        return self._new(AsyncSequentialLock)
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.

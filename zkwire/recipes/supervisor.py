@@ -44,9 +44,9 @@ from zkwire.recipes._service import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     Condition,
+    HasProblem,
     Notified,
     Problem,
-    ServiceView,
     check_function,
 )
 from zkwire.recipes.runtime import SESSION_OVER, retry
@@ -516,7 +516,7 @@ class Term:
             raise
 
 
-class Leadership(HasPath, ServiceView):
+class Leadership(HasPath, HasProblem):
     """A candidacy forever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
 
     It ends with its supervisor.
@@ -547,7 +547,7 @@ class Leadership(HasPath, ServiceView):
         return f"<{type(self).__name__} {self.path}>"
 
     @property
-    def _shown_problem(self) -> Exception | None:
+    def problem(self) -> Exception | None:
         return self._trouble.error
 
     async def run(self) -> None:

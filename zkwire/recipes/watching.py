@@ -22,13 +22,11 @@ from operator import attrgetter
 
 from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
 from zkwire.operations.nodes import check_flag
-from zkwire.recipes._recipe import public
 from zkwire.recipes._service import (
     Condition,
     SeenChildren,
     SeenData,
     Service,
-    ServiceView,
     call_back,
     sessions_of,
     until_closed,
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event
 
 
-class NodeWatcher(ServiceView, Service):
+class NodeWatcher(Service):
     """What data and children have in common: one reader at a time, or a callback.
 
     A state is kept until the reader has taken it, and there is one at most.
@@ -242,7 +240,6 @@ def _check_parameters(callback: Any, with_event: bool) -> None:
         raise TypeError(f"the callback is called with {given}: {callback!r}: {error}") from None
 
 
-@public
 class AsyncDataWatch(NodeWatcher):
     """The data of a node forever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
@@ -271,7 +268,6 @@ class AsyncDataWatch(NodeWatcher):
         def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
 
 
-@public
 class AsyncChildrenWatch(NodeWatcher):
     """The names of a node's children forever; see :meth:`zkwire.AsyncClient.watch_children`."""
 
