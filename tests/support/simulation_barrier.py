@@ -105,8 +105,7 @@ def _bug(faults: str, invariants: str, home: type, name: str, *what: object) -> 
 
 _M = AsyncDoubleBarrier
 _ENDS = (
-    "with suppress(NoNodeError):\n        "
-    "await retry(self._runtime, deadline, delete, f'{self._path}/{READY}')\n    "
+    "await ensure_gone(self._runtime, deadline, f'{self._path}/{READY}')\n    "
     "with suppress(NoNodeError):\n        "
 )
 BUGS = {

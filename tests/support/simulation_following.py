@@ -249,7 +249,7 @@ BUGS = {
         "cut linger",
         "LAST",
         *("_look", "except NoNodeError:"),
-        f"except ConnectionLossError:\n        await operations.{_WATCH}\n    except NoNodeError:",
+        f"except REPEATABLE:\n        await operations.{_WATCH}\n    except NoNodeError:",
     ),
     # Does not read again where the node was created between its two looks.
     "missing is missing": _bug("", "LAST ORDER", "_look", "return False", "pass"),

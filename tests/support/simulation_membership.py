@@ -320,8 +320,8 @@ BUGS = {
         "LEFT LIVE",
         _NODE,
         "_delete",
-        "LOOK_AGAIN:\n        return",
-        "LOOK_AGAIN:\n        pass",
+        "except BadVersionError:\n        return",
+        "except (BadVersionError, *REPEATABLE):\n        pass",
     ),
     # Repeats a lost delete without a look.
     "deletes blindly": _bug(

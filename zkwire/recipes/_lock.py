@@ -79,23 +79,17 @@ class Acquirable(Cancellable, Recipe, Enterable):
     """The algorithm of any lock, as far as it is acquired and released."""
 
     _runtime: Runtime
+    _path: str
     _waits = True  # until a holder releases
+
+    @property
+    def _called(self) -> str:
+        return self._path
 
     if TYPE_CHECKING:
 
-        @property
-        def _owned(self) -> bool:
-            """Whether it was acquired and not released, be it lost or not."""
-            ...
-
-        @property
-        def _called(self) -> str:
-            """What to call it in an error."""
-            ...
-
         def _refuse_two(self) -> None:
             """Raise LockInUseError if this object is in use, else what ``Runtime.check`` raises."""
-            ...
 
         async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
             """Acquire it; False if another contender has it, and it does not wait.
@@ -107,14 +101,12 @@ class Acquirable(Cancellable, Recipe, Enterable):
 
         async def _release_by(self, deadline: float | None) -> None:
             """Release it; OperationTimeoutError at the ``deadline``."""
-            ...
 
         def _release_in_background(self) -> None:
             """Release it, if it is held, without waiting for that: where nothing may await.
 
             What an interrupt has kept from being done is done when this is called again.
             """
-            ...
 
     @property
     def held(self) -> bool:
@@ -294,8 +286,6 @@ class Acquirable(Cancellable, Recipe, Enterable):
 class Within(Enterable):
     """A lock and a time limit, for one ``async with``."""
 
-    __slots__ = ("_lock", "_timeout")
-
     def __init__(self, lock: Acquirable, timeout: float | None) -> None:
         self._lock = lock
         self._timeout = timeout
@@ -360,7 +350,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
 
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before a claim can be seen."""
-        assert attempt.stat is not None
         late = self._own_watch is None
         watch = self._own_watch = self._own_watch or OwnNodeWatch()
         watch.lost = self._lost
@@ -378,8 +367,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
 
     def _watch_own_node(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
         """From here on it is noticed if the attempt's node is deleted."""
-        assert attempt.node is not None
-        assert attempt.stat is not None
         watch.stands = True  # first: a release that dismisses it meanwhile must forget it, too
         operations = self._runtime.operations
         watch.request = operations._watch_own_node(attempt.node, attempt.stat.czxid, watch)
@@ -421,14 +408,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
                 watch.request = None  # which has it
             self._runtime.forget(watch)
 
-    def _forget_grant(self) -> None:
-        """Be as new after a loss that no release has followed."""
-        if self._granted is not None:
-            self._clean_up_after(self._granted)
-            self._granted = None
-        if self._lost.ready:
-            self._lost = Lost(self._runtime)
-
     @property
     def _owned(self) -> bool:
         return self._granted is not None
@@ -449,7 +428,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
         """Checks that the server passes as long as the attempt's grant lasts."""
-        assert attempt.node is not None
         # Of any version: what writes into the node does not take the lock away.
         return [Check(attempt.node)]
 
@@ -513,12 +491,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
 
         Raises what the server refuses it with: NoNodeError if the lock had been lost before.
         """
-        assert attempt.node is not None
         await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
-
-    @property
-    def _called(self) -> str:
-        return self._path
 
     # --- to acquire -------------------------------------------------------------------------------
 
@@ -546,7 +519,11 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             runtime.active_locks.add(self)
             self._may_be_cancelled(runtime)
             self._clean_up_pending()
-            self._forget_grant()
+            if self._granted is not None:  # a loss that no release has followed
+                self._clean_up_after(self._granted)
+                self._granted = None
+            if self._lost.ready:
+                self._lost = Lost(runtime)
             if not runtime.usable:
                 await runtime.connected(deadline)
             attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))
@@ -611,7 +588,13 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         except (ConnectionLossError, BadVersionError, *RETRYABLE):
             pass
         except OperationTimeoutError:
-            raise self._in_doubt() from None
+            raise OperationTimeoutError(
+                f"no server has confirmed in time that {self._path} is free; it is not held here, "
+                "and the client goes on deleting its node: there is nothing to do",
+                op="release",
+                path=self._path,
+                maybe_applied=True,
+            ) from None
 
     async def _reconnected(self, deadline: float | None) -> None:
         """Wait for a connection, in which the watch first tells what became of the node meanwhile.
@@ -629,15 +612,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             raise self._lost_before(self._lost._reason)
         if self._runtime.now() >= self._runtime.lease_deadline:
             raise self._lost_before(LAPSED)
-
-    def _in_doubt(self) -> OperationTimeoutError:
-        return OperationTimeoutError(
-            f"no server has confirmed in time that {self._path} is free; it is not held here, and "
-            "the client goes on deleting its node: there is nothing to do",
-            op="release",
-            path=self._path,
-            maybe_applied=True,
-        )
 
     def _release_in_background(self) -> None:
         if not (self._busy or self._releasing) and self._granted is not None:

@@ -90,8 +90,8 @@ class Attempt:
         self.id: str = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
         self.pending_cleanups: tuple[str, ...] = pending_cleanups
         self.entered: bool = False  # a create may be on its way, or done
-        self.node: str | None = None
-        self.stat: Stat | None = None
+        self.node: Any = None  # its path, and its stat, when they are known
+        self.stat: Any = None
 
     def is_former(self, other: str) -> bool:
         """Whether the id is of this session and another client: from before it was resumed."""
@@ -232,17 +232,10 @@ class OwnedNode:
         The server removes these nodes when they have no child any more, perhaps before the caller
         has one: then its create ends with NoNodeError, and this is to be repeated.
         """
+        ensure = partial(ensure_path, containers=self._containers, kept=self._kept)
         while True:
             try:
-                await ensure_path(
-                    self._runtime,
-                    path,
-                    self._acl,
-                    deadline,
-                    containers=self._containers,
-                    kept=self._kept,
-                )
-                return
+                return await ensure(self._runtime, path, self._acl, deadline)
             except OperationTimeoutError:
                 if deadline is not None:
                     raise
@@ -352,7 +345,7 @@ class Token(Attempt):
 
     def written(self, value: bytes, acl: Sequence[ACL] | None) -> list[Operation]:
         """What writes the value into it; the last of these has a stat for its result."""
-        node = self.node or ""
+        node = self.node
         if self.version >= 0:
             return [SetData(node, value, self.version)]
         return [Create(node, b"", acl, ephemeral=True), SetData(node, value, 0)]
@@ -461,7 +454,7 @@ class TokenPool(OwnedNode):
                 ) from None
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        await operations.delete(attempt.node or "")
+        await operations.delete(attempt.node)
 
 
 def _meaning(refusal: MultiError, count: int, token: Token) -> ZooKeeperError:
@@ -496,13 +489,13 @@ class TemporaryTokens(TokenPool):
                 return await super().execute(token, operations, deadline)
             except NoNodeError:
                 look = self._runtime.operations.exists
-                stat = await retry(self._runtime, deadline, look, token.node or "")
+                stat = await retry(self._runtime, deadline, look, token.node)
                 token.version = -1 if stat is None else stat.version
                 await self.make(token, deadline)
 
     async def make(self, token: Token, deadline: float | None) -> None:
         """Create the token if it is not there: then what it does first is as sure as the rest."""
-        create, node = self._runtime.operations.create, token.node or ""
+        create, node = self._runtime.operations.create, token.node
         try:
             while token.version < 0:
                 token.entered = token.in_doubt = True

@@ -28,38 +28,14 @@ from zkwire.session.waitable import Bound, Waitable, check_timeout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
-    from typing import Any, Protocol, Self, TypeVar
+    from typing import Any, Self, TypeVar
 
     from zkwire.recipes.runtime import Runtime
     from zkwire.session.waitable import Waker
 
     T = TypeVar("T")
 
-    class Exclusive(Protocol):
-        """What makes an attempt."""
-
-        _busy: bool
-        _waiting: Any
-
-        @property
-        def _runtime(self) -> Runtime: ...
-
-        def _refuse_two(self) -> None:
-            """Raise if an attempt is being made; called under the mutex."""
-
     Class = TypeVar("Class", bound=type)
-
-    class SessionSource(Protocol):
-        """The sessions of a supervisor, one after another."""
-
-        async def newest(self) -> Any:
-            """The driver of the newest session; raises what has ended the supervisor."""
-            ...
-
-        @property
-        def latest_driver(self) -> Any:
-            """The driver of the newest session, be it over or not."""
-            ...
 
 
 class LockInUseError(RuntimeError):
@@ -91,8 +67,11 @@ def shield_from_interrupts(step: Callable[[], object]) -> None:
         raise interrupt
 
 
-async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile."""
+async def exclusive_call(taker: Any, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile.
+
+    It has a ``_runtime``; its ``_refuse_two`` raises, under the mutex, if an attempt is being made.
+    """
     mine = False
     try:
         with taker._runtime.mutex:
@@ -116,7 +95,9 @@ class Cancellable:
     if TYPE_CHECKING:
 
         @property
-        def _called(self) -> str: ...
+        def _called(self) -> str:
+            """What to call it in an error."""
+            ...
 
     def cancel(self) -> bool:
         """End the acquisition that is under way, from any thread or task; whether there was one.
@@ -222,9 +203,12 @@ def renamed(method: FunctionType, name: str) -> FunctionType:
 
 
 class SupervisedRuntime:
-    """What a supervisor's recipes have for a runtime: that of one session for each call."""
+    """What a supervisor's recipes have for a runtime: that of one session for each call.
 
-    def __init__(self, sequence: SessionSource, mutex: Any) -> None:
+    ``sequence`` has the driver of the ``newest`` session, and the ``latest_driver``, over or not.
+    """
+
+    def __init__(self, sequence: Any, mutex: Any) -> None:
         self.mutex = mutex  # one for all sessions: a recipe's object outlives them
         self._sequence = sequence
         self._session: ContextVar[Any] = ContextVar("session", default=None)
@@ -296,35 +280,30 @@ def _supervised(kind: type[Any]) -> type[Any]:
         if inspect.iscoroutinefunction(member) and not name.startswith("_"):
             members[name] = _in_one_session(member)
     if hasattr(kind, "_enter_body"):
-        members |= {"_enter_body": _entered(kind), "_leave_body": _left(kind)}
+        leave = _in_one_session(kind._leave_body, lambda entered: entered._entered_in)
+        members |= {"_enter_body": _in_one_session(_remembering(kind)), "_leave_body": leave}
     return type(kind.__name__, (kind,), members | {"__doc__": kind.__doc__})
 
 
-def _in_one_session(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _in_one_session(
+    method: Callable[..., Awaitable[Any]], session: Callable[[Any], Any] = lambda _: None
+) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return await self._runtime.call(None, lambda: method(self, *args, **kwargs))
+        return await self._runtime.call(session(self), lambda: method(self, *args, **kwargs))
 
     return call
 
 
-def _entered(kind: type[Any]) -> Callable[..., Awaitable[Any]]:
-    async def enter(self: Any, *args: Any) -> Any:
-        async def work() -> Any:
-            value = await kind._enter_body(self, *args)
-            self._entered_in = self._runtime._session.get()
-            return value
+def _remembering(kind: type[Any]) -> Callable[..., Awaitable[Any]]:
+    """What enters it, and remembers the session: it is left in the same one."""
 
-        return await self._runtime.call(None, work)
+    async def enter(self: Any, *args: Any) -> Any:
+        value = await kind._enter_body(self, *args)
+        self._entered_in = self._runtime._session.get()
+        return value
 
     return enter
-
-
-def _left(kind: type[Any]) -> Callable[..., Awaitable[Any]]:
-    async def leave(self: Any, *args: Any) -> None:
-        await self._runtime.call(self._entered_in, lambda: kind._leave_body(self, *args))
-
-    return leave
 
 
 def check_kind(wanted: str, value: object, kind: type[T]) -> T:

@@ -40,7 +40,9 @@ from zkwire.operations.nodes import check_acl
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
 from zkwire.recipes.runtime import (
+    answers,
     deadline_of,
+    ensure_gone,
     ensure_path,
     in_time,
     retry,
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.jute.records import ACL
-    from zkwire.operations import Operations
+    from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.wire.model import Event
@@ -105,9 +107,7 @@ class AsyncBarrier(HasPath):
         Ends as :meth:`close` does; a repetition opens again what another client has closed since.
         NotEmptyError if the node has children: it is then no barrier.
         """
-        with suppress(NoNodeError):
-            delete = self._runtime.operations.delete
-            await retry(self._runtime, within(self._runtime, timeout), delete, self._path)
+        await ensure_gone(self._runtime, within(self._runtime, timeout), self._path)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
@@ -164,31 +164,24 @@ class Generations:
 
         The list is read first: a member of the round that it does not show is gone for good.
         """
-        operations, until = self._runtime.operations, self._runtime.until
-        while True:
-            listing = operations.get_children_with_stat(self._path)
-            ready = operations.exists(f"{self._path}/{READY}", watch=watch)
-            try:
-                names, stat = await until(listing, deadline)
-                found = await until(ready, deadline)
-                return Snapshot(names, stat.version, 0 if found is None else found.czxid)
-            except ConnectionLossError:
-                pass
+        operations, path = self._runtime.operations, self._path
+
+        def ask() -> tuple[Reply[Any], ...]:
+            listing = operations.get_children_with_stat(path)
+            return listing, operations.exists(f"{path}/{READY}", watch=watch)
+
+        (names, stat), found = await answers(self._runtime, deadline, ask)
+        return Snapshot(names, stat.version, 0 if found is None else found.czxid)
 
     async def members(self, seen: Snapshot, round: int, deadline: float | None) -> list[str]:
         """The members of a round that are there, sorted.
 
         Every time anew: a name may be there again that an outsider has deleted.
         """
-        exists, until = self._runtime.operations.exists, self._runtime.until
-        while True:
-            replies = [exists(f"{self._path}/{name}") for name in seen.names]
-            try:
-                stats = [await until(reply, deadline) for reply in replies]
-            except ConnectionLossError:
-                continue
-            there = zip(seen.names, stats, strict=True)
-            return [name for name, stat in there if stat is not None and stat.czxid < round]
+        exists, paths = self._runtime.operations.exists, [f"{self._path}/{n}" for n in seen.names]
+        stats = await answers(self._runtime, deadline, lambda: [exists(path) for path in paths])
+        there = zip(seen.names, stats, strict=True)
+        return [name for name, stat in there if stat is not None and stat.czxid < round]
 
     async def begin(self, seen: Snapshot, deadline: float | None) -> int:
         """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
@@ -252,7 +245,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
 
     async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Snapshot:
         """What is there, the own node included."""
-        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
+        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node
         create = partial(operations.create, ephemeral=True)
         while True:
             try:
@@ -283,7 +276,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         with suppress(NoNodeError):
-            await operations.delete(attempt.node or "")
+            await operations.delete(attempt.node)
         names, stat = await operations.get_children_with_stat(self._path)
         if names == [READY]:
             ready = Delete(f"{self._path}/{READY}")
@@ -379,7 +372,6 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         self, attempt: Attempt, seen: Snapshot, deadline: float | None, watch: Watch
     ) -> bool:
         """Enter a round, or begin one, or return True: nothing is to be done before an event."""
-        assert attempt.stat is not None
         if seen.round > attempt.stat.czxid:
             self._round = seen.round
         elif seen.round:
@@ -399,7 +391,6 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         attempt = self._pending_cleanup = self._inside
         assert attempt is not None
         self._inside = None
-        delete = self._runtime.operations.delete
         with suppress(NoNodeError):
             while True:
                 seen = await self._generations.look(deadline)
@@ -415,6 +406,5 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
                     await self._gone(others[-1], deadline)
                 else:
                     if own is not None:
-                        with suppress(NoNodeError):
-                            await retry(self._runtime, deadline, delete, attempt.node or "")
+                        await ensure_gone(self._runtime, deadline, attempt.node)
                     await self._gone(others[0], deadline)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from itertools import islice
 
 from zkwire.errors import ClientClosedError, UnimplementedError
-from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_limit
+from zkwire.recipes._cache_tree import Reading, Scope, Tree, check_limit
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,
@@ -31,6 +31,7 @@ from zkwire.recipes._service import (
     sessions_of,
     until_closed,
 )
+from zkwire.recipes.runtime import REPEATABLE
 from zkwire.session.waitable import Bound, Watch
 
 TYPE_CHECKING = False
@@ -187,7 +188,8 @@ class AsyncCacheEvents(Bound):
     def close(self) -> None:
         """Events are kept no longer.  Idempotent."""
         self._closed = True
-        self._cache._drop(self)
+        with suppress(ValueError):
+            self._cache._readers.remove(self)
         self._cache._changed()
 
 
@@ -248,7 +250,7 @@ class AsyncCache(HasPath, Service):
         super().__init__(sessions, on_problem)
         self._scope = Scope(path, depth, skip)
         self._path = self._scope.root
-        self._tree = Tree(self._tell, decode, max_bytes)
+        self._tree = Tree(self._note_change, decode, max_bytes)
         self._reading = Reading(self._tree, self._scope)
         self._readers: list[AsyncCacheEvents] = []
         self._runtime: Any = None  # that it runs in at this moment
@@ -319,12 +321,12 @@ class AsyncCache(HasPath, Service):
         """
         with suppress(UnimplementedError, RuntimeError):
             for _ in range(2 if self._scope.deep else 0):
-                with suppress(*AGAIN):
+                with suppress(*REPEATABLE):
                     await runtime.operations.add_watch(self._path, watch, recursive=True)
                     return True
         return False
 
-    def _tell(self, path: str, before: CachedNode | None) -> None:
+    def _note_change(self, path: str, before: CachedNode | None) -> None:
         for reader in list(self._readers):
             reader._note(path, before)
 
@@ -420,10 +422,6 @@ class AsyncCache(HasPath, Service):
         self._readers.append(reader)
         self._wanted.notify()
         return reader
-
-    def _drop(self, reader: AsyncCacheEvents) -> None:
-        with suppress(ValueError):
-            self._readers.remove(reader)
 
     def close(self) -> None:
         """Stop: no watch stays on the server, iterators end, and nothing is answered any more.

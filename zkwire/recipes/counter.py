@@ -52,8 +52,6 @@ _SHOWN_BYTES = 40  # of what others have written
 class NumberFormat:
     """``text``: decimal digits; ``int32``, ``int64``: big-endian, signed.  No bytes are 0."""
 
-    __slots__ = ("_name", "_width")
-
     def __init__(self, name: str) -> None:
         if name not in _WIDTHS:
             raise ValueError(f"format must be one of {', '.join(_WIDTHS)}, not {name!r}")

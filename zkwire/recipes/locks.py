@@ -62,7 +62,7 @@ from zkwire.recipes._recipe import (
     exclusive_call,
     shield_from_interrupts,
 )
-from zkwire.recipes.runtime import newest, retry, unwrap_multi_error
+from zkwire.recipes.runtime import ensure_gone, newest, retry, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncSequentialLock, Queued
 from zkwire.session.waitable import Watch, check_timeout
 
@@ -136,7 +136,6 @@ class SingleNodeLock(AsyncPathLock):
         If it is not, an outsider has deleted it, and the attempt is as if it had not begun.
         """
         runtime, operations = self._runtime, self._runtime.operations
-        assert attempt.stat is not None
         czxid = attempt.stat.czxid
         with suppress(NoNodeError):
             for name in await retry(runtime, deadline, operations.get_children, self._grants):
@@ -145,8 +144,7 @@ class SingleNodeLock(AsyncPathLock):
                 token = f"{self._grants}/{name}"
                 stat = await retry(runtime, deadline, operations.exists, token)
                 if stat is not None and stat.czxid < czxid:
-                    with suppress(NoNodeError):
-                        await retry(runtime, deadline, operations.delete, token)
+                    await ensure_gone(runtime, deadline, token)
         stat = await retry(runtime, deadline, operations.exists, self._path)
         if stat is not None and stat.czxid == czxid:
             return True
@@ -155,10 +153,7 @@ class SingleNodeLock(AsyncPathLock):
 
     async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
         """Delete the token of a node that is gone."""
-        with suppress(NoNodeError):
-            await retry(
-                self._runtime, deadline, self._runtime.operations.delete, self._token(attempt)
-            )
+        await ensure_gone(self._runtime, deadline, self._token(attempt))
         attempt.node = attempt.stat = None
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
@@ -248,7 +243,6 @@ class SingleNodeLock(AsyncPathLock):
             raise
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
-        assert attempt.stat is not None
         # Of this version: the node could be one made by hand by now.
         return [Check(self._token(attempt)), Check(self._path, attempt.stat.version)]
 
@@ -274,8 +268,6 @@ class AsyncNonBlockingLock(SingleNodeLock):
 
 class OwnLock:
     """The lock of one thread or task, and how often that has acquired it."""
-
-    __slots__ = ("count", "lock")
 
     def __init__(self, runtime: Runtime, make: Callable[[], AsyncSequentialLock]) -> None:
         self.lock: AsyncSequentialLock = make()
@@ -376,10 +368,6 @@ class AsyncReentrantLock(Queued, Acquirable):
             return
         own.lock._release_in_background()
         own.count = 0
-
-    @property
-    def _called(self) -> str:
-        return self._path
 
     @property
     def _owned(self) -> bool:

@@ -25,8 +25,6 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from zkwire.errors import (
-    BUSY,
-    ConnectionLossError,
     NoAuthError,
     NoNodeError,
     OperationTimeoutError,
@@ -43,7 +41,7 @@ from zkwire.recipes._service import (
     until_closed,
 )
 from zkwire.recipes.persistent_node import ID_LIKE, AsyncPersistentNode
-from zkwire.recipes.runtime import SESSION_OVER, WINDOW
+from zkwire.recipes.runtime import REPEATABLE, WINDOW
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_below_root, check_characters
@@ -142,10 +140,6 @@ class AsyncGroup(HasPath, ObservableService):
         problems = [super().problem, *(keeper._problem for keeper in self._joined)]
         return next((problem for problem in problems if problem is not None), None)
 
-    def _start(self) -> None:
-        self._check()
-        self._begin_once()
-
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
     ) -> AsyncPersistentNode:
@@ -161,14 +155,10 @@ class AsyncGroup(HasPath, ObservableService):
         refused later does not end a membership: its ``problem`` says so, and the group's.
         """
         self._check()
-        if name is None:
-            kind: type[AsyncPersistentNode] = UnnamedKeeper
-            path = self._path
-        else:
-            kind, path = (
-                AsyncPersistentNode,
-                f"{self._path}/{check_name('the name of a member', name)}",
-            )
+        kind: type[AsyncPersistentNode] = UnnamedKeeper
+        path = self._path
+        if name is not None:
+            kind, path = AsyncPersistentNode, path + "/" + check_name("the name of a member", name)
         keeper = kind(self._sessions, path, data, acl=self._acl, on_problem=self._part_problem)
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
@@ -201,7 +191,7 @@ class AsyncGroup(HasPath, ObservableService):
         """
         answer: list[tuple[Member, ...]] = []
         self._requests.append(answer)
-        self._start()
+        self._begin_once()
         self._asked.notify()
         if not await self._until(lambda: bool(answer), timeout):
             message = "the members were not read in time"
@@ -221,7 +211,7 @@ class AsyncGroup(HasPath, ObservableService):
 
         async def newer() -> list[Member]:
             nonlocal seen
-            self._start()
+            self._begin_once()
             await self._until(is_newer, None)
             seen = self._members
             return list(seen or ())
@@ -230,7 +220,7 @@ class AsyncGroup(HasPath, ObservableService):
 
     async def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
-        self._start()
+        self._begin_once()
         return await self._until(lambda: len(self._members or ()) >= count, timeout)
 
     async def close(self, timeout: float | None = 10.0) -> None:
@@ -238,8 +228,7 @@ class AsyncGroup(HasPath, ObservableService):
         limit = check_timeout("timeout", timeout)
         self._leave()
         await self.leave(limit)
-        with suppress(*SESSION_OVER):
-            await self._left(self._path, limit)
+        await super().close(limit)
 
     def _leave(self) -> None:
         for keeper in self._joined:
@@ -256,7 +245,7 @@ class AsyncGroup(HasPath, ObservableService):
             while not self._leaving:
                 try:
                     await self._read(runtime, watch)
-                except (ConnectionLossError, *BUSY):
+                except REPEATABLE:
                     continue
                 if self._names is not None:
                     await self._wait(runtime, watch)
@@ -316,8 +305,7 @@ class AsyncGroup(HasPath, ObservableService):
     def _publish(self, names: list[str], requests: tuple[list[tuple[Member, ...]], ...]) -> None:
         known = [self._known[name] for name in names if name in self._known]
         members = tuple(sorted(known, key=lambda m: (m.fence, m.name)))
-        if self._members != members:
-            self._members = members
+        self._members = members
         del self._requests[: len(requests)]
         for answer in requests:
             answer.append(members)

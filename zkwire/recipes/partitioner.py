@@ -34,11 +34,8 @@ from contextlib import closing, suppress
 from hashlib import sha256
 
 from zkwire.errors import (
-    BUSY,
-    ConnectionLossError,
     LockLostError,
     NoNodeError,
-    NotReadOnlyError,
     ServerError,
 )
 from zkwire.operations.nodes import check_acl
@@ -53,7 +50,7 @@ from zkwire.recipes._service import (
 )
 from zkwire.recipes.membership import check_name
 from zkwire.recipes.persistent_node import AsyncPersistentNode
-from zkwire.recipes.runtime import SESSION_OVER, retry
+from zkwire.recipes.runtime import REPEATABLE, retry
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.waitable import Bound, Watch, check_timeout
 from zkwire.wire.paths import check_below_root
@@ -65,8 +62,8 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes._node import Attempt
-    from zkwire.recipes._service import Background, OnProblem, Sessions
-    from zkwire.recipes.runtime import AsyncClientLike
+    from zkwire.recipes._service import Background, OnProblem
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.recipes.sequential import Place
 
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
@@ -154,17 +151,16 @@ class ItemOwnership(Service):
 
     def __init__(
         self,
-        runtime: Background,
+        runtime: Any,
         partition: Partition,
         item: str,
         tell: Callable[[], object],
         trouble: Problem,
     ) -> None:
-        sessions: Any = runtime  # the driver behind it is one
-        super().__init__(sessions)
+        super().__init__(runtime)  # the driver behind it runs services
         self._path, self._trouble = f"{partition.path}/items/{item}", trouble
         text = partition.name or ""
-        self.lock: ItemLock = ItemLock(sessions, self._path, text, acl=partition.acl)
+        self.lock: ItemLock = ItemLock(runtime, self._path, text, acl=partition.acl)
         self.lock.tell = self._in_line
         self._tell = tell
         self.wanted: bool = True
@@ -174,8 +170,7 @@ class ItemOwnership(Service):
     async def _serve(self, runtime: Background) -> None:
         self.lock.waits = False
         try:
-            while not await self._acquire(runtime):
-                pass
+            await self.lock.acquire()
             self._in_line()
             await runtime.wait_for(self.lock.lost)
         except LockLostError:
@@ -185,23 +180,10 @@ class ItemOwnership(Service):
 
     def _in_line(self) -> None:
         self._is_right()
-        self._tell()
-
-    async def _acquire(self, runtime: Any) -> bool:
-        try:
-            return await self.lock.acquire()
-        except NotReadOnlyError:
-            await runtime.another_state()
-        except BUSY:
-            pass
-        return False
+        self._changed()
 
     def _session_ended(self) -> None:
         self.ended = True
-
-    def _changed(self) -> None:
-        super()._changed()
-        self._tell()
 
     @property
     def held(self) -> bool:
@@ -218,14 +200,9 @@ class ItemOwnership(Service):
 
 
 class MemberKeeper(AsyncPersistentNode):
-    """The node of a member; ``tell`` is told each change."""
+    """The node of a member."""
 
     _called = "Partitioner's node"
-    _tell: Callable[[], object]
-
-    def _changed(self) -> None:
-        super()._changed()
-        self._tell()
 
 
 class Partition:
@@ -249,14 +226,10 @@ class Partition:
         self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.data: bytes = digest(self.items)
 
-    def join(
-        self, runtime: Background, tell: Callable[[], object], trouble: Problem
-    ) -> MemberKeeper:
+    def join(self, runtime: Any, tell: Callable[[], object], trouble: Problem) -> MemberKeeper:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
-        sessions: Any = runtime  # the driver behind it is one
-        path = f"{self.members}/{self.name}"
-        member = MemberKeeper(sessions, path, self.data, acl=self.acl)
+        member = MemberKeeper(runtime, f"{self.members}/{self.name}", self.data, acl=self.acl)
         member._tell, member._trouble = tell, trouble
         return member
 
@@ -364,8 +337,6 @@ class ShareRequest:
     changed, and is to get another one in any case.
     """
 
-    __slots__ = ("changed", "keep", "share")
-
     def __init__(self, share: AsyncShare | None) -> None:
         told = [] if share is None else share._told[:1]
         self.share: AsyncShare | None = share
@@ -381,7 +352,7 @@ class Rebalance(ObservableService):
 
     _called = "Partitioner"
 
-    def __init__(self, sessions: Sessions, path: str, on_problem: OnProblem | None = None) -> None:
+    def __init__(self, sessions: Runtime, path: str, on_problem: OnProblem | None = None) -> None:
         super().__init__(sessions, on_problem)
         self._path = path
         self._share: Any = None  # that the reader has
@@ -395,7 +366,7 @@ class Rebalance(ObservableService):
         self._dirty = False
         self._todo = Condition(lambda: self._dirty)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._dirty = True
         self._todo.notify()
 
@@ -423,7 +394,7 @@ class Rebalance(ObservableService):
             while True:
                 if self._next is None:
                     self._asked = ShareRequest(self._share)
-                    self._tell()
+                    self._wake()
                 if not await self._until(lambda: self._next is not None, limit):
                     return None
                 taken = self._next
@@ -450,14 +421,11 @@ class Rebalance(ObservableService):
         it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
         session at the latest.
         """
-        limit = check_timeout("timeout", timeout)
-        self._leave()
-        with suppress(*SESSION_OVER):
-            await self._left(self._path, limit)
+        await super().close(timeout)
 
     def _leave(self) -> None:
         self._leaving = True
-        self._tell()
+        self._wake()
         self._retry()
         if not self._serving:
             self._end_well()
@@ -601,14 +569,14 @@ class AsyncPartitioner(HasPath, Rebalance):
 
     async def _serve(self, runtime: Any) -> None:
         if not self._serving:
-            self._member = self._partition.join(runtime, self._tell, self._trouble_of(""))
+            self._member = self._partition.join(runtime, self._wake, self._trouble_of(""))
             self._serving = True
         member = self._member
         roll: dict[str, tuple[int, bytes]] = {}
         while not self._leaving:
             stat, self._dirty = member._stat, False
             # Only reads are asked for: those that a lost connection ends are repeated.
-            with suppress(ConnectionLossError, *BUSY), closing(Watch()) as watch:
+            with suppress(*REPEATABLE), closing(Watch()) as watch:
                 self._plan = await self._look(runtime, watch, roll)
                 self._is_right()
                 signals = [self._todo] if self._plan is None else [self._todo, watch]
@@ -662,7 +630,7 @@ class AsyncPartitioner(HasPath, Rebalance):
         partition = self._partition
         for item in sorted((self._plan or frozenset()) - self._ownerships.keys()):
             trouble = self._trouble_of(item)
-            self._ownerships[item] = ItemOwnership(runtime, partition, item, self._tell, trouble)
+            self._ownerships[item] = ItemOwnership(runtime, partition, item, self._wake, trouble)
         if self._plan is not None or self._leaving:
             for item in self._troubles.keys() - {"", *(self._plan or ())}:
                 self._troubles.pop(item).is_over()  # it is another member's matter

@@ -32,9 +32,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from zkwire.errors import (
-    BUSY,
     BadVersionError,
-    ConnectionLossError,
     MultiError,
     NodeExistsError,
     NoNodeError,
@@ -47,7 +45,7 @@ from zkwire.operations.multi import Create
 from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, ObservableService, sessions_of
-from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest
+from zkwire.recipes.runtime import REPEATABLE, ensure_path, newest
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_below_root, parent
 
@@ -65,14 +63,10 @@ if TYPE_CHECKING:
 
 ID_LIKE = "0" * 24
 """What is as long as an id that a client makes."""
-LOOK_AGAIN = (ConnectionLossError, BadVersionError, *BUSY)
-"""What says nothing about the node as it is now."""
 
 
 class Wish:
     """Data that shall be on the server, and what has become of that."""
-
-    __slots__ = ("data", "done", "error")
 
     def __init__(self, data: bytes) -> None:
         self.data: bytes = data
@@ -100,7 +94,6 @@ class AsyncPersistentNode(HasPath, ObservableService):
     """
 
     _called = "PersistentNode"
-    _ephemeral = True
     _is_active = True  # a session with such a node is not to be detached
     _czxid = 0  # of its own node, if one may stand there
     _doubt = False
@@ -159,7 +152,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
         try:
             self._stat = await operations.set_data(self._path, wishes[-1].data, stat.version)
             self._settle(wishes)
-        except (NoNodeError, NotReadOnlyError, *LOOK_AGAIN):
+        except (NoNodeError, NotReadOnlyError, BadVersionError, *REPEATABLE):
             raise
         except ServerError as refused:
             self._settle(wishes, refused)
@@ -245,13 +238,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
         that is not ephemeral has children.  Of such a node it also raises what has ended the
         session or the client before.
         """
-        limit = check_timeout("timeout", timeout)
-        self._leave()
-        try:
-            await self._left(self._path, limit)
-        except SESSION_OVER:
-            if not self._ephemeral:
-                raise
+        await super().close(timeout)
 
     def _resume_cleanup(self) -> None:
         """Nothing that the service does not do by itself."""
@@ -291,9 +278,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
                     await runtime.wait_for(watch, self._todo)
                     if self._stat is not None and self._wishes:
                         await self._write(runtime.operations, self._stat)
-        except NotReadOnlyError:
-            await runtime.another_state()
-        except (NoNodeError, *LOOK_AGAIN):
+        except (NoNodeError, BadVersionError):
             pass
 
     async def _provide(self, runtime: Any, watch: Watch) -> bool:
@@ -356,10 +341,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
             stat = await newest(operations, operations.exists, self._path)
             if await self._is_own(runtime, stat) and stat is not None:
                 await operations.delete(self._path, stat.version)
-        except NotReadOnlyError:
-            await runtime.another_state()
-            return
-        except LOOK_AGAIN:
+        except BadVersionError:
             return
         except NoNodeError:
             pass

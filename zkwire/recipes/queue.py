@@ -421,7 +421,6 @@ class Taking(Recipe, OwnedNode, Enterable):
 
     async def _remove(self, token: Token, attempt: Attempt, taken: QueueItem) -> None:
         path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
-        assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
             await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
@@ -451,7 +450,6 @@ class Taking(Recipe, OwnedNode, Enterable):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         node, taken = attempt.node, self._item
-        assert node is not None
         if taken is not None:  # at once: what the caller asks for next comes after it
             path = f"{self._queue._layout.items}/{taken.name}"
             with suppress(MultiError):
