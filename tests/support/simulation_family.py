@@ -341,7 +341,11 @@ def _bug(world: Scenario, faults: str, invariants: str, home: type, *what: objec
 
 _RW, _LEASES, _BOTH = various_read_write(), various_semaphore(), various_multi_lock()
 _RELEASE = "self._queue._release_in_background()"
-_QUEUE_KEPT = ("_contend", _RELEASE, "pass", "return won", f"{_RELEASE}; return won")
+_FINALLY = "finally:\n        "
+_QUEUE_KEPT = (
+    *("_contend", _FINALLY + _RELEASE, _FINALLY + "pass"),
+    *("return won", f"{_RELEASE}; return won"),
+)
 BUGS = {
     "a reader ignores writers": _bug(
         _RW, "", "ME FIFO FENCE", AsyncReadLock, "_ahead", lambda *_: []
@@ -402,8 +406,8 @@ BUGS = {
     "no queue": _bug(
         *(semaphore(1, 3, Usage(stay=12)), "partition", "HERD FIFO", AsyncLease, "_contend"),
         "won = await self._take_lease",
-        f"await self._queue._step_out(deadline)\n        {_RELEASE}\n"
-        "        won = await self._take_lease",
+        f"await self._queue._step_out(deadline)\n            {_RELEASE}\n"
+        "            won = await self._take_lease",
     ),
     "in the order of the arguments": _bug(
         *(_BOTH, "", "LIVE", AsyncMultiLock, "__init__"),
