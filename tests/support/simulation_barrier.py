@@ -16,7 +16,7 @@ from tests.support.simulation_parts import (
     wrong,
 )
 from zkwire.errors import ZooKeeperError
-from zkwire.recipes.barrier import READY, AsyncDoubleBarrier, Generations
+from zkwire.recipes.barrier import READY, AsyncDoubleBarrier
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -111,7 +111,7 @@ _ENDS = (
 BUGS = {
     # Begins a round with those that it has seen, be they there or not.
     "begins blindly": _bug(
-        "crash expire cancel", "EARLY", Generations, "begin", "[*checks, *steps]", "steps"
+        "crash expire cancel", "EARLY", _M, "_begin_round", "[*checks, *steps]", "steps"
     ),
     # Enters the round that is on, whenever that began.
     "any round": _bug(

@@ -170,14 +170,25 @@ class Condition(Waitable):
     """Ready while a function says so; what changes its answer calls :meth:`notify` after that.
 
     Any thread may do so and no lock is needed: a waker is added before the function is asked.
+    In a ``with`` it is one of the ``others``, which are notified together.
     """
 
-    __slots__ = ("_holds", "_waiting")
+    __slots__ = ("_holds", "_others", "_waiting")
 
-    def __init__(self, holds: Callable[[], bool]) -> None:
+    def __init__(
+        self, holds: Callable[[], bool], others: dict[Condition, None] | None = None
+    ) -> None:
         super().__init__()
         self._waiting: dict[Waker, None] = {}
         self._holds = holds
+        self._others: dict[Condition, None] = {} if others is None else others
+
+    def __enter__(self) -> Self:
+        self._others[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._others.pop(self, None)
 
     @property
     def ready(self) -> bool:
@@ -454,9 +465,9 @@ class Service(HasProblem, Enterable):
             in_time = await self._sessions.holds(condition, limit)
         return in_time, refusal
 
-    def _notified(self, holds: Callable[[], bool]) -> Notified:
+    def _notified(self, holds: Callable[[], bool]) -> Condition:
         """For a ``with``: a condition that each :meth:`_changed` notifies meanwhile."""
-        return Notified(self._waiting, Condition(holds))
+        return Condition(holds, self._waiting)
 
     def _end(self) -> None:
         self._closed = True
@@ -467,21 +478,6 @@ class Service(HasProblem, Enterable):
         """It is wanted no longer, and so is what it is refused."""
         self._is_right()
         self._end()
-
-
-class Notified:
-    """One of several conditions that are notified, for a ``with``."""
-
-    def __init__(self, waiting: dict[Condition, None], condition: Condition) -> None:
-        self._waiting = waiting
-        self._condition = condition
-
-    def __enter__(self) -> Condition:
-        self._waiting[self._condition] = None
-        return self._condition
-
-    def __exit__(self, *_: object) -> None:
-        self._waiting.pop(self._condition, None)
 
 
 async def until_closed(

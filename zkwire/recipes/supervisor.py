@@ -45,7 +45,6 @@ from zkwire.recipes._service import (
     LONGEST_PAUSE,
     Condition,
     HasProblem,
-    Notified,
     Problem,
     check_function,
 )
@@ -317,8 +316,9 @@ class SessionLoop:
                 if client is not self._present[1] and self._present[0] > 0:
                     driver.operations.sync("/")
                 return driver
-            replaced = Condition(lambda: self._newest is not client)  # noqa: B023 - of this round
-            with Notified(self._waiting, replaced):
+            # B023: the client of this round.
+            replaced = Condition(lambda: self._newest is not client, self._waiting)  # noqa: B023
+            with replaced:
                 await self.holds(replaced, None)
 
     @property
@@ -351,7 +351,7 @@ class SessionLoop:
                 found = present
             return found[1] is not None
 
-        with Notified(self._waiting, Condition(is_newer)) as newer:
+        with Condition(is_newer, self._waiting) as newer:
             await self.holds(newer, timeout)
             return found
 
