@@ -55,7 +55,6 @@ from zkwire.recipes._recipe import (
     Enterable,
     HasPath,
     LockInUseError,
-    Loss,
     Lost,
     Recipe,
     exclusive_call,
@@ -127,7 +126,7 @@ class Acquirable(Cancellable, Recipe, Enterable):
         raise NotImplementedError
 
     @property
-    def lost(self) -> Loss:
+    def lost(self) -> Lost:
         """The loss of the last acquisition (before the first: of that), to wait or be called for.
 
         The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as

@@ -9,7 +9,7 @@
 * :class:`Enterable` is what is entered and left by an ``async with``, or by a ``with`` in a thread.
   An interrupt or a cancellation can come right after it was entered, and while it is left.  In
   either case it is abandoned: what it holds is given up in the background, where nothing may await.
-* :class:`Loss` is how a holder learns that it holds no longer: without its asking, and for good.
+* :class:`Lost` is how a holder learns that it holds no longer: without its asking, and for good.
 
 It decides which session a call has, and reads from the class which calls there are: each public
 coroutine, and both ends of a ``with``.  It must not know any recipe.
@@ -18,7 +18,7 @@ coroutine, and both ends of a ``with``.  It must not know any recipe.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import FunctionType
 
 from zkwire.errors import LockCancelledError, LockLostError
@@ -324,14 +324,16 @@ class HasPath(Recipe):
         return self._path
 
 
-class Loss(Waitable):
-    """A loss: something to wait for, and to be called back by."""
+class Lost(Waitable):
+    """The loss of one acquisition: something to wait for, and to be called back by."""
 
-    __slots__ = ("_runtime",)
+    __slots__ = ("_over", "_reason", "_runtime")
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self._runtime = runtime
+        self._over = False
+        self._reason: str | None = None
 
     def __repr__(self) -> str:
         state = self.reason or ("released" if self.ready else "not lost")
@@ -340,7 +342,12 @@ class Loss(Waitable):
     @property
     def reason(self) -> str | None:
         """Why the lock was lost; None if it was not."""
-        raise NotImplementedError
+        return self._reason
+
+    @property
+    def ready(self) -> bool:
+        """Whether the lock has been lost or released: nothing more will happen."""
+        return self._over
 
     def is_set(self) -> bool:
         """Whether the lock has been lost, as far as has been noticed; ``lock.held`` is stricter."""
@@ -353,10 +360,7 @@ class Loss(Waitable):
 
     def __await__(self) -> Generator[Any, None, bool]:
         """Under asyncio: wait until the lock is lost or released; is it lost?"""
-        return self._until().__await__()
-
-    async def _until(self) -> bool:
-        await self._runtime.ready(self)
+        yield from self._runtime.ready(self).__await__()
         return self.is_set()
 
     def add_callback(self, callback: Callable[[Self], object]) -> None:
@@ -367,37 +371,13 @@ class Loss(Waitable):
 
     def _call_back(self, callback: Callable[[Self], object]) -> Waker:
         """:meth:`add_callback`; returns what ``_drop_waker`` takes back."""
-
-        def waker() -> None:
-            self._call(callback)
-
+        waker = partial(self._call, callback)
         self._runtime.when_ready(self, waker)
         return waker
 
     def _call(self, callback: Callable[[Self], object]) -> None:
         if self.is_set():
             self._runtime.dispatch(lambda: callback(self))
-
-
-class Lost(Loss):
-    """The loss of one acquisition."""
-
-    __slots__ = ("_over", "_reason")
-
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime)
-        self._over = False
-        self._reason: str | None = None
-
-    @property
-    def reason(self) -> str | None:
-        """Why the lock was lost; None if it was not."""
-        return self._reason
-
-    @property
-    def ready(self) -> bool:
-        """Whether the lock has been lost or released: nothing more will happen."""
-        return self._over
 
     def _begin(self, what: str) -> None:
         """From now on tell of the loss; raises if the session is over, or may be, already.

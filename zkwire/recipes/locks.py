@@ -56,7 +56,6 @@ from zkwire.recipes._lock import Acquirable, AsyncPathLock
 from zkwire.recipes._node import Attempt, former, is_permanent, permanent
 from zkwire.recipes._recipe import (
     LockInUseError,
-    Loss,
     Lost,
     check_kind,
     exclusive_call,
@@ -382,7 +381,7 @@ class AsyncReentrantLock(Queued, Acquirable):
         return self._own().lock._lost
 
 
-class AnyLost(Loss):
+class AnyLost(Lost):
     """The loss of any of several locks."""
 
     __slots__ = ("_parts",)
