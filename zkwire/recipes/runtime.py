@@ -501,7 +501,7 @@ async def _listed(
 async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> None:
     """Delete everything below ``path``, and it; an error has a note of how many nodes are gone."""
     check_below_root(path, "deleted")
-    done = _Deletion()
+    deleted, in_doubt = 0, False
     try:
         while True:
             try:
@@ -509,11 +509,24 @@ async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> No
             except NoNodeError:
                 return
             for start in range(0, len(nodes), WINDOW):
-                await done.add(runtime, nodes[start : start + WINDOW], deadline)
+                window = nodes[start : start + WINDOW]
+                refusal: ServerError | None = None  # raised late: each that is gone is counted
+                for reply in [runtime.operations.delete(node) for node in window]:
+                    try:
+                        await runtime.until(reply, deadline)
+                        deleted += 1
+                    except (NoNodeError, NotEmptyError):
+                        pass  # what is left is found again
+                    except ConnectionLossError as lost:
+                        in_doubt = in_doubt or lost.maybe_applied
+                    except ServerError as refused:
+                        refusal = refusal or refused
+                if refusal is not None:
+                    raise refusal
     except ZooKeeperError as error:
-        error.maybe_applied = error.maybe_applied or done.deleted > 0 or done.in_doubt
-        if done.deleted:
-            count = "1 node" if done.deleted == 1 else f"{done.deleted} nodes"
+        error.maybe_applied = error.maybe_applied or deleted > 0 or in_doubt
+        if deleted:
+            count = "1 node" if deleted == 1 else f"{deleted} nodes"
             error.add_note(f"{count} of {path} had been deleted by then")
         raise
 
@@ -546,30 +559,3 @@ async def _deepest(runtime: Runtime, path: str, deadline: float | None) -> list[
         level = below
     nodes.reverse()
     return list(nodes)
-
-
-class _Deletion:
-    """How many nodes are ``deleted``, and whether more may be (``in_doubt``)."""
-
-    def __init__(self) -> None:
-        self.deleted = 0
-        self.in_doubt = False
-
-    async def add(self, runtime: Runtime, nodes: list[str], deadline: float | None) -> None:
-        """Try to delete the nodes; what is left is found again.
-
-        A refusal is raised when all of them are answered, so that each that is gone is counted.
-        """
-        refusal: ServerError | None = None
-        for reply in [runtime.operations.delete(node) for node in nodes]:
-            try:
-                await runtime.until(reply, deadline)
-                self.deleted += 1
-            except (NoNodeError, NotEmptyError):
-                pass
-            except ConnectionLossError as lost:
-                self.in_doubt = self.in_doubt or lost.maybe_applied
-            except ServerError as error:
-                refusal = refusal or error
-        if refusal is not None:
-            raise refusal
