@@ -22,7 +22,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -63,7 +63,9 @@ NOT_PUBLIC = {
     "AsyncCacheEvents",
 }
 """Classes that users meet and do not name."""
-SPECIAL = {"__aiter__", "__len__", "__repr__"}
+SPECIAL = {
+    *("__aiter__", "__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__repr__"),
+}
 CLIENTS = {"AsyncClientLike": "ClientLike"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -128,19 +130,12 @@ class Recipe:
         self.home: str = kind.__module__
         module = self.home.rpartition(".")[2]
         self.group = next((g for g, modules in GROUPS.items() if module in modules), "classic")
-        self.views = [
-            base
-            for base in kind.__mro__
-            if base.__name__.endswith(("View", "LockState", "HasPath"))
-        ]
         self.parent = next((k for k in kind.__mro__[1:] if is_declaration(k)), object)
-        if self.parent is not object:
-            self.views = [view for view in self.views if not issubclass(self.parent, view)]
         self.imports: dict[str, str] = {self.name: self.home}
         self.typing: dict[str, str] = {}
 
     def members(self) -> Iterator[tuple[str, Any]]:
-        """What users call, that a view does not show; in the order of the definitions."""
+        """What users call; in the order of the definitions."""
         seen = set[str]()
         for owner in self.kind.__mro__:
             inherited = issubclass(self.parent, owner)
@@ -154,26 +149,22 @@ class Recipe:
                 ):
                     continue  # inherited: `public` has copied it
                 seen.add(name)
-                if owner not in self.views and name not in ONLY_ASYNC:
+                if name not in ONLY_ASYNC:
                     yield name, member
 
     def bases(self) -> list[str]:
-        """The views that are not bases of another one, and how it is entered by a ``with``."""
-        views = [v for v in self.views if not any(v in w.__mro__[1:] for w in self.views)]
-        self.imports |= {view.__name__: view.__module__ for view in views}
-        names = [view.__name__ for view in views]
+        """What it inherits from: how it names itself, and is entered by a ``with``."""
         if self.parent is not object:
-            names.append(self.parent.__name__.removeprefix("Async"))
-        elif hasattr(self.kind, "__aenter__"):
-            self.imports["With"] = "zkwire.blocking.sync"
-            names.append("With")
-        elif not names:
-            self.imports["Bound"] = "zkwire.session.waitable"
-            names.append("Bound")
+            return [self.parent.__name__.removeprefix("Async")]
+        found = {"Recipe": "zkwire.recipes._recipe"}
+        if issubclass(self.kind, Mapping):
+            found["Mapping"] = "collections.abc"
+        if hasattr(self.kind, "__aenter__"):
+            found["With"] = "zkwire.blocking.sync"
         if hasattr(self.kind, "size"):
-            self.imports["Sized"] = "zkwire.blocking.sync"
-            names.append("Sized")
-        return names
+            found["Sized"] = "zkwire.blocking.sync"
+        self.imports |= found
+        return ["Mapping[str, int]" if name == "Mapping" else name for name in found]
 
     def written(self, wrappers: set[str]) -> str:
         """The source of the class for threads."""
@@ -196,10 +187,9 @@ class Recipe:
         function = self.kind.__init__
         node, module = declared(self.kind, "__init__", function)
         parameters = [argument.arg for argument in node.args.args]
-        inherited = self.parent is not object and function is vars(self.parent).get("__init__")
         if node.args.vararg is not None:
             return self.constructor_of_several(node.args.vararg)
-        if parameters[1:2] != ["client"] or inherited:
+        if parameters[1:2] != ["client"] or self.name in NOT_PUBLIC:
             return []  # or another recipe makes it
         self.note_types(module, node)
         self.imports["core_of"] = "zkwire.blocking.sync"
@@ -252,6 +242,10 @@ class Recipe:
             self.imports["wrapped"] = "zkwire.blocking.sync"
             call = f"wrapped({for_threads(wrapper)}, {call})"
         doc = for_threads(inspect.getdoc(member) or "")
+        if name.startswith("__") and not member.__doc__:
+            doc = ""
+        if name == "__repr__":
+            call += '.replace("Async", "", 1)'
         body = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', " " * 8)
         return [
             *["    @property"] * is_property,

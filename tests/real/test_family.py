@@ -49,7 +49,7 @@ from zkwire import (
     Semaphore,
     SequentialLock,
 )
-from zkwire.recipes._recipe import Loss
+from zkwire.recipes._recipe import Lost
 from zkwire.testing.proxy import Frame
 
 # ruff: noqa: PT012 - how a scope ends is what some of these tests are about
@@ -156,7 +156,7 @@ def test_one_that_is_lost_is_all_lost_until_the_next_acquisition(
         (node,) = stage.nodes(lock.locks[gone].path)
         lose(stage, lock.locks[gone], node)
         assert not lock.held
-    told: SimpleQueue[Loss] = SimpleQueue()
+    told: SimpleQueue[Lost] = SimpleQueue()
     with lock:
         lost = lock.lost
         assert lock.lost is lost, "one object for one acquisition"

@@ -314,19 +314,21 @@ semaphore: no look behind the watch | | LIVE
 semaphore: the queue is kept | cancel | ORPHAN LIVE
   # Is still the first of the queue when it does not get a lease.
   AsyncLease._clean_up_pending: self._queue._release_in_background() => pass
-  AsyncLease._contend: self._queue._release_in_background() => pass
+  AsyncLease._contend: finally:\n        self._queue._release_in_background()
+    => finally:\n        pass
   AsyncLease._contend: return won => self._queue._release_in_background(); return won
 semaphore: the lease is kept | cut linger cancel | ORPHAN LIVE
   # What fails behind the create of the lease is not cleaned up (D3, D4).
   AsyncLease._clean_up_pending: = setattr(self, "_pending_cleanup", None)
-  AsyncLease._contend: self._queue._release_in_background() => pass
+  AsyncLease._contend: finally:\n        self._queue._release_in_background()
+    => finally:\n        pass
   AsyncLease._contend: return won => self._queue._release_in_background(); return won
 disagreement: the last number counts | | ME FENCE
   AsyncLease._agree: count, stat.version => count
 semaphore, long: no queue | partition | HERD FIFO
   AsyncLease._contend: won = await self._take_lease
-    => await self._queue._step_out(deadline)\n        self._queue._release_in_background()
-    \n        won = await self._take_lease
+    => await self._queue._step_out(deadline)\n            self._queue._release_in_background()
+    \n            won = await self._take_lease
 multi-lock: in the order of the arguments | | LIVE
   AsyncMultiLock.__init__: sorted(locks, key=lambda lock: lock._path) => list(locks)
 multi-lock: the first is kept | cancel | ERROR LIVE ORPHAN
@@ -335,7 +337,7 @@ multi-lock: the first is kept | cancel | ERROR LIVE ORPHAN
   AsyncMultiLock._acquire: self._release_taken() => self._taken = []
 multi-lock: no last look | delete pause | ERROR
   # Believes that the first is still held when it has the last.
-  AsyncMultiLock._acquire: if not self._holds: => if False:
+  AsyncMultiLock._acquire: if not self.held: => if False:
 multi-lock: one release | delete cancel | ORPHAN LIVE WATCH
   # Gives the others up only if nothing happens to the first.
   AsyncMultiLock._release_all: errors.append(error) => raise
@@ -388,7 +390,8 @@ nodes of one: session is owner | | ONE
   AsyncPersistentNode._is_own: self._doubt and =>
   AsyncPersistentNode._serve: other._path == self._path for other in others => ()
 node: deletes once | cut | LEFT LIVE
-  AsyncPersistentNode._delete: LOOK_AGAIN:\n        return => LOOK_AGAIN:\n        pass
+  AsyncPersistentNode._delete: except BadVersionError:\n        return
+    => except (BadVersionError, *REPEATABLE):\n        pass
 node: deletes blindly | cut linger | FOREIGN
   AsyncPersistentNode._delete: await self._is_own(runtime, stat) and =>
   AsyncPersistentNode._delete: , stat.version =>
@@ -464,7 +467,7 @@ watch: drops what a slow reader misses | | LAST
 watch: waits behind a loss | cut linger | LAST
   # Reads once; where that was lost it has a watch set, and waits for its event.
   AsyncDataWatch._look: except NoNodeError:
-    => except ConnectionLossError:\n        await operations.exists(self._path, watch=watch)
+    => except REPEATABLE:\n        await operations.exists(self._path, watch=watch)
     \n    except NoNodeError:
 watch: missing is missing | | LAST ORDER
   # Does not read again where the node was created between its two looks.
@@ -481,15 +484,14 @@ watch: watches are not set again | cut | LAST
 
 barrier: begins blindly | crash expire cancel | EARLY
   # Begins a round with those that it has seen, be they there or not.
-  Generations.begin: [*checks, *steps] => steps
+  AsyncDoubleBarrier._begin_round: [*checks, *steps] => steps
 barrier: any round | cancel crash expire | EARLY LIVE LATE STUCK
   # Enters the round that is on, whenever that began.
   AsyncDoubleBarrier._waits: seen.round > attempt.stat.czxid => seen.round
 barrier: ends at once | | LIVE STUCK LATE
   # The first to leave deletes ``ready``, as kazoo's does: others may not have seen it yet.
   AsyncDoubleBarrier._exit: with suppress(NoNodeError):\n        while
-    => with suppress(NoNodeError):
-    \n        await retry(self._runtime, deadline, delete, f'{self._path}/{READY}')
+    => await ensure_gone(self._runtime, deadline, f'{self._path}/{READY}')
     \n    with suppress(NoNodeError):\n        while
 barrier: leaves alone | | LATE
   AsyncDoubleBarrier._exit: await self._gone(others[0], deadline) => break
@@ -515,7 +517,7 @@ counter: keeps doubt | network | ONCE
   TokenPool.execute: error.maybe_applied or doubt => False
 counter: leaves marks | cancel | ORPHAN
   # Does not delete the token of a change that has ended in doubt.
-  TokenPool.drop: = None
+  TokenPool._clean_up_after: = None
 counter: keeps no mark | | ORPHAN
   TokenPool.release: = None
 counter: keeps its mark | linger cut cancel | ONCE VALUE ORPHAN

@@ -40,7 +40,8 @@ class Pair:
 
     def __init__(self, client: Client, claims: Claims) -> None:
         self.write = AsyncWriteLock(client.world, READ_WRITE)
-        self.read = AsyncReadLock(client.world, READ_WRITE, "", self.write)
+        self.read = AsyncReadLock(client.world, READ_WRITE)
+        self.write._read, self.read._write = self.read, self.write
         claims.add(self.read, client, "read")
         claims.add(self.write, client, "write")
 

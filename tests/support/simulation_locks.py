@@ -15,7 +15,7 @@ from zkwire.errors import (
     OperationTimeoutError,
 )
 from zkwire.recipes._lock import AsyncPathLock
-from zkwire.recipes._recipe import Loss
+from zkwire.recipes._recipe import Lost
 from zkwire.recipes.locks import GRANTS, AsyncBlockingLock, AsyncMultiLock
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.testing.simulation.client import Client, ViolationError
@@ -112,7 +112,7 @@ def must_be_in_time(client: Client, deadline: float | None) -> None:
         wrong(client.sim, "TIME", text)
 
 
-async def await_loss(lost: Loss) -> list[bool]:
+async def await_loss(lost: Lost) -> list[bool]:
     """Wait until a lock is lost or released."""
     await lost
     return [lost.ready]

@@ -202,11 +202,14 @@ def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> Non
 
 
 @pytest.mark.parametrize(
-    ("errors", "states"),
-    [([ThrottledOpError(), NotReadOnlyError()], 1), ([LockLostError("as it is acquired")], 0)],
+    ("errors", "states", "tries"),
+    [
+        ([ThrottledOpError(), NotReadOnlyError()], 1, 3),
+        ([LockLostError("as it is acquired")], 0, 1),
+    ],
 )
 def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
-    errors: list[Exception], states: int
+    errors: list[Exception], states: int, tries: int
 ) -> None:
     left, released, awaited = errors[:], list[object](), list[object]()
 
@@ -225,10 +228,11 @@ def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
         lost=None, acquire=acquire, _release_in_background=lambda: released.append(None)
     )
     made._tell, made._trouble = lambda: None, Problem(None, print)
-    made._left_out = made._trouble
+    made._left_out, made._asked_try, made._waiting = made._trouble, 0, {}
+    made._sessions = SimpleNamespace(dismiss=lambda _: None)
     runtime: Any = SimpleNamespace(another_state=another_state, wait_for=wait_for)
-    run(made._serve(runtime))
-    assert (left, len(released), len(awaited)) == ([], 1, states)
+    run(made._run(runtime))
+    assert (left, len(released), len(awaited)) == ([], tries, states)
 
 
 # --- sessions and readers -------------------------------------------------------------------------

@@ -208,7 +208,9 @@ def downgrade(**answers: list[object]) -> tuple[Any, Any]:
 
     world: Any = Runtime(**answers)
     loose: Any = Writer()
-    return AsyncReadLock(world, "/lock", "", loose), world
+    read = AsyncReadLock(world, "/lock")
+    read._write = loose
+    return read, world
 
 
 def test_a_downgrade_that_is_refused_says_why_and_one_that_is_alone_sees_nobody() -> None:

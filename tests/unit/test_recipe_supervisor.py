@@ -116,6 +116,8 @@ class Session:
 class Backend:
     """Tasks by hand, and time that passes when all of them wait."""
 
+    awaits = False
+
     def __init__(self, *ends: tuple[float | None, ZooKeeperError]) -> None:
         self.mutex = nullcontext()
         self.time = 0.0

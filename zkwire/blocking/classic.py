@@ -6,9 +6,9 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 from __future__ import annotations
 
 from zkwire.blocking.sync import Entered, Sized, With, complete, core_of, iterate
-from zkwire.recipes._recipe import HasPath
+from zkwire.recipes._recipe import Recipe
 from zkwire.recipes.barrier import AsyncBarrier, AsyncDoubleBarrier
-from zkwire.recipes.counter import AsyncCounter, CounterView
+from zkwire.recipes.counter import AsyncCounter
 from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.recipes.queue import AsyncQueue
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zkwire.recipes.queue import QueueItem
 
 
-class Barrier(HasPath):
+class Barrier(Recipe):
     """A barrier that holds up all that come while it is closed.
 
         barrier = Barrier(client, "/maintenance")
@@ -72,8 +72,13 @@ class Barrier(HasPath):
         """
         return complete(self._algorithm.wait, timeout)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class DoubleBarrier(HasPath, With):
+
+class DoubleBarrier(Recipe, With):
     """One member of a group that begins a piece of work together and ends it together.
 
         with DoubleBarrier(client, "/step-1", 16):
@@ -119,8 +124,13 @@ class DoubleBarrier(HasPath, With):
         """
         return complete(self._algorithm.leave, timeout)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class Counter(CounterView):
+
+class Counter(Recipe):
     """A number that many clients change; each change is made exactly once.
 
         counter = Counter(client, "/orders/count")
@@ -147,6 +157,17 @@ class Counter(CounterView):
         acl: Sequence[ACL] | None = None,
     ) -> None:
         self._algorithm = AsyncCounter(core_of(client), path, format=format, acl=acl)
+
+    @property
+    def version(self) -> int:
+        """The zxid of the change that made what this object has read or written last.
+
+        Of two numbers the one with the higher version is the newer one, also when the node was
+        deleted and created in between, but not when it was moved to another ensemble, whose zxids
+        are others.  RuntimeError before the first call, ForkedError in a
+        forked child.
+        """
+        return self._algorithm.version
 
     def get(self, timeout: float | None = None) -> int:
         """The number, as the client's server has it; 0 if there is no node.
@@ -183,8 +204,13 @@ class Counter(CounterView):
         """
         return complete(self._algorithm.compare_and_set, expected, new, timeout)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class OncePer(HasPath):
+
+class OncePer(Recipe):
     """Run something at most once per period, over all machines.
 
         hourly = OncePer(client, "/jobs/clean-up", timedelta(hours=1))
@@ -232,8 +258,13 @@ class OncePer(HasPath):
         """
         complete(self._algorithm.give_back, timeout)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class Queue(HasPath, Sized):
+
+class Queue(Recipe, Sized):
     """A queue in which each item is put once, and removed by one consumer.
 
         queue = Queue(client, "/jobs")
@@ -268,8 +299,7 @@ class Queue(HasPath, Sized):
         self._algorithm = AsyncQueue(core_of(client), path, flat=flat, max_items=max_items, acl=acl)
 
     def __repr__(self) -> str:
-        """Return repr(self)."""
-        return self._algorithm.__repr__()
+        return self._algorithm.__repr__().replace("Async", "", 1)
 
     def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
@@ -349,3 +379,8 @@ class Queue(HasPath, Sized):
     def size(self, *, timeout: float | None = None) -> int:
         """How many items there are, claimed ones included."""
         return complete(self._algorithm.size, timeout=timeout)
+
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path

@@ -6,8 +6,8 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 from __future__ import annotations
 
 from zkwire.blocking.sync import Entered, With, algorithms_of, complete, core_of, wrapped
-from zkwire.recipes._lock import AsyncPathLock, LockState, PathLockState
-from zkwire.recipes._recipe import HasPath
+from zkwire.recipes._lock import AsyncPathLock
+from zkwire.recipes._recipe import Recipe
 from zkwire.recipes.locks import (
     AsyncBlockingLock,
     AsyncMultiLock,
@@ -27,13 +27,85 @@ if TYPE_CHECKING:
     from zkwire.blocking.sync import ClientLike
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
+    from zkwire.recipes._recipe import Lost
+    from zkwire.recipes.locks import AnyLost
     from zkwire.recipes.sequential import Contender, Names
 
 
-class PathLock(PathLockState, With):
-    """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
+class PathLock(Recipe, With):
+    """A lock on one path: its state, and the parts of its life that do not depend on its kind.
+
+    Its node holds it as long as that stands and its session lives.
+    """
 
     _algorithm: AsyncPathLock
+
+    def __repr__(self) -> str:
+        return self._algorithm.__repr__().replace("Async", "", 1)
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
+        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+
+        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
+        LockLostError alone.  A loss may come although the session lives on, when no answer has come
+        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        """
+        return self._algorithm.lost
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the last acquisition: higher than those of all before it.
+
+        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
+        begins low again.  RuntimeError if the lock was never acquired.
+        """
+        return self._algorithm.fence
+
+    @property
+    def node(self) -> str | None:
+        """The path of the lock's own node while it is held or waits in the queue; else None.
+
+        A lock of one node for all contenders has it while it is held.
+        """
+        return self._algorithm.node
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
+
+        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
+        that asks holds it.
+
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  A lost connection alone changes
+        nothing: the lock is held until the lease ends, and longer if a server answers before.
+
+        If an outsider deletes the node, it is True until the client hears of that: until the event
+        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
+        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
+        See also :mod:`zkwire.session.liveness`.
+        """
+        return self._algorithm.held
+
+    def guard(self, operations: Iterable[Operation]) -> list[Any]:
+        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+
+            lock.guard([SetData("/report", data)])
+
+        A check of the lock's own node goes with them, so a holder that has lost the lock without
+        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
+        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
+        the ``operation_timeout``, without one two session timeouts.
+
+        If the connection is lost, or the caller is cancelled or interrupted, it is as with
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
+        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        """
+        return complete(self._algorithm.guard, operations)
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
@@ -62,22 +134,6 @@ class PathLock(PathLockState, With):
         Of a node that an outsider has just deleted it knows what ``held`` knows.
         """
         self._algorithm.check()
-
-    def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
-
-            lock.guard([SetData("/report", data)])
-
-        A check of the lock's own node goes with them, so a holder that has lost the lock without
-        knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
-        lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
-
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
-        """
-        return complete(self._algorithm.guard, operations)
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
@@ -128,6 +184,11 @@ class PathLock(PathLockState, With):
         LockTimeoutError if another contender was seen to hold it.
         """
         return Entered(self._algorithm.within(timeout), self)
+
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
 
 class QueueLock(PathLock):
@@ -240,7 +301,7 @@ class NonBlockingLock(PathLock):
         self._algorithm = AsyncNonBlockingLock(core_of(client), path, acl=acl)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class ReentrantLock(HasPath, LockState, With):
+class ReentrantLock(Recipe, With):
     """A fair lock that the thread which holds it may acquire again.
 
     One object serves any number of threads: each has its own place in the queue.  The properties
@@ -303,6 +364,37 @@ class ReentrantLock(HasPath, LockState, With):
         """
         complete(self._algorithm.release, timeout)
 
+    @property
+    def held(self) -> bool:
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
+
+        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
+        that asks holds it.
+
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  A lost connection alone changes
+        nothing: the lock is held until the lease ends, and longer if a server answers before.
+
+        If an outsider deletes the node, it is True until the client hears of that: until the event
+        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
+        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
+        See also :mod:`zkwire.session.liveness`.
+        """
+        return self._algorithm.held
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
+        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+
+        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
+        LockLostError alone.  A loss may come although the session lives on, when no answer has come
+        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        """
+        return self._algorithm.lost
+
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
@@ -328,8 +420,13 @@ class ReentrantLock(HasPath, LockState, With):
         """
         return Entered(self._algorithm.within(timeout), self)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class MultiLock(LockState, With):
+
+class MultiLock(Recipe, With):
     """Several locks at once: all of them, or none.
 
         locks = SequentialLock(client, "/a"), SequentialLock(client, "/b")
@@ -345,6 +442,37 @@ class MultiLock(LockState, With):
     def __init__(self, *locks: PathLock) -> None:
         self._algorithm = AsyncMultiLock(*algorithms_of(locks, "MultiLock", PathLock))
         self.locks = locks
+
+    @property
+    def lost(self) -> AnyLost:
+        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+
+        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
+        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+
+        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
+        LockLostError alone.  A loss may come although the session lives on, when no answer has come
+        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        """
+        return self._algorithm.lost
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is held at this moment, as far as is known here; asks no server.
+
+        A MultiLock is held while all of its locks are, a ReentrantLock while the thread or task
+        that asks holds it.
+
+        False as soon as the lease has ended, even if no other thread of this process has run since
+        (a machine that slept, a process that was stopped).  A lost connection alone changes
+        nothing: the lock is held until the lease ends, and longer if a server answers before.
+
+        If an outsider deletes the node, it is True until the client hears of that: until the event
+        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
+        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
+        See also :mod:`zkwire.session.liveness`.
+        """
+        return self._algorithm.held
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
@@ -437,7 +565,7 @@ class ReadLock(QueueLock):
     _algorithm: AsyncReadLock  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class ReadWriteLock(HasPath):
+class ReadWriteLock(Recipe):
     """Readers together, a writer alone, in order of arrival.
 
         table = ReadWriteLock(client, "/locks/table")
@@ -489,14 +617,27 @@ class ReadWriteLock(HasPath):
         """
         return complete(self._algorithm.contenders)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
+
 
 class Lease(QueueLock):
     """One lease of a semaphore, a lock like all others; see :class:`Semaphore`."""
 
     _algorithm: AsyncLease  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @property
+    def node(self) -> str | None:
+        """The path of the lock's own node while it is held or waits in the queue; else None.
 
-class Semaphore(HasPath):
+        A lock of one node for all contenders has it while it is held.
+        """
+        return self._algorithm.node
+
+
+class Semaphore(Recipe):
     """At most ``count`` leases at a time, in order of arrival.
 
         semaphore = Semaphore(client, "/locks/printers", 3)
@@ -548,8 +689,13 @@ class Semaphore(HasPath):
         """
         return complete(self._algorithm.holders)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class Election(HasPath):
+
+class Election(Recipe):
     """One leader at a time; leadership is lost exactly as a lock is.
 
         election = Election(client, "/election", "worker-7")
@@ -590,6 +736,11 @@ class Election(HasPath):
         Errors are those of :meth:`candidates`.
         """
         return complete(self._algorithm.leader)
+
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
 
 Lock = SequentialLock

@@ -5,15 +5,15 @@ Each class runs the coroutines of the class ``Async…`` of the same name in the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zkwire.blocking.sync import With, complete, core_of, each_wrapped, iterate, wrapped
-from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import ServiceView
-from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents, CacheView
+from zkwire.recipes._recipe import Recipe
+from zkwire.recipes.cache import AsyncCache, AsyncCacheEvents
 from zkwire.recipes.membership import AsyncGroup
-from zkwire.recipes.partitioner import AsyncPartitioner, AsyncShare, PartitionerView, ShareView
-from zkwire.recipes.persistent_node import AsyncPersistentNode, NodeView
+from zkwire.recipes.partitioner import AsyncPartitioner, AsyncShare
+from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
-from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.blocking.sync import ClientLike
-    from zkwire.jute.records import ACL
+    from zkwire.jute.records import ACL, Stat
     from zkwire.recipes._cache_tree import CachedNode
     from zkwire.recipes._service import (
         ChildrenCallback,
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     )
     from zkwire.recipes.cache import CacheEvent
     from zkwire.recipes.membership import Member
+    from zkwire.recipes.partitioner import State
 
 
-class CacheEvents(Bound):
+class CacheEvents(Recipe):
     """The changes of a cache for one reader; see :meth:`Cache.events`."""
 
     _algorithm: AsyncCacheEvents
@@ -56,7 +57,7 @@ class CacheEvents(Bound):
         self._algorithm.close()
 
 
-class Cache(CacheView, With):
+class Cache(Recipe, With):
     """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
 
         with Cache(client, "/services") as services:
@@ -79,6 +80,13 @@ class Cache(CacheView, With):
 
     A node that the client may not read is left out.  A new access list alone is no change.  The
     number of children in a stat is right where the children belong to the cache.
+
+    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
+    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
+    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
+    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
+    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
+    supervisor.  No look waits, or reads.
 
     Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
     function, ClientClosedError or the like if the client has ended.
@@ -108,6 +116,44 @@ class Cache(CacheView, With):
             on_event=on_event,
             on_problem=on_problem,
         )
+
+    def get(self, path: str) -> CachedNode | None:
+        """The node as it was read last; None if there is none.
+
+        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
+        """
+        return self._algorithm.get(path)
+
+    def children(self, path: str) -> list[str]:
+        """The names of the node's children in the cache, sorted; none if there is no such node."""
+        return self._algorithm.children(path)
+
+    def __contains__(self, path: object) -> bool:
+        return self._algorithm.__contains__(path)
+
+    def __len__(self) -> int:
+        return self._algorithm.__len__()
+
+    def __iter__(self) -> Iterator[str]:
+        return self._algorithm.__iter__()
+
+    def __bool__(self) -> bool:
+        return self._algorithm.__bool__()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the tree has been read once; from then on the cache is never half empty."""
+        return self._algorithm.ready
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache shows what the connected server has told, and nothing is to be read.
+
+        False while the connection is lost, between two sessions, and until all differences are
+        read again; while the server refuses that (``problem``); and when the cache has ended.  The
+        nodes stay readable meanwhile.  ``wait_fresh`` waits for it.
+        """
+        return self._algorithm.fresh
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
@@ -142,19 +188,21 @@ class Cache(CacheView, With):
         """
         self._algorithm.close()
 
-    def children(self, path: str) -> list[str]:
-        """The names of the node's children in the cache, sorted; none if there is no such node."""
-        return self._algorithm.children(path)
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-    def get(self, path: str) -> CachedNode | None:
-        """The node as it was read last; None if there is none.
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
 
-        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
         """
-        return self._algorithm.get(path)
+        return self._algorithm.problem
 
 
-class PersistentNode(NodeView, With):
+class PersistentNode(Recipe, With):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         with PersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
@@ -165,7 +213,8 @@ class PersistentNode(NodeView, With):
     waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
     (``conflict``), and replaced when it is gone.  One that a process has left which has ended
     without closing its client is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.
+    an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
+    child there is no node: that is the parent's.
 
     ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
@@ -187,6 +236,40 @@ class PersistentNode(NodeView, With):
         self._algorithm = AsyncPersistentNode(
             core_of(client), path, data, ephemeral=ephemeral, acl=acl, on_problem=on_problem
         )
+
+    @property
+    def name(self) -> str:
+        """The last name of the path."""
+        return self._algorithm.name
+
+    @property
+    def present(self) -> bool:
+        """Whether the node is there, as far as is known here.
+
+        It stays True while the connection is lost, and until the client hears that the node was
+        deleted or that the session has expired.
+        """
+        return self._algorithm.present
+
+    @property
+    def stat(self) -> Stat | None:
+        """The stat of its own node, as last seen; None unless ``present``.
+
+        ``czxid`` is another number, a higher one, each time the node is put back.
+        """
+        return self._algorithm.stat
+
+    @property
+    def conflict(self) -> Stat | None:
+        """The stat of a foreign node that is in its place; None if there is none.
+
+        It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
+        which session it belongs to: 0 if to none, so that it will not go by itself.
+        """
+        return self._algorithm.conflict
+
+    def __repr__(self) -> str:
+        return self._algorithm.__repr__().replace("Async", "", 1)
 
     def wait_present(self, timeout: float | None = None) -> bool:
         """Wait until the node is there; False if ``timeout`` seconds pass without it.
@@ -220,8 +303,21 @@ class PersistentNode(NodeView, With):
         """
         complete(self._algorithm.close, timeout)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class Group(HasPath, ServiceView, With):
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
+
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        return self._algorithm.problem
+
+
+class Group(Recipe, With):
     """The members of a group, each with its data: to join them, and to know them.
 
         with Group(supervisor, "/services/web") as group:
@@ -246,6 +342,14 @@ class Group(HasPath, ServiceView, With):
         on_problem: OnProblem | None = None,
     ) -> None:
         self._algorithm = AsyncGroup(core_of(client), path, acl=acl, on_problem=on_problem)
+
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
+
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        return self._algorithm.problem
 
     def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
@@ -294,11 +398,57 @@ class Group(HasPath, ServiceView, With):
         """:meth:`leave`, and watch no longer.  Idempotent."""
         complete(self._algorithm.close, timeout)
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
 
-class Share(ShareView):
+
+class Share(Recipe, Mapping[str, int]):
     """The items of one member, each with its fence, as an :class:`Partitioner` has them."""
 
     _algorithm: AsyncShare
+
+    def __getitem__(self, item: str) -> int:
+        return self._algorithm.__getitem__(item)
+
+    def __iter__(self) -> Iterator[str]:
+        return self._algorithm.__iter__()
+
+    def __len__(self) -> int:
+        return self._algorithm.__len__()
+
+    def __repr__(self) -> str:
+        return self._algorithm.__repr__().replace("Async", "", 1)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is another share to ask for.  Once True it stays True.
+
+        Items are to be given up (``leaving``), or more are there.
+        """
+        return self._algorithm.changed
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The items that are to be given up, or are lost: work on them has to stop.
+
+        None before the share has ``changed``; from then on always the same.  The next ``next``
+        confirms that the work has stopped, and only then another member gets the items.
+        """
+        return self._algorithm.leaving
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The items that are another member's now, or may be: the session or the lock is gone.
+
+        It is exact at this moment, even if no other thread of this process has run since.
+        """
+        return self._algorithm.lost
+
+    def check(self, item: str) -> None:
+        """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
+        self._algorithm.check(item)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
@@ -308,7 +458,7 @@ class Share(ShareView):
         return complete(self._algorithm.wait, timeout)
 
 
-class Partitioner(PartitionerView, With):
+class Partitioner(Recipe, With):
     """Shares out items among all members that have been given the same ones.
 
         with Partitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
@@ -349,6 +499,27 @@ class Partitioner(PartitionerView, With):
             core_of(client), path, items, name=name, acl=acl, on_problem=on_problem
         )
 
+    @property
+    def name(self) -> str | None:
+        """The member's name; None if none was given and none has been made yet."""
+        return self._algorithm.name
+
+    @property
+    def state(self) -> State:
+        """What it is doing.
+
+        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
+          end of a Client's session none comes: each wait raises that end.)
+        * ``"acquired"``: it has all items that are to be its own.
+        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
+        * ``"failed"``: it has ended with an error, which each wait raises.
+        * ``"closed"``: ``close`` was called, or this is a forked child.
+        """
+        return self._algorithm.state
+
+    def __repr__(self) -> str:
+        return self._algorithm.__repr__().replace("Async", "", 1)
+
     def close(self, timeout: float | None = 10.0) -> None:
         """Let all items go and leave the group.  Idempotent.
 
@@ -375,11 +546,24 @@ class Partitioner(PartitionerView, With):
         """
         return wrapped(Share, complete(self._algorithm.next, timeout))
 
+    @property
+    def path(self) -> str:
+        """The path of the node that it is, or that its contenders stand below."""
+        return self._algorithm.path
+
     def __iter__(self) -> Iterator[Share]:
         return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
 
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
 
-class DataWatch(ServiceView, With):
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        return self._algorithm.problem
+
+
+class DataWatch(Recipe, With):
     """The data of a node forever; see :meth:`zkwire.Client.watch_data`."""
 
     _algorithm: AsyncDataWatch
@@ -423,8 +607,16 @@ class DataWatch(ServiceView, With):
     def __iter__(self) -> Iterator[SeenData]:
         return iterate(self._algorithm.__aiter__())
 
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
 
-class ChildrenWatch(ServiceView, With):
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        return self._algorithm.problem
+
+
+class ChildrenWatch(Recipe, With):
     """The names of a node's children forever; see :meth:`zkwire.Client.watch_children`."""
 
     _algorithm: AsyncChildrenWatch
@@ -469,3 +661,11 @@ class ChildrenWatch(ServiceView, With):
 
     def __iter__(self) -> Iterator[SeenChildren]:
         return iterate(self._algorithm.__aiter__())
+
+    @property
+    def problem(self) -> Exception | None:
+        """What the server refuses at this moment, or what has ended it; None while all is right.
+
+        A refusal is tried again by itself; see docs/supervisor.md#refusals.
+        """
+        return self._algorithm.problem

@@ -28,7 +28,7 @@ from itertools import islice
 
 from zkwire import errors
 from zkwire.recipes._service import check_function
-from zkwire.recipes.runtime import WINDOW
+from zkwire.recipes.runtime import REPEATABLE, WINDOW
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_path, parent
@@ -56,8 +56,6 @@ def check_limit(name: str, limit: int | None) -> None:
 class Scope:
     """Which nodes a cache has.  Of ``skip`` only the answers to paths below the root count."""
 
-    __slots__ = ("_depth", "_skip", "_stem", "root")
-
     def __init__(self, root: str, depth: int | None, skip: Callable[[str], object] | None) -> None:
         root = check_path(root)
         check_limit("depth", depth)
@@ -65,16 +63,12 @@ class Scope:
         self.root: str = root
         self._stem = root if root == "/" else f"{root}/"
         self._depth = depth
+        self.deep: bool = depth != 0  # it has more than one node
         self._skip = skip
 
     def covers(self, path: str) -> bool:
         """Whether the path is the root or below it."""
         return path == self.root or path.startswith(self._stem)
-
-    @property
-    def deep(self) -> bool:
-        """Whether it has more than one node."""
-        return self._depth != 0
 
     def check(self, path: str) -> None:
         """ValueError if the path is neither the root nor below it."""
@@ -166,8 +160,6 @@ class Tree:
 
     ``size`` are the bytes of all paths and data, at most ``max_bytes``.
     """
-
-    __slots__ = ("_below", "_changed", "_decode", "_max_bytes", "nodes", "size")
 
     def __init__(
         self,
@@ -335,7 +327,6 @@ class Stale:
             self.mark(path, DATA)
 
 
-AGAIN = (errors.ConnectionLossError, *errors.BUSY)
 _BYTES = 4 << 20  # of data that a window may bring, more or less
 
 
@@ -406,7 +397,7 @@ class Reading:
             try:
                 self._ask(path, stale[path])
             except RuntimeError:  # another watch on the path, which has not been answered yet
-                with suppress(*AGAIN):
+                with suppress(*REPEATABLE):
                     await self._operations.sync(path)
                 break
             del stale[path]
@@ -439,7 +430,7 @@ class Reading:
         try:
             read = node and await node
             listed = names and await names
-        except (errors.NoNodeError, errors.NoAuthError, *AGAIN) as error:
+        except (errors.NoNodeError, errors.NoAuthError, *REPEATABLE) as error:
             refused = error
         self.listen()
         if not self._asked or self._asked[0] is not asked:

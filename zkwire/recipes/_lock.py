@@ -54,9 +54,7 @@ from zkwire.recipes._recipe import (
     Cancellable,
     Enterable,
     HasPath,
-    Itself,
     LockInUseError,
-    Loss,
     Lost,
     Recipe,
     exclusive_call,
@@ -73,13 +71,41 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
-class LockState(Recipe):
-    """What every lock shows."""
+class Acquirable(Cancellable, Recipe, Enterable):
+    """The algorithm of any lock, as far as it is acquired and released."""
 
-    _algorithm: Any = Itself()
+    _runtime: Runtime
+    _path: str
+    _waits = True  # until a holder releases
+
+    @property
+    def _called(self) -> str:
+        return self._path
+
+    if TYPE_CHECKING:
+
+        def _refuse_two(self) -> None:
+            """Raise LockInUseError if this object is in use, else what ``Runtime.check`` raises."""
+
+        async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
+            """Acquire it; False if another contender has it, and it does not wait.
+
+            Raises LockTimeoutError when another contender had it at the ``deadline``,
+            OperationTimeoutError when no server could tell by then.
+            """
+            ...
+
+        async def _release_by(self, deadline: float | None) -> None:
+            """Release it; OperationTimeoutError at the ``deadline``."""
+
+        def _release_in_background(self) -> None:
+            """Release it, if it is held, without waiting for that: where nothing may await.
+
+            What an interrupt has kept from being done is done when this is called again.
+            """
 
     @property
     def held(self) -> bool:
@@ -97,10 +123,10 @@ class LockState(Recipe):
         answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
         See also :mod:`zkwire.session.liveness`.
         """
-        return self._algorithm._holds
+        raise NotImplementedError
 
     @property
-    def lost(self) -> Loss:
+    def lost(self) -> Lost:
         """The loss of the last acquisition (before the first: of that), to wait or be called for.
 
         The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
@@ -110,110 +136,28 @@ class LockState(Recipe):
         LockLostError alone.  A loss may come although the session lives on, when no answer has come
         for a session timeout: those to pings wait behind a reply that takes that long to arrive.
         """
-        return self._algorithm._lost
+        raise NotImplementedError
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
         Of a MultiLock those of the lock that has the least.
         """
-        return self._algorithm._lease_left()
+        left = self._runtime.lease_deadline - self._runtime.now()
+        return max(0.0, left) if self.held else 0.0
 
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
         Of a node that an outsider has just deleted it knows what ``held`` knows.
         """
-        lock = self._algorithm
-        if not lock._holds:
-            lock._runtime.check()
-            held_once = lock._lost.is_set() or lock._owned
+        if not self.held:
+            self._runtime.check()
+            held_once = self.lost.is_set() or self._owned
             raise LockLostError(
-                f"{lock._called} is not held: {lock._lost.reason or 'not acquired, or no longer'}",
-                session_id=lock._runtime.session_id if held_once else 0,
+                f"{self._called} is not held: {self.lost.reason or 'not acquired, or no longer'}",
+                session_id=self._runtime.session_id if held_once else 0,
             )
-
-
-class PathLockState(HasPath, LockState):
-    """What a lock on one path shows."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path}{' held' if self.held else ''}>"
-
-    if TYPE_CHECKING:
-
-        @property
-        def lost(self) -> Lost: ...
-
-    @property
-    def fence(self) -> int:
-        """The fencing token of the last acquisition: higher than those of all before it.
-
-        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
-        begins low again.  RuntimeError if the lock was never acquired.
-        """
-        if self._algorithm._fence is None:
-            raise RuntimeError("this lock object has never held the lock")
-        return self._algorithm._fence
-
-    @property
-    def node(self) -> str | None:
-        """The path of the lock's own node while it is held or waits in the queue; else None.
-
-        A lock of one node for all contenders has it while it is held.
-        """
-        return self._algorithm._own_node
-
-
-class Acquirable(Cancellable, LockState, Enterable):
-    """The algorithm of any lock, as far as it is acquired and released."""
-
-    _runtime: Runtime
-    _waits = True  # until a holder releases
-
-    if TYPE_CHECKING:
-
-        @property
-        def _holds(self) -> bool:
-            """Whether the lock is surely held at this moment."""
-            ...
-
-        @property
-        def _owned(self) -> bool:
-            """Whether it was acquired and not released, be it lost or not."""
-            ...
-
-        @property
-        def _called(self) -> str:
-            """What to call it in an error."""
-            ...
-
-        def _lease_left(self) -> float:
-            """Seconds for which it is surely held even if nothing more is heard."""
-            ...
-
-        def _refuse_two(self) -> None:
-            """Raise LockInUseError if this object is in use, else what ``Runtime.check`` raises."""
-            ...
-
-        async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-            """Acquire it; False if another contender has it, and it does not wait.
-
-            Raises LockTimeoutError when another contender had it at the ``deadline``,
-            OperationTimeoutError when no server could tell by then.
-            """
-            ...
-
-        async def _release_by(self, deadline: float | None) -> None:
-            """Release it; OperationTimeoutError at the ``deadline``."""
-            ...
-
-        def _release_in_background(self) -> None:
-            """Release it, if it is held, without waiting for that: where nothing may await.
-
-            What an interrupt has kept from being done is done when this is called again.
-            """
-            ...
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
@@ -341,8 +285,6 @@ class Acquirable(Cancellable, LockState, Enterable):
 class Within(Enterable):
     """A lock and a time limit, for one ``async with``."""
 
-    __slots__ = ("_lock", "_timeout")
-
     def __init__(self, lock: Acquirable, timeout: float | None) -> None:
         self._lock = lock
         self._timeout = timeout
@@ -361,19 +303,52 @@ class Within(Enterable):
         self._lock._release_in_background()
 
 
-class HeldLock(PathLockState, OwnedNode):
-    """A node that holds the lock as long as it stands and its session lives."""
+class AsyncPathLock(HasPath, OwnedNode, Acquirable):
+    """A lock on one path: its state, and the parts of its life that do not depend on its kind.
 
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(runtime, path, acl)
-        self._lost = Lost(runtime)
+    Its node holds it as long as that stands and its session lives.
+    """
+
+    _seen_taken = False  # another contender was seen to have the lock, in the last attempt
+
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        super().__init__(client, path, acl=acl)
+        self._lost = Lost(self._runtime)
         self._granted: Attempt | None = None
         self._own_watch: OwnNodeWatch | None = None
         self._fence: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}{' held' if self.held else ''}>"
+
+    @property
+    def lost(self) -> Lost:
+        return self._lost
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the last acquisition: higher than those of all before it.
+
+        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
+        begins low again.  RuntimeError if the lock was never acquired.
+        """
+        if self._fence is None:
+            raise RuntimeError("this lock object has never held the lock")
+        return self._fence
+
+    @property
+    def node(self) -> str | None:
+        """The path of the lock's own node while it is held or waits in the queue; else None.
+
+        A lock of one node for all contenders has it while it is held.
+        """
+        attempt = self._pending_cleanup if self._busy else self._granted
+        return None if attempt is None or not (self._busy or self.held) else attempt.node
+
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before a claim can be seen."""
-        assert attempt.stat is not None
         late = self._own_watch is None
         watch = self._own_watch = self._own_watch or OwnNodeWatch()
         watch.lost = self._lost
@@ -391,8 +366,6 @@ class HeldLock(PathLockState, OwnedNode):
 
     def _watch_own_node(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
         """From here on it is noticed if the attempt's node is deleted."""
-        assert attempt.node is not None
-        assert attempt.stat is not None
         watch.stands = True  # first: a release that dismisses it meanwhile must forget it, too
         operations = self._runtime.operations
         watch.request = operations._watch_own_node(attempt.node, attempt.stat.czxid, watch)
@@ -434,20 +407,12 @@ class HeldLock(PathLockState, OwnedNode):
                 watch.request = None  # which has it
             self._runtime.forget(watch)
 
-    def _forget_grant(self) -> None:
-        """Be as new after a loss that no release has followed."""
-        if self._granted is not None:
-            self._clean_up_after(self._granted)
-            self._granted = None
-        if self._lost.ready:
-            self._lost = Lost(self._runtime)
-
     @property
     def _owned(self) -> bool:
         return self._granted is not None
 
     @property
-    def _holds(self) -> bool:
+    def held(self) -> bool:
         return self._granted is not None and self._lasts
 
     @property
@@ -460,13 +425,8 @@ class HeldLock(PathLockState, OwnedNode):
             and self._runtime.now() < self._runtime.lease_deadline
         )
 
-    def _lease_left(self) -> float:
-        left = self._runtime.lease_deadline - self._runtime.now()
-        return max(0.0, left) if self._holds else 0.0
-
     def _proof(self, attempt: Attempt) -> list[Operation]:
         """Checks that the server passes as long as the attempt's grant lasts."""
-        assert attempt.node is not None
         # Of any version: what writes into the node does not take the lock away.
         return [Check(attempt.node)]
 
@@ -504,7 +464,7 @@ class HeldLock(PathLockState, OwnedNode):
         attempt = self._granted
         if attempt is None or attempt.node is None:
             raise RuntimeError("this lock object does not hold the lock")
-        if not self._holds:
+        if not self.held:
             raise self._lost_before(self._lost.reason or LAPSED, "used")
         return self._proof(attempt)
 
@@ -514,12 +474,6 @@ class HeldLock(PathLockState, OwnedNode):
             f"{self._path} had been lost before it was {done}: {reason}",
             session_id=self._runtime.session_id,
         )
-
-
-class AsyncPathLock(HeldLock, Acquirable):
-    """A lock on one path: its state, and the parts of its life that do not depend on its kind."""
-
-    _seen_taken = False  # another contender was seen to have the lock, in the last attempt
 
     # --- what a kind of lock adds -----------------------------------------------------------------
 
@@ -536,17 +490,7 @@ class AsyncPathLock(HeldLock, Acquirable):
 
         Raises what the server refuses it with: NoNodeError if the lock had been lost before.
         """
-        assert attempt.node is not None
         await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
-
-    @property
-    def _called(self) -> str:
-        return self._path
-
-    @property
-    def _own_node(self) -> str | None:
-        attempt = self._pending_cleanup if self._busy else self._granted
-        return None if attempt is None or not (self._busy or self._holds) else attempt.node
 
     # --- to acquire -------------------------------------------------------------------------------
 
@@ -574,7 +518,11 @@ class AsyncPathLock(HeldLock, Acquirable):
             runtime.active_locks.add(self)
             self._may_be_cancelled(runtime)
             self._clean_up_pending()
-            self._forget_grant()
+            if self._granted is not None:  # a loss that no release has followed
+                self._clean_up_after(self._granted)
+                self._granted = None
+            if self._lost.ready:
+                self._lost = Lost(runtime)
             if not runtime.usable:
                 await runtime.connected(deadline)
             attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))
@@ -639,7 +587,13 @@ class AsyncPathLock(HeldLock, Acquirable):
         except (ConnectionLossError, BadVersionError, *RETRYABLE):
             pass
         except OperationTimeoutError:
-            raise self._in_doubt() from None
+            raise OperationTimeoutError(
+                f"no server has confirmed in time that {self._path} is free; it is not held here, "
+                "and the client goes on deleting its node: there is nothing to do",
+                op="release",
+                path=self._path,
+                maybe_applied=True,
+            ) from None
 
     async def _reconnected(self, deadline: float | None) -> None:
         """Wait for a connection, in which the watch first tells what became of the node meanwhile.
@@ -658,15 +612,6 @@ class AsyncPathLock(HeldLock, Acquirable):
         if self._runtime.now() >= self._runtime.lease_deadline:
             raise self._lost_before(LAPSED)
 
-    def _in_doubt(self) -> OperationTimeoutError:
-        return OperationTimeoutError(
-            f"no server has confirmed in time that {self._path} is free; it is not held here, and "
-            "the client goes on deleting its node: there is nothing to do",
-            op="release",
-            path=self._path,
-            maybe_applied=True,
-        )
-
     def _release_in_background(self) -> None:
         if not (self._busy or self._releasing) and self._granted is not None:
             self._pending_cleanup, self._granted = self._granted, None
@@ -674,7 +619,7 @@ class AsyncPathLock(HeldLock, Acquirable):
 
     def _owner_ended(self, owner: str) -> None:
         """Release it in the place of the ``owner`` that has ended, if that has not released it."""
-        if self._holds:
+        if self.held:
             self._runtime.warn(
                 f"{self._path}: {owner} has ended and still held this re-entrant lock, which "
                 "nothing else can release: it is released"

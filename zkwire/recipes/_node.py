@@ -54,7 +54,7 @@ from zkwire.operations.multi import Create, SetData
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
 from zkwire.recipes._service import Problem
-from zkwire.recipes.runtime import ensure_path, retry, unwrap_multi_error
+from zkwire.recipes.runtime import ensure_path, retry, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.paths import check_below_root
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import Runtime
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
 RETRYABLE = (*BUSY, NotReadOnlyError)
@@ -90,8 +90,8 @@ class Attempt:
         self.id: str = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
         self.pending_cleanups: tuple[str, ...] = pending_cleanups
         self.entered: bool = False  # a create may be on its way, or done
-        self.node: str | None = None
-        self.stat: Stat | None = None
+        self.node: Any = None  # its path, and its stat, when they are known
+        self.stat: Any = None
 
     def is_former(self, other: str) -> bool:
         """Whether the id is of this session and another client: from before it was resumed."""
@@ -179,8 +179,10 @@ class OwnedNode:
     _kept = "/"  # a parent that stays when its last child has gone
     _containers = True  # the others go
 
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None = None) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
+    ) -> None:
+        self._runtime = runtime_of(client)
         self._path = check_below_root(path, "a lock")
         self._acl = None if acl is None else check_acl(acl)  # None: the client's own
         self._busy = False  # an attempt is being made
@@ -230,17 +232,10 @@ class OwnedNode:
         The server removes these nodes when they have no child any more, perhaps before the caller
         has one: then its create ends with NoNodeError, and this is to be repeated.
         """
+        ensure = partial(ensure_path, containers=self._containers, kept=self._kept)
         while True:
             try:
-                await ensure_path(
-                    self._runtime,
-                    path,
-                    self._acl,
-                    deadline,
-                    containers=self._containers,
-                    kept=self._kept,
-                )
-                return
+                return await ensure(self._runtime, path, self._acl, deadline)
             except OperationTimeoutError:
                 if deadline is not None:
                     raise
@@ -350,7 +345,7 @@ class Token(Attempt):
 
     def written(self, value: bytes, acl: Sequence[ACL] | None) -> list[Operation]:
         """What writes the value into it; the last of these has a stat for its result."""
-        node = self.node or ""
+        node = self.node
         if self.version >= 0:
             return [SetData(node, value, self.version)]
         return [Create(node, b"", acl, ephemeral=True), SetData(node, value, 0)]
@@ -378,16 +373,12 @@ class TokenPool(OwnedNode):
         """The call is over: the token is for the next one if it is there for sure."""
         idle = self._runtime.idle_tokens
         if token.in_doubt or token.version > USES:
-            self.drop(token)
+            self._clean_up_after(token)
         elif token.version >= 0:
             idle.append(token)
         if len(idle) > KEPT:
             with suppress(IndexError):  # other threads have taken them
-                self.drop(idle.pop(0))
-
-    def drop(self, token: Token) -> None:
-        """Delete the token, in the background; called where nothing may await."""
-        self._clean_up_after(token)
+                self._clean_up_after(idle.pop(0))
 
     async def execute(
         self, token: Token, operations: list[Operation], deadline: float | None
@@ -463,7 +454,7 @@ class TokenPool(OwnedNode):
                 ) from None
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        await operations.delete(attempt.node or "")
+        await operations.delete(attempt.node)
 
 
 def _meaning(refusal: MultiError, count: int, token: Token) -> ZooKeeperError:
@@ -487,7 +478,7 @@ class TemporaryTokens(TokenPool):
     def __init__(
         self, runtime: Runtime, folder: str, kept: str, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(runtime, folder, acl)
+        super().__init__(runtime, folder, acl=acl)
         self._kept = kept
 
     async def execute(
@@ -498,13 +489,13 @@ class TemporaryTokens(TokenPool):
                 return await super().execute(token, operations, deadline)
             except NoNodeError:
                 look = self._runtime.operations.exists
-                stat = await retry(self._runtime, deadline, look, token.node or "")
+                stat = await retry(self._runtime, deadline, look, token.node)
                 token.version = -1 if stat is None else stat.version
                 await self.make(token, deadline)
 
     async def make(self, token: Token, deadline: float | None) -> None:
         """Create the token if it is not there: then what it does first is as sure as the rest."""
-        create, node = self._runtime.operations.create, token.node or ""
+        create, node = self._runtime.operations.create, token.node
         try:
             while token.version < 0:
                 token.entered = token.in_doubt = True
@@ -530,4 +521,4 @@ class TemporaryTokens(TokenPool):
 
     def _tidy(self) -> None:
         while (token := self._take()) is not None:
-            self.drop(token)
+            self._clean_up_after(token)

@@ -9,7 +9,7 @@
 * :class:`Enterable` is what is entered and left by an ``async with``, or by a ``with`` in a thread.
   An interrupt or a cancellation can come right after it was entered, and while it is left.  In
   either case it is abandoned: what it holds is given up in the background, where nothing may await.
-* :class:`Loss` is how a holder learns that it holds no longer: without its asking, and for good.
+* :class:`Lost` is how a holder learns that it holds no longer: without its asking, and for good.
 
 It decides which session a call has, and reads from the class which calls there are: each public
 coroutine, and both ends of a ``with``.  It must not know any recipe.
@@ -18,7 +18,7 @@ coroutine, and both ends of a ``with``.  It must not know any recipe.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import FunctionType
 
 from zkwire.errors import LockCancelledError, LockLostError
@@ -28,38 +28,14 @@ from zkwire.session.waitable import Bound, Waitable, check_timeout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
-    from typing import Any, Protocol, Self, TypeVar
+    from typing import Any, Self, TypeVar
 
     from zkwire.recipes.runtime import Runtime
     from zkwire.session.waitable import Waker
 
     T = TypeVar("T")
 
-    class Exclusive(Protocol):
-        """What makes an attempt."""
-
-        _busy: bool
-        _waiting: Any
-
-        @property
-        def _runtime(self) -> Runtime: ...
-
-        def _refuse_two(self) -> None:
-            """Raise if an attempt is being made; called under the mutex."""
-
     Class = TypeVar("Class", bound=type)
-
-    class SessionSource(Protocol):
-        """The sessions of a supervisor, one after another."""
-
-        async def newest(self) -> Any:
-            """The driver of the newest session; raises what has ended the supervisor."""
-            ...
-
-        @property
-        def latest_driver(self) -> Any:
-            """The driver of the newest session, be it over or not."""
-            ...
 
 
 class LockInUseError(RuntimeError):
@@ -91,8 +67,11 @@ def shield_from_interrupts(step: Callable[[], object]) -> None:
         raise interrupt
 
 
-async def exclusive_call(taker: Exclusive, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile."""
+async def exclusive_call(taker: Any, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile.
+
+    It has a ``_runtime``; its ``_refuse_two`` raises, under the mutex, if an attempt is being made.
+    """
     mine = False
     try:
         with taker._runtime.mutex:
@@ -116,7 +95,9 @@ class Cancellable:
     if TYPE_CHECKING:
 
         @property
-        def _called(self) -> str: ...
+        def _called(self) -> str:
+            """What to call it in an error."""
+            ...
 
     def cancel(self) -> bool:
         """End the acquisition that is under way, from any thread or task; whether there was one.
@@ -222,9 +203,12 @@ def renamed(method: FunctionType, name: str) -> FunctionType:
 
 
 class SupervisedRuntime:
-    """What a supervisor's recipes have for a runtime: that of one session for each call."""
+    """What a supervisor's recipes have for a runtime: that of one session for each call.
 
-    def __init__(self, sequence: SessionSource, mutex: Any) -> None:
+    ``sequence`` has the driver of the ``newest`` session, and the ``latest_driver``, over or not.
+    """
+
+    def __init__(self, sequence: Any, mutex: Any) -> None:
         self.mutex = mutex  # one for all sessions: a recipe's object outlives them
         self._sequence = sequence
         self._session: ContextVar[Any] = ContextVar("session", default=None)
@@ -296,35 +280,30 @@ def _supervised(kind: type[Any]) -> type[Any]:
         if inspect.iscoroutinefunction(member) and not name.startswith("_"):
             members[name] = _in_one_session(member)
     if hasattr(kind, "_enter_body"):
-        members |= {"_enter_body": _entered(kind), "_leave_body": _left(kind)}
+        leave = _in_one_session(kind._leave_body, lambda entered: entered._entered_in)
+        members |= {"_enter_body": _in_one_session(_remembering(kind)), "_leave_body": leave}
     return type(kind.__name__, (kind,), members | {"__doc__": kind.__doc__})
 
 
-def _in_one_session(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _in_one_session(
+    method: Callable[..., Awaitable[Any]], session: Callable[[Any], Any] = lambda _: None
+) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return await self._runtime.call(None, lambda: method(self, *args, **kwargs))
+        return await self._runtime.call(session(self), lambda: method(self, *args, **kwargs))
 
     return call
 
 
-def _entered(kind: type[Any]) -> Callable[..., Awaitable[Any]]:
-    async def enter(self: Any, *args: Any) -> Any:
-        async def work() -> Any:
-            value = await kind._enter_body(self, *args)
-            self._entered_in = self._runtime._session.get()
-            return value
+def _remembering(kind: type[Any]) -> Callable[..., Awaitable[Any]]:
+    """What enters it, and remembers the session: it is left in the same one."""
 
-        return await self._runtime.call(None, work)
+    async def enter(self: Any, *args: Any) -> Any:
+        value = await kind._enter_body(self, *args)
+        self._entered_in = self._runtime._session.get()
+        return value
 
     return enter
-
-
-def _left(kind: type[Any]) -> Callable[..., Awaitable[Any]]:
-    async def leave(self: Any, *args: Any) -> None:
-        await self._runtime.call(self._entered_in, lambda: kind._leave_body(self, *args))
-
-    return leave
 
 
 def check_kind(wanted: str, value: object, kind: type[T]) -> T:
@@ -334,32 +313,27 @@ def check_kind(wanted: str, value: object, kind: type[T]) -> T:
     return value
 
 
-class Itself:
-    """An attribute that is the object itself until another value is stored: no reference cycle."""
-
-    def __get__(self, instance: object, owner: object = None) -> object:
-        return instance
-
-
 class HasPath(Recipe):
     """What stands on one path."""
 
-    _algorithm: Any = Itself()
+    _path: str
 
     @property
     def path(self) -> str:
         """The path of the node that it is, or that its contenders stand below."""
-        return self._algorithm._path
+        return self._path
 
 
-class Loss(Waitable):
-    """A loss: something to wait for, and to be called back by."""
+class Lost(Waitable):
+    """The loss of one acquisition: something to wait for, and to be called back by."""
 
-    __slots__ = ("_runtime",)
+    __slots__ = ("_over", "_reason", "_runtime")
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self._runtime = runtime
+        self._over = False
+        self._reason: str | None = None
 
     def __repr__(self) -> str:
         state = self.reason or ("released" if self.ready else "not lost")
@@ -368,7 +342,12 @@ class Loss(Waitable):
     @property
     def reason(self) -> str | None:
         """Why the lock was lost; None if it was not."""
-        raise NotImplementedError
+        return self._reason
+
+    @property
+    def ready(self) -> bool:
+        """Whether the lock has been lost or released: nothing more will happen."""
+        return self._over
 
     def is_set(self) -> bool:
         """Whether the lock has been lost, as far as has been noticed; ``lock.held`` is stricter."""
@@ -381,10 +360,7 @@ class Loss(Waitable):
 
     def __await__(self) -> Generator[Any, None, bool]:
         """Under asyncio: wait until the lock is lost or released; is it lost?"""
-        return self._until().__await__()
-
-    async def _until(self) -> bool:
-        await self._runtime.ready(self)
+        yield from self._runtime.ready(self).__await__()
         return self.is_set()
 
     def add_callback(self, callback: Callable[[Self], object]) -> None:
@@ -395,37 +371,13 @@ class Loss(Waitable):
 
     def _call_back(self, callback: Callable[[Self], object]) -> Waker:
         """:meth:`add_callback`; returns what ``_drop_waker`` takes back."""
-
-        def waker() -> None:
-            self._call(callback)
-
+        waker = partial(self._call, callback)
         self._runtime.when_ready(self, waker)
         return waker
 
     def _call(self, callback: Callable[[Self], object]) -> None:
         if self.is_set():
             self._runtime.dispatch(lambda: callback(self))
-
-
-class Lost(Loss):
-    """The loss of one acquisition."""
-
-    __slots__ = ("_over", "_reason")
-
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime)
-        self._over = False
-        self._reason: str | None = None
-
-    @property
-    def reason(self) -> str | None:
-        """Why the lock was lost; None if it was not."""
-        return self._reason
-
-    @property
-    def ready(self) -> bool:
-        """Whether the lock has been lost or released: nothing more will happen."""
-        return self._over
 
     def _begin(self, what: str) -> None:
         """From now on tell of the loss; raises if the session is over, or may be, already.

@@ -35,17 +35,23 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.errors import ClientClosedError, ForkedError, OperationTimeoutError, ServerError
+from zkwire.errors import (
+    ClientClosedError,
+    ForkedError,
+    NotReadOnlyError,
+    OperationTimeoutError,
+    ServerError,
+)
 from zkwire.jute.record import Record
-from zkwire.recipes._recipe import Enterable, Itself
-from zkwire.recipes.runtime import SESSION_OVER
+from zkwire.recipes._recipe import Enterable, Recipe
+from zkwire.recipes.runtime import REPEATABLE, SESSION_OVER
 from zkwire.session.waitable import Awaited, Bound, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
-    from typing import Any, Protocol, Self, TypeAlias, TypeVar
+    from typing import Any, Self, TypeAlias, TypeVar
 
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations, Reply
@@ -56,52 +62,6 @@ if TYPE_CHECKING:
     OnProblem = Callable[[Exception | None], object]
 
     T = TypeVar("T")
-
-    class Sessions(AsyncClientLike, Protocol):
-        """One session, or with a supervisor one after another."""
-
-        @property
-        def forked(self) -> bool:
-            """Whether this is the copy in a forked child."""
-            ...
-
-        @property
-        def operations(self) -> Operations:
-            """The operations of a client, for :func:`zkwire.operations.nodes.rehearse`."""
-            ...
-
-        def check(self) -> None:
-            """Raise if nothing can be asked here: in a forked child, in another event loop."""
-
-        def check_open(self) -> None:
-            """Raise what has ended the client, or the supervisor."""
-
-        def serve(self, service: Service) -> None:
-            """Run the service in this session, or in each, until :meth:`dismiss`.
-
-            Raises what ended the client, or the supervisor, if nothing will be run any more.
-            """
-
-        def dismiss(self, service: Service) -> None:
-            """Stop the service soon, in the middle of a wait.  Idempotent."""
-
-        async def holds(self, condition: Condition, timeout: float | None) -> bool:
-            """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
-
-            Raises what ended the client, or the supervisor, if that comes first.
-            """
-            ...
-
-        def dispatch(self, function: Callable[[], object]) -> None:
-            """Call a user's function, in order, where a user's code may run."""
-
-        @property
-        def awaits(self) -> bool:
-            """Whether what a user's function returns is awaited there."""
-            ...
-
-        def check_callback(self, function: Any) -> None:
-            """TypeError for a function of a user's that cannot be called there."""
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
@@ -156,7 +116,7 @@ def check_function(name: str, function: object) -> None:
 
 
 def call_back(
-    sessions: Sessions,
+    sessions: Runtime,
     function: Callable[..., Any],
     arguments: tuple[object, ...],
     then: Callable[[Any], object],
@@ -183,12 +143,10 @@ async def _until_end(callback: Awaitable[Any], then: Callable[[Any], object]) ->
         then(result)
 
 
-class ServiceView(Bound):
-    """What every service shows of itself."""
+class HasProblem(Recipe):
+    """What is tried again by itself, in each session."""
 
-    _outlives_sessions = True  # by itself: it is begun again in each
-
-    _algorithm: Any = Itself()
+    _outlives_sessions = True
 
     @property
     def problem(self) -> Exception | None:
@@ -196,12 +154,12 @@ class ServiceView(Bound):
 
         A refusal is tried again by itself; see docs/supervisor.md#refusals.
         """
-        return self._algorithm._shown_problem
+        raise NotImplementedError
 
 
-def sessions_of(client: AsyncClientLike) -> Sessions:
+def sessions_of(client: AsyncClientLike) -> Runtime:
     """Where the services of a client run; TypeError if it is none, or not for asyncio."""
-    sessions: Sessions | None = getattr(client, "_sessions", None)
+    sessions: Runtime | None = getattr(client, "_sessions", None)
     if sessions is None:
         wanted = "client must be an AsyncClient or an AsyncSupervisor"
         raise TypeError(f"{wanted}, not {type(client).__name__}")
@@ -212,14 +170,25 @@ class Condition(Waitable):
     """Ready while a function says so; what changes its answer calls :meth:`notify` after that.
 
     Any thread may do so and no lock is needed: a waker is added before the function is asked.
+    In a ``with`` it is one of the ``others``, which are notified together.
     """
 
-    __slots__ = ("_holds", "_waiting")
+    __slots__ = ("_holds", "_others", "_waiting")
 
-    def __init__(self, holds: Callable[[], bool]) -> None:
+    def __init__(
+        self, holds: Callable[[], bool], others: dict[Condition, None] | None = None
+    ) -> None:
         super().__init__()
         self._waiting: dict[Waker, None] = {}
         self._holds = holds
+        self._others: dict[Condition, None] = {} if others is None else others
+
+    def __enter__(self) -> Self:
+        self._others[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._others.pop(self, None)
 
     @property
     def ready(self) -> bool:
@@ -284,7 +253,7 @@ class Background:
             await self._runtime.any_of(*conditions)
 
 
-class Service(Bound, Enterable):
+class Service(HasProblem, Enterable):
     """Something that shall be true for as long as its owner wants it.
 
     Subclasses say what a session has to do in :meth:`_serve`, and what a program calls them.
@@ -293,9 +262,10 @@ class Service(Bound, Enterable):
     _called: str  # in messages
     _path: str
     _origin: TracebackType | None = None  # of the error
+    _tell: Callable[[], object] | None = None  # the owner of this one, of each change
     _started = False  # by what begins it when it is first used
 
-    def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
+    def __init__(self, sessions: Runtime, on_problem: OnProblem | None = None) -> None:
         check_function("on_problem", on_problem)
         sessions.check_callback(on_problem)
         self._sessions = sessions
@@ -328,7 +298,8 @@ class Service(Bound, Enterable):
     async def _serve(self, runtime: Any) -> None:
         """One session's work, with a :class:`Background`.  Its end is the end of the service.
 
-        After a refusal it is called again, in the same session.
+        It is called again in the same session: after a lost connection, for which the next request
+        waits, and after a refusal.
         """
         raise NotImplementedError
 
@@ -339,6 +310,8 @@ class Service(Bound, Enterable):
         """Wake the callers for which something has changed."""
         for condition in list(self._waiting):
             condition.notify()
+        if self._tell is not None:
+            self._tell()
 
     def _is_right(self) -> None:
         """What the service is for is true, as far as the server has told."""
@@ -360,9 +333,13 @@ class Service(Bound, Enterable):
                 try:
                     await self._serve(runtime)
                     break
+                except REPEATABLE:
+                    pass  # a server that takes its time to refuse is asked again at once
+                except NotReadOnlyError:
+                    await runtime.another_state()
                 except ServerError as refusal:
                     pause = self._refused(runtime, refusal)
-                await runtime.pause(pause * runtime.jitter(), self._hurry)
+                    await runtime.pause(pause * runtime.jitter(), self._hurry)
             self._sessions.dismiss(self)
         except SESSION_OVER:
             pass
@@ -384,7 +361,8 @@ class Service(Bound, Enterable):
     # --- the owner's side -------------------------------------------------------------------------
 
     def _begin_once(self) -> None:
-        """Have it run unless it has begun already."""
+        """Have it run unless it has begun already; raises what has ended it."""
+        self._check()
         if not self._started:
             self._begin()
             self._started = True  # last: it may be refused here and now alone
@@ -416,12 +394,12 @@ class Service(Bound, Enterable):
         return own or next((part._problem for part in self._parts() if part._problem), None)
 
     @property
-    def _shown_problem(self) -> Exception | None:
+    def problem(self) -> Exception | None:
         return self._problem or self._left_out.error
 
     def _part_problem(self, problem: Exception | None) -> object:
         """The ``on_problem`` of what this one has made; called where a user's code may run."""
-        told = problem or self._shown_problem
+        told = problem or self.problem
         return None if self._on_problem is None else self._on_problem(told)
 
     def _retry(self) -> None:
@@ -487,9 +465,9 @@ class Service(Bound, Enterable):
             in_time = await self._sessions.holds(condition, limit)
         return in_time, refusal
 
-    def _notified(self, holds: Callable[[], bool]) -> Notified:
+    def _notified(self, holds: Callable[[], bool]) -> Condition:
         """For a ``with``: a condition that each :meth:`_changed` notifies meanwhile."""
-        return Notified(self._waiting, Condition(holds))
+        return Condition(holds, self._waiting)
 
     def _end(self) -> None:
         self._closed = True
@@ -500,23 +478,6 @@ class Service(Bound, Enterable):
         """It is wanted no longer, and so is what it is refused."""
         self._is_right()
         self._end()
-
-
-class Notified:
-    """One of several conditions that are notified, for a ``with``."""
-
-    __slots__ = ("_condition", "_waiting")
-
-    def __init__(self, waiting: dict[Condition, None], condition: Condition) -> None:
-        self._waiting = waiting
-        self._condition = condition
-
-    def __enter__(self) -> Condition:
-        self._waiting[self._condition] = None
-        return self._condition
-
-    def __exit__(self, *_: object) -> None:
-        self._waiting.pop(self._condition, None)
 
 
 async def until_closed(
@@ -538,9 +499,8 @@ async def until_closed(
 class ObservableService(Service):
     """Its background steps call :meth:`_changed` after each change of what callers wait for."""
 
-    def __init__(self, sessions: Sessions, on_problem: OnProblem | None = None) -> None:
-        super().__init__(sessions, on_problem)
-        self._leaving = False  # it ends by itself, after what it has to do for that
+    _leaving = False  # it ends by itself, after what it has to do for that
+    _ephemeral = True  # nothing of it outlives its session
 
     def _leave(self) -> None:
         """Begin to close, in the background: where nothing may await.  Idempotent."""
@@ -548,7 +508,13 @@ class ObservableService(Service):
 
     async def close(self, timeout: float | None = 10.0) -> None:
         """End it, within ``timeout`` seconds."""
-        raise NotImplementedError
+        limit = check_timeout("timeout", timeout)
+        self._leave()
+        try:
+            await self._left(limit)
+        except SESSION_OVER:
+            if not self._ephemeral:
+                raise
 
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         try:
@@ -560,7 +526,7 @@ class ObservableService(Service):
     def _abandon(self) -> None:
         self._leave()
 
-    async def _left(self, path: str, limit: float | None) -> None:
+    async def _left(self, limit: float | None) -> None:
         """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
         if self._over:
             return
@@ -570,7 +536,7 @@ class ObservableService(Service):
             raise kept_by
         if not in_time:
             message = "it did not end in time, and goes on to do so in the background"
-            raise OperationTimeoutError(message, op="close", path=path, maybe_applied=True)
+            raise OperationTimeoutError(message, op="close", path=self._path, maybe_applied=True)
 
 
 # What watching shows, and the methods that begin it, stand here: a client loads this module only.

@@ -40,7 +40,9 @@ from zkwire.operations.nodes import check_acl
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
 from zkwire.recipes.runtime import (
+    answers,
     deadline_of,
+    ensure_gone,
     ensure_path,
     in_time,
     retry,
@@ -58,9 +60,9 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.jute.records import ACL
-    from zkwire.operations import Operations
+    from zkwire.operations import Operations, Reply
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.wire.model import Event
 
     Step = Callable[[float | None], Coroutine[Any, Any, None]]
@@ -105,9 +107,7 @@ class AsyncBarrier(HasPath):
         Ends as :meth:`close` does; a repetition opens again what another client has closed since.
         NotEmptyError if the node has children: it is then no barrier.
         """
-        with suppress(NoNodeError):
-            delete = self._runtime.operations.delete
-            await retry(self._runtime, within(self._runtime, timeout), delete, self._path)
+        await ensure_gone(self._runtime, within(self._runtime, timeout), self._path)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
@@ -151,73 +151,6 @@ class Snapshot:
         self.round = round
 
 
-class Generations:
-    """The rounds of one double barrier: what members read and write together."""
-
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
-        self._runtime = runtime
-        self._path = path
-        self._acl = acl
-
-    async def look(self, deadline: float | None, watch: Watch | None = None) -> Snapshot:
-        """The children; ``watch`` tells when ``ready`` comes or goes.  NoNodeError without a path.
-
-        The list is read first: a member of the round that it does not show is gone for good.
-        """
-        operations, until = self._runtime.operations, self._runtime.until
-        while True:
-            listing = operations.get_children_with_stat(self._path)
-            ready = operations.exists(f"{self._path}/{READY}", watch=watch)
-            try:
-                names, stat = await until(listing, deadline)
-                found = await until(ready, deadline)
-                return Snapshot(names, stat.version, 0 if found is None else found.czxid)
-            except ConnectionLossError:
-                pass
-
-    async def members(self, seen: Snapshot, round: int, deadline: float | None) -> list[str]:
-        """The members of a round that are there, sorted.
-
-        Every time anew: a name may be there again that an outsider has deleted.
-        """
-        exists, until = self._runtime.operations.exists, self._runtime.until
-        while True:
-            replies = [exists(f"{self._path}/{name}") for name in seen.names]
-            try:
-                stats = [await until(reply, deadline) for reply in replies]
-            except ConnectionLossError:
-                continue
-            there = zip(seen.names, stats, strict=True)
-            return [name for name, stat in there if stat is not None and stat.czxid < round]
-
-    async def begin(self, seen: Snapshot, deadline: float | None) -> int:
-        """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
-        checks = [Check(f"{self._path}/{name}") for name in seen.names]
-        steps = [
-            SetData(self._path, b"", seen.version),
-            Create(f"{self._path}/{READY}", b"", self._acl),
-        ]
-        results = await self._unless_changed([*checks, *steps], deadline)
-        return int(results[-2].mzxid) if results else 0
-
-    async def end(self, seen: Snapshot, own: str | None, deadline: float | None) -> bool:
-        """Delete ``ready``, and with it the own node; False: a look says what has changed."""
-        steps = [Check(self._path, seen.version), Delete(f"{self._path}/{READY}")]
-        if own is not None:
-            steps.insert(1, Delete(f"{self._path}/{own}"))
-        return bool(await self._unless_changed(steps, deadline))
-
-    async def _unless_changed(
-        self, steps: list[Operation], deadline: float | None
-    ) -> list[Any] | None:
-        """The results of a multi; None if it was refused for what has changed, or is in doubt."""
-        try:
-            multi = self._runtime.operations.multi(steps)
-            return await unwrap_multi_error(self._runtime.until, multi, deadline)
-        except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
-            return None
-
-
 class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     """One member of a group that begins a piece of work together and ends it together.
 
@@ -242,17 +175,71 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     ) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a double barrier has at least one member, not {count!r}")
-        super().__init__(runtime_of(client), path, acl)
+        super().__init__(client, path, acl=acl)
         self._count = count
         self._kept = self._path
         self._data = encoded(text)
-        self._generations = Generations(self._runtime, self._path, self._acl)
         self._inside: Attempt | None = None
         self._round = 0
 
+    # --- what members read and write together -----------------------------------------------------
+
+    async def _look(self, deadline: float | None, watch: Watch | None = None) -> Snapshot:
+        """The children; ``watch`` tells when ``ready`` comes or goes.  NoNodeError without a path.
+
+        The list is read first: a member of the round that it does not show is gone for good.
+        """
+        operations, path = self._runtime.operations, self._path
+
+        def ask() -> tuple[Reply[Any], ...]:
+            listing = operations.get_children_with_stat(path)
+            return listing, operations.exists(f"{path}/{READY}", watch=watch)
+
+        (names, stat), found = await answers(self._runtime, deadline, ask)
+        return Snapshot(names, stat.version, 0 if found is None else found.czxid)
+
+    async def _members(self, seen: Snapshot, round: int, deadline: float | None) -> list[str]:
+        """The members of a round that are there, sorted.
+
+        Every time anew: a name may be there again that an outsider has deleted.
+        """
+        exists, paths = self._runtime.operations.exists, [f"{self._path}/{n}" for n in seen.names]
+        stats = await answers(self._runtime, deadline, lambda: [exists(path) for path in paths])
+        there = zip(seen.names, stats, strict=True)
+        return [name for name, stat in there if stat is not None and stat.czxid < round]
+
+    async def _begin_round(self, seen: Snapshot, deadline: float | None) -> int:
+        """Begin a round of all that were seen; its zxid, or 0: a look says why not."""
+        checks = [Check(f"{self._path}/{name}") for name in seen.names]
+        steps = [
+            SetData(self._path, b"", seen.version),
+            Create(f"{self._path}/{READY}", b"", self._acl),
+        ]
+        results = await self._unless_changed([*checks, *steps], deadline)
+        return int(results[-2].mzxid) if results else 0
+
+    async def _end_round(self, seen: Snapshot, own: str | None, deadline: float | None) -> bool:
+        """Delete ``ready``, and with it the own node; False: a look says what has changed."""
+        steps = [Check(self._path, seen.version), Delete(f"{self._path}/{READY}")]
+        if own is not None:
+            steps.insert(1, Delete(f"{self._path}/{own}"))
+        return bool(await self._unless_changed(steps, deadline))
+
+    async def _unless_changed(
+        self, steps: list[Operation], deadline: float | None
+    ) -> list[Any] | None:
+        """The results of a multi; None if it was refused for what has changed, or is in doubt."""
+        try:
+            multi = self._runtime.operations.multi(steps)
+            return await unwrap_multi_error(self._runtime.until, multi, deadline)
+        except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
+            return None
+
+    # --- one member -------------------------------------------------------------------------------
+
     async def _stand(self, attempt: Attempt, deadline: float | None, watch: Watch) -> Snapshot:
         """What is there, the own node included."""
-        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node or ""
+        runtime, operations, node = self._runtime, self._runtime.operations, attempt.node
         create = partial(operations.create, ephemeral=True)
         while True:
             try:
@@ -260,7 +247,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
                     with suppress(NodeExistsError):  # the reply was lost
                         await retry(runtime, deadline, create, node, self._data, self._acl)
                     attempt.stat = await retry(runtime, deadline, operations.exists, node)
-                seen = await self._generations.look(deadline, watch)
+                seen = await self._look(deadline, watch)
                 if attempt.stat is not None and attempt.id in seen.names:
                     return seen
                 attempt.stat = None  # an outsider has deleted it
@@ -283,7 +270,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         with suppress(NoNodeError):
-            await operations.delete(attempt.node or "")
+            await operations.delete(attempt.node)
         names, stat = await operations.get_children_with_stat(self._path)
         if names == [READY]:
             ready = Delete(f"{self._path}/{READY}")
@@ -379,42 +366,39 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         self, attempt: Attempt, seen: Snapshot, deadline: float | None, watch: Watch
     ) -> bool:
         """Enter a round, or begin one, or return True: nothing is to be done before an event."""
-        assert attempt.stat is not None
         if seen.round > attempt.stat.czxid:
             self._round = seen.round
         elif seen.round:
-            before = await self._generations.members(seen, seen.round, deadline)
+            before = await self._members(seen, seen.round, deadline)
             if before:
                 path = f"{self._path}/{before[0]}"
                 look = self._runtime.operations.exists
                 return await retry(self._runtime, deadline, look, path, watch=watch) is not None
-            await self._generations.end(seen, None, deadline)
+            await self._end_round(seen, None, deadline)
         elif len(seen.names) < self._count:
             return True
         else:
-            self._round = await self._generations.begin(seen, deadline)
+            self._round = await self._begin_round(seen, deadline)
         return False
 
     async def _exit(self, deadline: float | None) -> None:
         attempt = self._pending_cleanup = self._inside
         assert attempt is not None
         self._inside = None
-        delete = self._runtime.operations.delete
         with suppress(NoNodeError):
             while True:
-                seen = await self._generations.look(deadline)
+                seen = await self._look(deadline)
                 own = attempt.id if attempt.id in seen.names else None
-                members = await self._generations.members(seen, self._round, deadline)
+                members = await self._members(seen, self._round, deadline)
                 others = [name for name in members if name != attempt.id]
                 if not others and seen.round != self._round:
                     break  # the clean-up deletes the own node
                 if not others:
-                    if await self._generations.end(seen, own, deadline):
+                    if await self._end_round(seen, own, deadline):
                         break
                 elif own is not None and own < others[0]:
                     await self._gone(others[-1], deadline)
                 else:
                     if own is not None:
-                        with suppress(NoNodeError):
-                            await retry(self._runtime, deadline, delete, attempt.node or "")
+                        await ensure_gone(self._runtime, deadline, attempt.node)
                     await self._gone(others[0], deadline)

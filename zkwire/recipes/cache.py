@@ -21,17 +21,17 @@ from contextlib import suppress
 from itertools import islice
 
 from zkwire.errors import ClientClosedError, UnimplementedError
-from zkwire.recipes._cache_tree import AGAIN, Reading, Scope, Tree, check_limit
+from zkwire.recipes._cache_tree import Reading, Scope, Tree, check_limit
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,
     Service,
-    ServiceView,
     call_back,
     check_function,
     sessions_of,
     until_closed,
 )
+from zkwire.recipes.runtime import REPEATABLE
 from zkwire.session.waitable import Bound, Watch
 
 TYPE_CHECKING = False
@@ -188,71 +188,12 @@ class AsyncCacheEvents(Bound):
     def close(self) -> None:
         """Events are kept no longer.  Idempotent."""
         self._closed = True
-        self._cache._drop(self)
+        with suppress(ValueError):
+            self._cache._readers.remove(self)
         self._cache._changed()
 
 
-class CacheView(HasPath, ServiceView):
-    """What a cache shows, for threads and for asyncio.  Nothing here waits or reads.
-
-    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
-    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
-    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
-    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
-    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
-    supervisor.
-    """
-
-    def get(self, path: str) -> CachedNode | None:
-        """The node as it was read last; None if there is none.
-
-        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
-        """
-        self._algorithm._check_memory()
-        node: CachedNode | None = self._algorithm._tree.nodes.get(path)
-        if node is None:
-            self._algorithm._scope.check(path)
-        return node
-
-    def children(self, path: str) -> list[str]:
-        """The names of the node's children in the cache, sorted; none if there is no such node."""
-        self._algorithm._check_memory()
-        self._algorithm._scope.check(path)
-        below = self._algorithm._tree.below(path)
-        return sorted(child[child.rindex("/") + 1 :] for child in below)
-
-    def __contains__(self, path: object) -> bool:
-        self._algorithm._check_memory()
-        return path in self._algorithm._tree.nodes
-
-    def __len__(self) -> int:
-        self._algorithm._check_memory()
-        return len(self._algorithm._tree.nodes)
-
-    def __iter__(self) -> Iterator[str]:
-        self._algorithm._check_memory()
-        return iter(list(self._algorithm._tree.nodes))
-
-    def __bool__(self) -> bool:
-        return True
-
-    @property
-    def ready(self) -> bool:
-        """Whether the tree has been read once; from then on the cache is never half empty."""
-        return self._algorithm._is_ready and not self._algorithm._sessions.forked
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the cache shows what the connected server has told, and nothing is to be read.
-
-        False while the connection is lost, between two sessions, and until all differences are
-        read again; while the server refuses that (``problem``); and when the cache has ended.  The
-        nodes stay readable meanwhile.  ``wait_fresh`` waits for it.
-        """
-        return self._algorithm._is_fresh
-
-
-class AsyncCache(CacheView, Service):
+class AsyncCache(HasPath, Service):
     """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
 
         async with AsyncCache(client, "/services") as services:
@@ -275,6 +216,13 @@ class AsyncCache(CacheView, Service):
 
     A node that the client may not read is left out.  A new access list alone is no change.  The
     number of children in a stat is right where the children belong to the cache.
+
+    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
+    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
+    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
+    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
+    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
+    supervisor.  No look waits, or reads.
 
     Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
     function, ClientClosedError or the like if the client has ended.
@@ -302,7 +250,7 @@ class AsyncCache(CacheView, Service):
         super().__init__(sessions, on_problem)
         self._scope = Scope(path, depth, skip)
         self._path = self._scope.root
-        self._tree = Tree(self._tell, decode, max_bytes)
+        self._tree = Tree(self._note_change, decode, max_bytes)
         self._reading = Reading(self._tree, self._scope)
         self._readers: list[AsyncCacheEvents] = []
         self._runtime: Any = None  # that it runs in at this moment
@@ -373,19 +321,63 @@ class AsyncCache(CacheView, Service):
         """
         with suppress(UnimplementedError, RuntimeError):
             for _ in range(2 if self._scope.deep else 0):
-                with suppress(*AGAIN):
+                with suppress(*REPEATABLE):
                     await runtime.operations.add_watch(self._path, watch, recursive=True)
                     return True
         return False
 
-    def _tell(self, path: str, before: CachedNode | None) -> None:
+    def _note_change(self, path: str, before: CachedNode | None) -> None:
         for reader in list(self._readers):
             reader._note(path, before)
 
     # --- the reader's side ------------------------------------------------------------------------
 
+    def get(self, path: str) -> CachedNode | None:
+        """The node as it was read last; None if there is none.
+
+        ValueError if the path is not the cache's or below it.  Raises what has ended the cache.
+        """
+        self._check_memory()
+        node = self._tree.nodes.get(path)
+        if node is None:
+            self._scope.check(path)
+        return node
+
+    def children(self, path: str) -> list[str]:
+        """The names of the node's children in the cache, sorted; none if there is no such node."""
+        self._check_memory()
+        self._scope.check(path)
+        below = self._tree.below(path)
+        return sorted(child[child.rindex("/") + 1 :] for child in below)
+
+    def __contains__(self, path: object) -> bool:
+        self._check_memory()
+        return path in self._tree.nodes
+
+    def __len__(self) -> int:
+        self._check_memory()
+        return len(self._tree.nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        self._check_memory()
+        return iter(list(self._tree.nodes))
+
+    def __bool__(self) -> bool:
+        return True
+
     @property
-    def _is_fresh(self) -> bool:
+    def ready(self) -> bool:
+        """Whether the tree has been read once; from then on the cache is never half empty."""
+        return self._is_ready and not self._sessions.forked
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the cache shows what the connected server has told, and nothing is to be read.
+
+        False while the connection is lost, between two sessions, and until all differences are
+        read again; while the server refuses that (``problem``); and when the cache has ended.  The
+        nodes stay readable meanwhile.  ``wait_fresh`` waits for it.
+        """
         runtime, watch = self._runtime, self._watch
         if runtime is None or self._over or self._sessions.forked:
             return False
@@ -416,7 +408,7 @@ class AsyncCache(CacheView, Service):
         """
         self._fresh_asked = True
         self._asked.notify()
-        return await self._until(lambda: self._is_fresh, timeout)
+        return await self._until(lambda: self.fresh, timeout)
 
     def events(self) -> AsyncCacheEvents:
         """The changes, forever: an iterator of :class:`CacheEvent`.
@@ -430,10 +422,6 @@ class AsyncCache(CacheView, Service):
         self._readers.append(reader)
         self._wanted.notify()
         return reader
-
-    def _drop(self, reader: AsyncCacheEvents) -> None:
-        with suppress(ValueError):
-            self._readers.remove(reader)
 
     def close(self) -> None:
         """Stop: no watch stays on the server, iterators end, and nothing is answered any more.

@@ -30,7 +30,7 @@ from zkwire.errors import (
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes._node import Token, TokenPool
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.runtime import ensure_above, retry, runtime_of, unwrap_multi_error, within
+from zkwire.recipes.runtime import ensure_above, retry, unwrap_multi_error, within
 from zkwire.recipes.sequential import OrderQueue
 from zkwire.wire.paths import parent, sequence_number
 
@@ -51,8 +51,6 @@ _SHOWN_BYTES = 40  # of what others have written
 
 class NumberFormat:
     """``text``: decimal digits; ``int32``, ``int64``: big-endian, signed.  No bytes are 0."""
-
-    __slots__ = ("_name", "_width")
 
     def __init__(self, name: str) -> None:
         if name not in _WIDTHS:
@@ -162,27 +160,7 @@ TRIES = 2
 LAST_VERSION = 2**31 - 1
 
 
-class CounterView(HasPath):
-    """What a counter shows.  Nothing here asks a server."""
-
-    @property
-    def version(self) -> int:
-        """The zxid of the change that made what this object has read or written last.
-
-        Of two numbers the one with the higher version is the newer one, also when the node was
-        deleted and created in between, but not when it was moved to another ensemble, whose zxids
-        are others.  RuntimeError before the first call, ForkedError in a
-        forked child.
-        """
-        if self._algorithm._runtime.forked:
-            raise ForkedError(f"the Counter of {self.path} belongs to the parent process")
-        version: int | None = self._algorithm._version
-        if version is None:
-            raise RuntimeError("this counter has neither been read nor changed here")
-        return version
-
-
-class AsyncCounter(CounterView):
+class AsyncCounter(HasPath):
     """A number that many clients change; each change is made exactly once.
 
         counter = AsyncCounter(client, "/orders/count")
@@ -206,14 +184,28 @@ class AsyncCounter(CounterView):
         format: Literal["text", "int32", "int64"] = "text",
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        runtime = runtime_of(client)
-        self._tokens = TokenPool(runtime, path, acl)
-        self._runtime = runtime
+        self._tokens = TokenPool(client, path, acl=acl)
+        self._runtime = runtime = self._tokens._runtime
         self._path = path = self._tokens._path
         self._acl = self._tokens._acl
         self._format = NumberFormat(format)
         self._contention = ContentionQueue(runtime, path, self._acl)
         self._version: int | None = None
+
+    @property
+    def version(self) -> int:
+        """The zxid of the change that made what this object has read or written last.
+
+        Of two numbers the one with the higher version is the newer one, also when the node was
+        deleted and created in between, but not when it was moved to another ensemble, whose zxids
+        are others.  RuntimeError before the first call, ForkedError in a
+        forked child.
+        """
+        if self._runtime.forked:
+            raise ForkedError(f"the Counter of {self.path} belongs to the parent process")
+        if self._version is None:
+            raise RuntimeError("this counter has neither been read nor changed here")
+        return self._version
 
     async def get(self, timeout: float | None = None) -> int:
         """The number, as the client's server has it; 0 if there is no node.

@@ -55,28 +55,24 @@ from zkwire.operations.multi import Check, Create, Delete, SetData
 from zkwire.recipes._lock import Acquirable, AsyncPathLock
 from zkwire.recipes._node import Attempt, former, is_permanent, permanent
 from zkwire.recipes._recipe import (
-    HasPath,
     LockInUseError,
-    Loss,
     Lost,
     check_kind,
     exclusive_call,
     shield_from_interrupts,
 )
-from zkwire.recipes.runtime import newest, retry, runtime_of, unwrap_multi_error
-from zkwire.recipes.sequential import AsyncSequentialLock
+from zkwire.recipes.runtime import ensure_gone, newest, retry, unwrap_multi_error
+from zkwire.recipes.sequential import AsyncSequentialLock, Queued
 from zkwire.session.waitable import Watch, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from zkwire.jute.records import ACL
     from zkwire.operations import Operations
     from zkwire.operations.multi import Operation
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
-    from zkwire.recipes.sequential import Names
+    from zkwire.recipes.runtime import Runtime
     from zkwire.wire.model import DataAndStat
 
 
@@ -87,11 +83,6 @@ GRANTS = "-zkwire-grants"
 
 class SingleNodeLock(AsyncPathLock):
     """The node at the path itself, and its token: the algorithm of both kinds."""
-
-    def __init__(
-        self, client: AsyncClientLike, path: str, *, acl: Sequence[ACL] | None = None
-    ) -> None:
-        super().__init__(runtime_of(client), path, acl)
 
     async def _create(self, attempt: Attempt, deadline: float | None) -> bool:
         """Create the node; False if it is another contender's."""
@@ -144,7 +135,6 @@ class SingleNodeLock(AsyncPathLock):
         If it is not, an outsider has deleted it, and the attempt is as if it had not begun.
         """
         runtime, operations = self._runtime, self._runtime.operations
-        assert attempt.stat is not None
         czxid = attempt.stat.czxid
         with suppress(NoNodeError):
             for name in await retry(runtime, deadline, operations.get_children, self._grants):
@@ -153,8 +143,7 @@ class SingleNodeLock(AsyncPathLock):
                 token = f"{self._grants}/{name}"
                 stat = await retry(runtime, deadline, operations.exists, token)
                 if stat is not None and stat.czxid < czxid:
-                    with suppress(NoNodeError):
-                        await retry(runtime, deadline, operations.delete, token)
+                    await ensure_gone(runtime, deadline, token)
         stat = await retry(runtime, deadline, operations.exists, self._path)
         if stat is not None and stat.czxid == czxid:
             return True
@@ -163,10 +152,7 @@ class SingleNodeLock(AsyncPathLock):
 
     async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
         """Delete the token of a node that is gone."""
-        with suppress(NoNodeError):
-            await retry(
-                self._runtime, deadline, self._runtime.operations.delete, self._token(attempt)
-            )
+        await ensure_gone(self._runtime, deadline, self._token(attempt))
         attempt.node = attempt.stat = None
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
@@ -256,7 +242,6 @@ class SingleNodeLock(AsyncPathLock):
             raise
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
-        assert attempt.stat is not None
         # Of this version: the node could be one made by hand by now.
         return [Check(self._token(attempt)), Check(self._path, attempt.stat.version)]
 
@@ -283,15 +268,13 @@ class AsyncNonBlockingLock(SingleNodeLock):
 class OwnLock:
     """The lock of one thread or task, and how often that has acquired it."""
 
-    __slots__ = ("count", "lock")
-
     def __init__(self, runtime: Runtime, make: Callable[[], AsyncSequentialLock]) -> None:
         self.lock: AsyncSequentialLock = make()
         self.count: int = 0
         runtime.when_caller_ends(self.lock)
 
 
-class AsyncReentrantLock(HasPath, Acquirable):
+class AsyncReentrantLock(Queued, Acquirable):
     """A fair lock that the task which holds it may acquire again.
 
     One object serves any number of tasks: each has its own place in the queue.  The properties
@@ -303,18 +286,8 @@ class AsyncReentrantLock(HasPath, Acquirable):
     it waits for in a task of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
     """
 
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        make = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
-        self._runtime = runtime_of(client)
-        self._path: str = make().path  # which checks the arguments
+    def _make(self) -> None:
+        make = partial(self._new, AsyncSequentialLock)
         self._own = self._runtime.local(partial(OwnLock, self._runtime, make))
         self._contending: dict[AsyncSequentialLock, None] = {}  # those that are being acquired
 
@@ -322,11 +295,6 @@ class AsyncReentrantLock(HasPath, Acquirable):
     def lock(self) -> AsyncSequentialLock:
         """The lock of the task that asks: ``fence``, ``guard`` and all the rest."""
         return self._own().lock
-
-    if TYPE_CHECKING:
-
-        @property
-        def lost(self) -> Lost: ...
 
     async def acquire(self, timeout: float | None = None) -> bool:
         """Acquire the lock, or count one more if this thread or task holds it.
@@ -401,26 +369,19 @@ class AsyncReentrantLock(HasPath, Acquirable):
         own.count = 0
 
     @property
-    def _called(self) -> str:
-        return self._path
-
-    @property
     def _owned(self) -> bool:
         return self._own().lock._owned
 
     @property
-    def _holds(self) -> bool:
-        return self._own().lock._holds
+    def held(self) -> bool:
+        return self._own().lock.held
 
     @property
-    def _lost(self) -> Lost:
+    def lost(self) -> Lost:
         return self._own().lock._lost
 
-    def _lease_left(self) -> float:
-        return self._own().lock._lease_left()
 
-
-class AnyLost(Loss):
+class AnyLost(Lost):
     """The loss of any of several locks."""
 
     __slots__ = ("_parts",)
@@ -522,7 +483,7 @@ class AsyncMultiLock(Acquirable):
             self._release_taken()
             return False
         self._runtime.check_open()
-        if not self._holds:
+        if not self.held:
             reasons = [lock._lost._reason for lock in taken if lock._lost._reason]
             why = ": ".join(["one of the locks was lost while another was acquired", *reasons[:1]])
             raise LockLostError(why, session_id=self._runtime.session_id)
@@ -604,8 +565,9 @@ class AsyncMultiLock(Acquirable):
         return self._acquired
 
     @property
-    def _holds(self) -> bool:
-        return all(lock._holds for lock in self._parts)
+    def lost(self) -> AnyLost:
+        return self._lost
 
-    def _lease_left(self) -> float:
-        return min(lock._lease_left() for lock in self._parts)
+    @property
+    def held(self) -> bool:
+        return all(lock.held for lock in self._parts)

@@ -25,8 +25,6 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from zkwire.errors import (
-    BUSY,
-    ConnectionLossError,
     NoAuthError,
     NoNodeError,
     OperationTimeoutError,
@@ -39,12 +37,11 @@ from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,
     ObservableService,
-    ServiceView,
     sessions_of,
     until_closed,
 )
 from zkwire.recipes.persistent_node import ID_LIKE, AsyncPersistentNode
-from zkwire.recipes.runtime import SESSION_OVER, WINDOW
+from zkwire.recipes.runtime import REPEATABLE, WINDOW
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_below_root, check_characters
@@ -103,7 +100,7 @@ def check_name(what: str, name: str) -> str:
     return str.__str__(name)  # a member of an enumeration is formatted as its name
 
 
-class AsyncGroup(HasPath, ServiceView, ObservableService):
+class AsyncGroup(HasPath, ObservableService):
     """The members of a group, each with its data: to join them, and to know them.
 
         async with AsyncGroup(supervisor, "/services/web") as group:
@@ -139,13 +136,9 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         self._asked = Condition(lambda: self._leaving or bool(self._requests))
 
     @property
-    def _shown_problem(self) -> Exception | None:
-        problems = [super()._shown_problem, *(keeper._problem for keeper in self._joined)]
+    def problem(self) -> Exception | None:
+        problems = [super().problem, *(keeper._problem for keeper in self._joined)]
         return next((problem for problem in problems if problem is not None), None)
-
-    def _start(self) -> None:
-        self._check()
-        self._begin_once()
 
     async def join(
         self, data: bytes = b"", name: str | None = None, timeout: float | None = None
@@ -162,14 +155,10 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         refused later does not end a membership: its ``problem`` says so, and the group's.
         """
         self._check()
-        if name is None:
-            kind: type[AsyncPersistentNode] = UnnamedKeeper
-            path = self._path
-        else:
-            kind, path = (
-                AsyncPersistentNode,
-                f"{self._path}/{check_name('the name of a member', name)}",
-            )
+        kind: type[AsyncPersistentNode] = UnnamedKeeper
+        path = self._path
+        if name is not None:
+            kind, path = AsyncPersistentNode, path + "/" + check_name("the name of a member", name)
         keeper = kind(self._sessions, path, data, acl=self._acl, on_problem=self._part_problem)
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
@@ -202,7 +191,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         """
         answer: list[tuple[Member, ...]] = []
         self._requests.append(answer)
-        self._start()
+        self._begin_once()
         self._asked.notify()
         if not await self._until(lambda: bool(answer), timeout):
             message = "the members were not read in time"
@@ -222,7 +211,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
 
         async def newer() -> list[Member]:
             nonlocal seen
-            self._start()
+            self._begin_once()
             await self._until(is_newer, None)
             seen = self._members
             return list(seen or ())
@@ -231,7 +220,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
 
     async def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
-        self._start()
+        self._begin_once()
         return await self._until(lambda: len(self._members or ()) >= count, timeout)
 
     async def close(self, timeout: float | None = 10.0) -> None:
@@ -239,8 +228,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
         limit = check_timeout("timeout", timeout)
         self._leave()
         await self.leave(limit)
-        with suppress(*SESSION_OVER):
-            await self._left(self._path, limit)
+        await super().close(limit)
 
     def _leave(self) -> None:
         for keeper in self._joined:
@@ -257,7 +245,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
             while not self._leaving:
                 try:
                     await self._read(runtime, watch)
-                except (ConnectionLossError, *BUSY):
+                except REPEATABLE:
                     continue
                 if self._names is not None:
                     await self._wait(runtime, watch)
@@ -317,8 +305,7 @@ class AsyncGroup(HasPath, ServiceView, ObservableService):
     def _publish(self, names: list[str], requests: tuple[list[tuple[Member, ...]], ...]) -> None:
         known = [self._known[name] for name in names if name in self._known]
         members = tuple(sorted(known, key=lambda m: (m.fence, m.name)))
-        if self._members != members:
-            self._members = members
+        self._members = members
         del self._requests[: len(requests)]
         for answer in requests:
             answer.append(members)

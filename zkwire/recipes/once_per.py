@@ -31,7 +31,6 @@ from zkwire.recipes.runtime import (
     ensure_path,
     newest,
     retry,
-    runtime_of,
     unwrap_multi_error,
     within,
 )
@@ -70,7 +69,7 @@ class AsyncOncePer(HasPath, OwnedNode):
         *,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        super().__init__(runtime_of(client), path, acl)
+        super().__init__(client, path, acl=acl)
         self._period = milliseconds(period)
         self._text = encoded(text)
         self._won: Attempt | None = None

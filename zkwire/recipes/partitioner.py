@@ -34,27 +34,23 @@ from contextlib import closing, suppress
 from hashlib import sha256
 
 from zkwire.errors import (
-    BUSY,
-    ConnectionLossError,
     LockLostError,
     NoNodeError,
-    NotReadOnlyError,
     ServerError,
 )
 from zkwire.operations.nodes import check_acl
-from zkwire.recipes._recipe import HasPath, Itself
+from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import (
     Condition,
     ObservableService,
     Problem,
     Service,
-    ServiceView,
     sessions_of,
     until_closed,
 )
 from zkwire.recipes.membership import check_name
 from zkwire.recipes.persistent_node import AsyncPersistentNode
-from zkwire.recipes.runtime import SESSION_OVER, retry
+from zkwire.recipes.runtime import REPEATABLE, retry
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.waitable import Bound, Watch, check_timeout
 from zkwire.wire.paths import check_below_root
@@ -66,8 +62,8 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.recipes._node import Attempt
-    from zkwire.recipes._service import Background, OnProblem, Sessions
-    from zkwire.recipes.runtime import AsyncClientLike
+    from zkwire.recipes._service import Background, OnProblem
+    from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.recipes.sequential import Place
 
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
@@ -155,17 +151,16 @@ class ItemOwnership(Service):
 
     def __init__(
         self,
-        runtime: Background,
+        runtime: Any,
         partition: Partition,
         item: str,
         tell: Callable[[], object],
         trouble: Problem,
     ) -> None:
-        sessions: Any = runtime  # the driver behind it is one
-        super().__init__(sessions)
+        super().__init__(runtime)  # the driver behind it runs services
         self._path, self._trouble = f"{partition.path}/items/{item}", trouble
         text = partition.name or ""
-        self.lock: ItemLock = ItemLock(sessions, self._path, text, acl=partition.acl)
+        self.lock: ItemLock = ItemLock(runtime, self._path, text, acl=partition.acl)
         self.lock.tell = self._in_line
         self._tell = tell
         self.wanted: bool = True
@@ -175,8 +170,7 @@ class ItemOwnership(Service):
     async def _serve(self, runtime: Background) -> None:
         self.lock.waits = False
         try:
-            while not await self._acquire(runtime):
-                pass
+            await self.lock.acquire()
             self._in_line()
             await runtime.wait_for(self.lock.lost)
         except LockLostError:
@@ -186,28 +180,15 @@ class ItemOwnership(Service):
 
     def _in_line(self) -> None:
         self._is_right()
-        self._tell()
-
-    async def _acquire(self, runtime: Any) -> bool:
-        try:
-            return await self.lock.acquire()
-        except NotReadOnlyError:
-            await runtime.another_state()
-        except BUSY:
-            pass
-        return False
+        self._changed()
 
     def _session_ended(self) -> None:
         self.ended = True
 
-    def _changed(self) -> None:
-        super()._changed()
-        self._tell()
-
     @property
     def held(self) -> bool:
         """Whether the item is surely this member's at this moment; asks nothing."""
-        return self.lock._holds
+        return self.lock.held
 
     @property
     def settled(self) -> bool:
@@ -219,14 +200,9 @@ class ItemOwnership(Service):
 
 
 class MemberKeeper(AsyncPersistentNode):
-    """The node of a member; ``tell`` is told each change."""
+    """The node of a member."""
 
     _called = "Partitioner's node"
-    _tell: Callable[[], object]
-
-    def _changed(self) -> None:
-        super()._changed()
-        self._tell()
 
 
 class Partition:
@@ -250,14 +226,10 @@ class Partition:
         self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.data: bytes = digest(self.items)
 
-    def join(
-        self, runtime: Background, tell: Callable[[], object], trouble: Problem
-    ) -> MemberKeeper:
+    def join(self, runtime: Any, tell: Callable[[], object], trouble: Problem) -> MemberKeeper:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
-        sessions: Any = runtime  # the driver behind it is one
-        path = f"{self.members}/{self.name}"
-        member = MemberKeeper(sessions, path, self.data, acl=self.acl)
+        member = MemberKeeper(runtime, f"{self.members}/{self.name}", self.data, acl=self.acl)
         member._tell, member._trouble = tell, trouble
         return member
 
@@ -280,59 +252,7 @@ class Partition:
         return frozenset(item for item, owner in owners.items() if owner == self.name)
 
 
-class ShareView(Bound, Mapping[str, int]):
-    """What a share shows.  Nothing here waits, or asks a server."""
-
-    _algorithm: Any = Itself()
-
-    def __getitem__(self, item: str) -> int:
-        return self._algorithm._fences[item]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._algorithm._fences)
-
-    def __len__(self) -> int:
-        return len(self._algorithm._fences)
-
-    def __repr__(self) -> str:
-        changed = " changed" * bool(self._algorithm._told)
-        return f"<{type(self).__name__} {', '.join(self)}{changed}>"
-
-    @property
-    def changed(self) -> bool:
-        """Whether there is another share to ask for.  Once True it stays True.
-
-        Items are to be given up (``leaving``), or more are there.
-        """
-        return self._algorithm._has_changed()
-
-    @property
-    def leaving(self) -> frozenset[str]:
-        """The items that are to be given up, or are lost: work on them has to stop.
-
-        None before the share has ``changed``; from then on always the same.  The next ``next``
-        confirms that the work has stopped, and only then another member gets the items.
-        """
-        return self._algorithm._told[0] if self.changed else frozenset()
-
-    @property
-    def lost(self) -> frozenset[str]:
-        """The items that are another member's now, or may be: the session or the lock is gone.
-
-        It is exact at this moment, even if no other thread of this process has run since.
-        """
-        ownerships: dict[str, ItemOwnership] = self._algorithm._ownerships
-        return frozenset(item for item, ownership in ownerships.items() if not ownership.held)
-
-    def check(self, item: str) -> None:
-        """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
-        ownership = self._algorithm._ownerships[item]
-        if not ownership.held:
-            why = f"{item!r} is no longer this member's"
-            raise LockLostError(why, session_id=ownership.lock._runtime.session_id)
-
-
-class AsyncShare(ShareView):
+class AsyncShare(Bound, Mapping[str, int]):
     """The items of one member, each with its fence, as an :class:`AsyncPartitioner` has them."""
 
     def __init__(self, partitioning: Any, tenures: dict[str, ItemOwnership]) -> None:
@@ -341,11 +261,53 @@ class AsyncShare(ShareView):
         self._fences = {item: own.lock.fence for item, own in sorted(tenures.items())}
         self._told: list[frozenset[str]] = []  # the first one counts
 
-    def _has_changed(self) -> bool:
+    def __getitem__(self, item: str) -> int:
+        return self._fences[item]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fences)
+
+    def __len__(self) -> int:
+        return len(self._fences)
+
+    def __repr__(self) -> str:
+        changed = " changed" * bool(self._told)
+        return f"<{type(self).__name__} {', '.join(self)}{changed}>"
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is another share to ask for.  Once True it stays True.
+
+        Items are to be given up (``leaving``), or more are there.
+        """
         if not self._told and self._stale:
             left = (item for item, own in self._ownerships.items() if not self._keeps(own))
             self._told.append(frozenset(left))
         return bool(self._told)
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The items that are to be given up, or are lost: work on them has to stop.
+
+        None before the share has ``changed``; from then on always the same.  The next ``next``
+        confirms that the work has stopped, and only then another member gets the items.
+        """
+        return self._told[0] if self.changed else frozenset()
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The items that are another member's now, or may be: the session or the lock is gone.
+
+        It is exact at this moment, even if no other thread of this process has run since.
+        """
+        return frozenset(item for item, own in self._ownerships.items() if not own.held)
+
+    def check(self, item: str) -> None:
+        """Raise LockLostError unless the item is surely this member's; KeyError if it never was."""
+        ownership = self._ownerships[item]
+        if not ownership.held:
+            why = f"{item!r} is no longer this member's"
+            raise LockLostError(why, session_id=ownership.lock._runtime.session_id)
 
     @property
     def _stale(self) -> bool:
@@ -375,8 +337,6 @@ class ShareRequest:
     changed, and is to get another one in any case.
     """
 
-    __slots__ = ("changed", "keep", "share")
-
     def __init__(self, share: AsyncShare | None) -> None:
         told = [] if share is None else share._told[:1]
         self.share: AsyncShare | None = share
@@ -392,7 +352,7 @@ class Rebalance(ObservableService):
 
     _called = "Partitioner"
 
-    def __init__(self, sessions: Sessions, path: str, on_problem: OnProblem | None = None) -> None:
+    def __init__(self, sessions: Runtime, path: str, on_problem: OnProblem | None = None) -> None:
         super().__init__(sessions, on_problem)
         self._path = path
         self._share: Any = None  # that the reader has
@@ -401,12 +361,12 @@ class Rebalance(ObservableService):
         self._reading = False
         self._given: dict[str, ItemOwnership] = {}  # what the program may be working on
         self._news = False  # there is something that the reader's share does not say
-        self._state = "allocating"
+        self._state: State = "allocating"
         self._serving = False  # in a session at this moment
         self._dirty = False
         self._todo = Condition(lambda: self._dirty)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._dirty = True
         self._todo.notify()
 
@@ -434,7 +394,7 @@ class Rebalance(ObservableService):
             while True:
                 if self._next is None:
                     self._asked = ShareRequest(self._share)
-                    self._tell()
+                    self._wake()
                 if not await self._until(lambda: self._next is not None, limit):
                     return None
                 taken = self._next
@@ -461,14 +421,11 @@ class Rebalance(ObservableService):
         it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
         session at the latest.
         """
-        limit = check_timeout("timeout", timeout)
-        self._leave()
-        with suppress(*SESSION_OVER):
-            await self._left(self._path, limit)
+        await super().close(timeout)
 
     def _leave(self) -> None:
         self._leaving = True
-        self._tell()
+        self._wake()
         self._retry()
         if not self._serving:
             self._end_well()
@@ -507,8 +464,9 @@ class Rebalance(ObservableService):
         latest = share if self._next is None else self._next
         self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
         releasing = any(owned.get(item) is not own for item, own in self._given.items())
-        complete = "acquired" if len(owned) == len(wanted) else "allocating"
-        self._state = "releasing" if releasing else complete
+        self._state = "acquired" if len(owned) == len(wanted) else "allocating"
+        if releasing:
+            self._state = "releasing"
 
     def _session_ended(self) -> None:
         self._next, self._news, self._state = None, False, "allocating"
@@ -517,37 +475,7 @@ class Rebalance(ObservableService):
             self._end()
 
 
-class PartitionerView(HasPath, ServiceView):
-    """What a partitioner shows; nothing here waits, or asks a server."""
-
-    @property
-    def name(self) -> str | None:
-        """The member's name; None if none was given and none has been made yet."""
-        return self._algorithm._partition.name
-
-    @property
-    def state(self) -> State:
-        """What it is doing.
-
-        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
-          end of a Client's session none comes: each wait raises that end.)
-        * ``"acquired"``: it has all items that are to be its own.
-        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
-        * ``"failed"``: it has ended with an error, which each wait raises.
-        * ``"closed"``: ``close`` was called, or this is a forked child.
-        """
-        algorithm = self._algorithm
-        if algorithm._sessions.forked:
-            return "closed"
-        if algorithm._error is not None:
-            return "failed"
-        return "closed" if algorithm._leaving else algorithm._state
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path} {self.state}>"
-
-
-class AsyncPartitioner(PartitionerView, Rebalance):
+class AsyncPartitioner(HasPath, Rebalance):
     """Shares out items among all members that have been given the same ones.
 
         async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
@@ -590,6 +518,31 @@ class AsyncPartitioner(PartitionerView, Rebalance):
         self._troubles: dict[str, Problem] = {}  # of the items, and of the member: ""
         self._begin()
 
+    @property
+    def name(self) -> str | None:
+        """The member's name; None if none was given and none has been made yet."""
+        return self._partition.name
+
+    @property
+    def state(self) -> State:
+        """What it is doing.
+
+        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
+          end of a Client's session none comes: each wait raises that end.)
+        * ``"acquired"``: it has all items that are to be its own.
+        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
+        * ``"failed"``: it has ended with an error, which each wait raises.
+        * ``"closed"``: ``close`` was called, or this is a forked child.
+        """
+        if self._sessions.forked:
+            return "closed"
+        if self._error is not None:
+            return "failed"
+        return "closed" if self._leaving else self._state
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path} {self.state}>"
+
     # --- the session's side -----------------------------------------------------------------------
 
     def _parts(self) -> Iterable[Service]:
@@ -616,14 +569,14 @@ class AsyncPartitioner(PartitionerView, Rebalance):
 
     async def _serve(self, runtime: Any) -> None:
         if not self._serving:
-            self._member = self._partition.join(runtime, self._tell, self._trouble_of(""))
+            self._member = self._partition.join(runtime, self._wake, self._trouble_of(""))
             self._serving = True
         member = self._member
         roll: dict[str, tuple[int, bytes]] = {}
         while not self._leaving:
             stat, self._dirty = member._stat, False
             # Only reads are asked for: those that a lost connection ends are repeated.
-            with suppress(ConnectionLossError, *BUSY), closing(Watch()) as watch:
+            with suppress(*REPEATABLE), closing(Watch()) as watch:
                 self._plan = await self._look(runtime, watch, roll)
                 self._is_right()
                 signals = [self._todo] if self._plan is None else [self._todo, watch]
@@ -677,7 +630,7 @@ class AsyncPartitioner(PartitionerView, Rebalance):
         partition = self._partition
         for item in sorted((self._plan or frozenset()) - self._ownerships.keys()):
             trouble = self._trouble_of(item)
-            self._ownerships[item] = ItemOwnership(runtime, partition, item, self._tell, trouble)
+            self._ownerships[item] = ItemOwnership(runtime, partition, item, self._wake, trouble)
         if self._plan is not None or self._leaving:
             for item in self._troubles.keys() - {"", *(self._plan or ())}:
                 self._troubles.pop(item).is_over()  # it is another member's matter

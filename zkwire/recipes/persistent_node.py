@@ -32,9 +32,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from zkwire.errors import (
-    BUSY,
     BadVersionError,
-    ConnectionLossError,
     MultiError,
     NodeExistsError,
     NoNodeError,
@@ -46,8 +44,8 @@ from zkwire.errors import (
 from zkwire.operations.multi import Create
 from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import Condition, ObservableService, ServiceView, sessions_of
-from zkwire.recipes.runtime import SESSION_OVER, ensure_path, newest
+from zkwire.recipes._service import Condition, ObservableService, sessions_of
+from zkwire.recipes.runtime import REPEATABLE, ensure_path, newest
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_below_root, parent
 
@@ -65,14 +63,10 @@ if TYPE_CHECKING:
 
 ID_LIKE = "0" * 24
 """What is as long as an id that a client makes."""
-LOOK_AGAIN = (ConnectionLossError, BadVersionError, *BUSY)
-"""What says nothing about the node as it is now."""
 
 
 class Wish:
     """Data that shall be on the server, and what has become of that."""
-
-    __slots__ = ("data", "done", "error")
 
     def __init__(self, data: bytes) -> None:
         self.data: bytes = data
@@ -80,49 +74,7 @@ class Wish:
         self.error: ServerError | None = None
 
 
-class NodeView(HasPath, ServiceView):
-    """What a kept node shows; nothing here asks a server.
-
-    In a forked child there is no node: that is the parent's.
-    """
-
-    @property
-    def name(self) -> str:
-        """The last name of the path."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def present(self) -> bool:
-        """Whether the node is there, as far as is known here.
-
-        It stays True while the connection is lost, and until the client hears that the node was
-        deleted or that the session has expired.
-        """
-        return self.stat is not None
-
-    @property
-    def stat(self) -> Stat | None:
-        """The stat of its own node, as last seen; None unless ``present``.
-
-        ``czxid`` is another number, a higher one, each time the node is put back.
-        """
-        return None if self._algorithm._sessions.forked else self._algorithm._stat
-
-    @property
-    def conflict(self) -> Stat | None:
-        """The stat of a foreign node that is in its place; None if there is none.
-
-        It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
-        which session it belongs to: 0 if to none, so that it will not go by itself.
-        """
-        return None if self._algorithm._sessions.forked else self._algorithm._conflict
-
-    def __repr__(self) -> str:
-        state = " present" * self.present or " conflict" * (self.conflict is not None)
-        return f"<{type(self).__name__} {self.path}{state}>"
-
-
-class AsyncPersistentNode(NodeView, ObservableService):
+class AsyncPersistentNode(HasPath, ObservableService):
     """A node that is there for as long as this object wants it, whatever deletes it.
 
         async with AsyncPersistentNode(client, "/services/db", b"10.0.0.5:5432") as node:
@@ -133,7 +85,8 @@ class AsyncPersistentNode(NodeView, ObservableService):
     waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
     (``conflict``), and replaced when it is gone.  One that a process has left which has ended
     without closing its client is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.
+    an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
+    child there is no node: that is the parent's.
 
     ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
@@ -141,7 +94,6 @@ class AsyncPersistentNode(NodeView, ObservableService):
     """
 
     _called = "PersistentNode"
-    _ephemeral = True
     _is_active = True  # a session with such a node is not to be detached
     _czxid = 0  # of its own node, if one may stand there
     _doubt = False
@@ -200,11 +152,46 @@ class AsyncPersistentNode(NodeView, ObservableService):
         try:
             self._stat = await operations.set_data(self._path, wishes[-1].data, stat.version)
             self._settle(wishes)
-        except (NoNodeError, NotReadOnlyError, *LOOK_AGAIN):
+        except (NoNodeError, NotReadOnlyError, BadVersionError, *REPEATABLE):
             raise
         except ServerError as refused:
             self._settle(wishes, refused)
         self._changed()
+
+    @property
+    def name(self) -> str:
+        """The last name of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def present(self) -> bool:
+        """Whether the node is there, as far as is known here.
+
+        It stays True while the connection is lost, and until the client hears that the node was
+        deleted or that the session has expired.
+        """
+        return self.stat is not None
+
+    @property
+    def stat(self) -> Stat | None:
+        """The stat of its own node, as last seen; None unless ``present``.
+
+        ``czxid`` is another number, a higher one, each time the node is put back.
+        """
+        return None if self._sessions.forked else self._stat
+
+    @property
+    def conflict(self) -> Stat | None:
+        """The stat of a foreign node that is in its place; None if there is none.
+
+        It is never overwritten; its own node follows when it is gone.  ``ephemeral_owner`` says
+        which session it belongs to: 0 if to none, so that it will not go by itself.
+        """
+        return None if self._sessions.forked else self._conflict
+
+    def __repr__(self) -> str:
+        state = " present" * self.present or " conflict" * (self.conflict is not None)
+        return f"<{type(self).__name__} {self.path}{state}>"
 
     async def wait_present(self, timeout: float | None = None) -> bool:
         """Wait until the node is there; False if ``timeout`` seconds pass without it.
@@ -251,13 +238,7 @@ class AsyncPersistentNode(NodeView, ObservableService):
         that is not ephemeral has children.  Of such a node it also raises what has ended the
         session or the client before.
         """
-        limit = check_timeout("timeout", timeout)
-        self._leave()
-        try:
-            await self._left(self._path, limit)
-        except SESSION_OVER:
-            if not self._ephemeral:
-                raise
+        await super().close(timeout)
 
     def _resume_cleanup(self) -> None:
         """Nothing that the service does not do by itself."""
@@ -297,9 +278,7 @@ class AsyncPersistentNode(NodeView, ObservableService):
                     await runtime.wait_for(watch, self._todo)
                     if self._stat is not None and self._wishes:
                         await self._write(runtime.operations, self._stat)
-        except NotReadOnlyError:
-            await runtime.another_state()
-        except (NoNodeError, *LOOK_AGAIN):
+        except (NoNodeError, BadVersionError):
             pass
 
     async def _provide(self, runtime: Any, watch: Watch) -> bool:
@@ -362,10 +341,7 @@ class AsyncPersistentNode(NodeView, ObservableService):
             stat = await newest(operations, operations.exists, self._path)
             if await self._is_own(runtime, stat) and stat is not None:
                 await operations.delete(self._path, stat.version)
-        except NotReadOnlyError:
-            await runtime.another_state()
-            return
-        except LOOK_AGAIN:
+        except BadVersionError:
             return
         except NoNodeError:
             pass

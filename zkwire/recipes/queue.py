@@ -316,7 +316,7 @@ class Search:
         selector = self._selector
         while self._line is None or not self._line._owned:
             layout = selector._layout
-            line = self._line = OrderQueue(layout.runtime, layout.waiting, "", layout.acl)
+            line = self._line = OrderQueue(layout.runtime, layout.waiting, acl=layout.acl)
             line._kept = layout.path
             with suppress(LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
@@ -354,7 +354,7 @@ class Taking(Recipe, OwnedNode, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
-        super().__init__(queue._runtime, queue._layout.taken, queue._acl)
+        super().__init__(queue._runtime, queue._layout.taken, acl=queue._acl)
         self._queue = queue
         self._timeout = timeout
         self._token: Token | None = None
@@ -421,7 +421,6 @@ class Taking(Recipe, OwnedNode, Enterable):
 
     async def _remove(self, token: Token, attempt: Attempt, taken: QueueItem) -> None:
         path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
-        assert attempt.node is not None
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
             await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
@@ -451,7 +450,6 @@ class Taking(Recipe, OwnedNode, Enterable):
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         node, taken = attempt.node, self._item
-        assert node is not None
         if taken is not None:  # at once: what the caller asks for next comes after it
             path = f"{self._queue._layout.items}/{taken.name}"
             with suppress(MultiError):

@@ -18,18 +18,13 @@ from __future__ import annotations
 
 from zkwire.errors import ConnectionLossError, MultiError, NodeExistsError, NoNodeError
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes._recipe import HasPath, LockInUseError
-from zkwire.recipes.runtime import runtime_of
-from zkwire.recipes.sequential import AsyncQueueLock, Contended, before
+from zkwire.recipes._recipe import LockInUseError
+from zkwire.recipes.sequential import AsyncQueueLock, Contended, Queued, before
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from zkwire.jute.records import ACL
     from zkwire.recipes._node import Attempt
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
-    from zkwire.recipes.sequential import Names, Place
+    from zkwire.recipes.sequential import Place
 
 
 _READERS = ("__READ__", "__rlock__")
@@ -80,19 +75,7 @@ class AsyncReadLock(AsyncQueueLock):
 
     _label = "__READ__"
     _kazoo_label = "__rlock__"
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        path: str,
-        text: str,
-        write: AsyncWriteLock,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        super().__init__(runtime, path, text, acl, names)
-        self._write = write
-        write._read = self
+    _write: AsyncWriteLock  # of the same object
 
     def _ahead(self, names: list[str], own: str) -> list[Place]:
         return [place for place in before(names, own) if not is_reader(place[1])]
@@ -145,7 +128,7 @@ class AsyncReadLock(AsyncQueueLock):
             return []
 
 
-class AsyncReadWriteLock(HasPath, Contended):
+class AsyncReadWriteLock(Queued, Contended):
     """Readers together, a writer alone, in order of arrival.
 
         table = AsyncReadWriteLock(client, "/locks/table")
@@ -164,19 +147,10 @@ class AsyncReadWriteLock(HasPath, Contended):
     wait already, so what it was given to would refuse the next one.
     """
 
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        self._runtime = runtime_of(client)
-        self._write = AsyncWriteLock(self._runtime, path, text, acl, names)
-        self._read = AsyncReadLock(self._runtime, path, text, self._write, acl, names)
-        self._path = self._write._path
+    def _make(self) -> None:
+        self._write: AsyncWriteLock = self._new(AsyncWriteLock)
+        self._read: AsyncReadLock = self._new(AsyncReadLock)
+        self._write._read, self._read._write = self._read, self._write
 
     @property
     def read(self) -> AsyncReadLock:

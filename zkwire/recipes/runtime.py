@@ -19,8 +19,10 @@ says so: ``maybe_applied``, whatever became of the step that it names.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from zkwire.errors import (
+    BUSY,
     MISSING_CHROOT,
     AuthFailedError,
     ClientClosedError,
@@ -65,38 +67,11 @@ if TYPE_CHECKING:
 
         @property
         def _sessions(self) -> Any:
-            """Where services run: :class:`zkwire.recipes._service.Sessions`."""
+            """Where services run: a :class:`Runtime`, of a supervisor its part for services."""
             ...
 
-    class ActiveLock(Protocol):
-        """A lock of which a node may stand on the server."""
-
-        @property
-        def _is_active(self) -> bool:
-            """Whether a node of its may stand there now."""
-            ...
-
-        def _resume_cleanup(self) -> None:
-            """Clean up what an error has kept from being cleaned up."""
-
-        def _take_over(self) -> None:
-            """The same, by the client, while the next call of the lock may begin."""
-
-    class Owned(Protocol):
-        """A lock that only the thread or task which has acquired it can release."""
-
-        @property
-        def _runtime(self) -> Runtime:
-            """The client, as it sees it."""
-            ...
-
-        @property
-        def _owned(self) -> bool:
-            """Whether it was acquired and not released."""
-            ...
-
-        def _owner_ended(self, owner: str) -> None:
-            """Release it in the place of the ``owner``."""
+    ActiveLock = Any  # a lock of which a node may stand on the server: an OwnedNode, or like one
+    Owned = Any  # a lock that only the thread or task which has acquired it can release
 
     class Runtime(AsyncClientLike, Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
@@ -277,7 +252,33 @@ if TYPE_CHECKING:
         def unhold(self, hold: LeaseHolder) -> None: ...
         def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
         def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None: ...
-        def dispatch(self, function: Callable[[], object]) -> None: ...
+
+        # For services a supervisor has these, and ``operations``, ``forked`` and ``check``.
+
+        awaits: bool
+        """Whether what a user's function returns is awaited there."""
+
+        def check_callback(self, function: Any) -> None:
+            """TypeError for a function of a user's that cannot be called there."""
+
+        def dispatch(self, function: Callable[[], object]) -> None:
+            """Call a user's function, in order, where a user's code may run."""
+
+        def serve(self, service: Any) -> None:
+            """Run the service in this session, or in each, until :meth:`dismiss`.
+
+            Raises what ended the client, or the supervisor, if nothing will be run any more.
+            """
+
+        def dismiss(self, service: Any) -> None:
+            """Stop the service soon, in the middle of a wait.  Idempotent."""
+
+        async def holds(self, condition: Waitable, timeout: float | None) -> bool:
+            """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
+
+            Raises what ended the client, or the supervisor, if that comes first.
+            """
+            ...
 
 
 def runtime_of(client: AsyncClientLike) -> Runtime:
@@ -343,6 +344,26 @@ async def answered(
         return await retry(runtime, deadline, operation, *args, **kwargs)
 
 
+async def answers(
+    runtime: Runtime, deadline: float | None, ask: Callable[[], Sequence[Reply[Any]]]
+) -> list[Any]:
+    """The results of operations asked for together, and all again after a lost connection."""
+    while True:
+        replies = ask()
+        try:
+            return [await runtime.until(reply, deadline) for reply in replies]
+        except ConnectionLossError:
+            pass
+
+
+async def ensure_gone(runtime: Runtime, deadline: float | None, path: str) -> None:
+    """Delete a node, or find it deleted, over as many connections as it takes."""
+    try:
+        await retry(runtime, deadline, runtime.operations.delete, path)
+    except NoNodeError:
+        pass
+
+
 async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: str) -> T:
     """What a read shows after a ``sync``: a server that is behind could show what was before.
 
@@ -365,6 +386,8 @@ async def unwrap_multi_error(
     raise refusals.pop()
 
 
+REPEATABLE = (ConnectionLossError, *BUSY)
+"""What says nothing of a read but that it was not answered, or not at this moment."""
 SESSION_OVER = (SessionExpiredError, ClientClosedError, AuthFailedError)
 """What says that a session is over, and nothing about the next one."""
 # Requests in one write: enough to hide a round trip, few enough to be answered soon.
@@ -383,12 +406,16 @@ async def ensure_path(
     *,
     containers: bool = False,
     kept: str = "/",
+    counts: bool = True,
 ) -> None:
     """Create ``path`` and what is missing above it, each with this ACL (None: the client's own).
 
     ``containers``: as nodes that the server removes when their last child has gone, all but
     ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection that
     was lost on it: some servers answer what they do not know in no other way.
+
+    ``counts``: an error says by ``maybe_applied`` whether any node was made.  Else it does not say
+    so: the change has not begun, whatever was made of what is above it.
     """
     missing, begun, limit = [path], False, in_time(runtime, deadline)
     try:
@@ -412,27 +439,12 @@ async def ensure_path(
                 continue
             limit = in_time(runtime, deadline)
     except ZooKeeperError as error:
-        error.maybe_applied = error.maybe_applied or begun
+        error.maybe_applied = counts and (error.maybe_applied or begun)
         raise
 
 
-async def ensure_above(
-    runtime: Runtime,
-    path: str,
-    acl: Sequence[ACL] | None,
-    deadline: float | None,
-    *,
-    containers: bool = False,
-) -> None:
-    """As :func:`ensure_path`, for the nodes above what a change is about.
-
-    An error does not say ``maybe_applied``: the change has not begun, whatever was made of these.
-    """
-    try:
-        await ensure_path(runtime, path, acl, deadline, containers=containers)
-    except ZooKeeperError as error:
-        error.maybe_applied = False
-        raise
+ensure_above: Callable[..., Coroutine[Any, Any, None]] = partial(ensure_path, counts=False)
+"""For the nodes above what a change is about."""
 
 
 async def _ensure_node(
@@ -462,39 +474,34 @@ async def walk(
         below: list[str] = []
         for start in range(0, len(level), WINDOW):
             window = level[start : start + WINDOW]
-            replies = [runtime.operations.get_children(node) for node in window]
-            for node, reply in zip(window, replies, strict=True):
-                names = await _names(runtime, path, node, reply, deadline)
-                if names is not None:
-                    yield node
-                    below += [f"{'' if node == '/' else node}/{name}" for name in names]
+            for node, names in await _listed(runtime, path, window, deadline):
+                yield node
+                below += [f"{'' if node == '/' else node}/{name}" for name in names]
         level = below
 
 
-async def _names(
-    runtime: Runtime,
-    root: str,
-    node: str,
-    reply: Reply[list[str]],
-    deadline: Callable[[], float | None],
-) -> list[str] | None:
-    """The answer to the listing of a node of the tree at ``root``; None if the node is gone."""
-    try:
+async def _listed(
+    runtime: Runtime, root: str, nodes: list[str], deadline: Callable[[], float | None]
+) -> list[tuple[str, list[str]]]:
+    """Those nodes of the tree at ``root`` that are there, each with the names of its children."""
+    read, found = runtime.operations.get_children, list[tuple[str, list[str]]]()
+    for node, reply in [(node, read(node)) for node in nodes]:
         try:
-            return await runtime.until(reply, deadline())
-        except ConnectionLossError:
-            limit, again = in_time(runtime, deadline()), runtime.operations.get_children
-            return await retry(runtime, limit, again, node)
-    except NoNodeError:
-        if node == root:
-            raise error_for(NoNodeError.code, "walk", root) from None
-        return None
+            try:
+                names = await runtime.until(reply, deadline())
+            except ConnectionLossError:
+                names = await retry(runtime, in_time(runtime, deadline()), read, node)
+            found.append((node, names))
+        except NoNodeError:
+            if node == root:
+                raise error_for(NoNodeError.code, "walk", root) from None
+    return found
 
 
 async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> None:
     """Delete everything below ``path``, and it; an error has a note of how many nodes are gone."""
     check_below_root(path, "deleted")
-    done = _Deletion()
+    deleted, in_doubt = 0, False
     try:
         while True:
             try:
@@ -502,11 +509,24 @@ async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> No
             except NoNodeError:
                 return
             for start in range(0, len(nodes), WINDOW):
-                await done.add(runtime, nodes[start : start + WINDOW], deadline)
+                window = nodes[start : start + WINDOW]
+                refusal: ServerError | None = None  # raised late: each that is gone is counted
+                for reply in [runtime.operations.delete(node) for node in window]:
+                    try:
+                        await runtime.until(reply, deadline)
+                        deleted += 1
+                    except (NoNodeError, NotEmptyError):
+                        pass  # what is left is found again
+                    except ConnectionLossError as lost:
+                        in_doubt = in_doubt or lost.maybe_applied
+                    except ServerError as refused:
+                        refusal = refusal or refused
+                if refusal is not None:
+                    raise refusal
     except ZooKeeperError as error:
-        error.maybe_applied = error.maybe_applied or done.deleted > 0 or done.in_doubt
-        if done.deleted:
-            count = "1 node" if done.deleted == 1 else f"{done.deleted} nodes"
+        error.maybe_applied = error.maybe_applied or deleted > 0 or in_doubt
+        if deleted:
+            count = "1 node" if deleted == 1 else f"{deleted} nodes"
             error.add_note(f"{count} of {path} had been deleted by then")
         raise
 
@@ -524,11 +544,7 @@ async def _deepest(runtime: Runtime, path: str, deadline: float | None) -> list[
         size = start = 0
         while start < len(level) and size < MOST_BYTES:
             window, before = level[start : start + width], size
-            replies = [runtime.operations.get_children(node) for node in window]
-            for node, reply in zip(window, replies, strict=True):
-                names = await _names(runtime, path, node, reply, lambda: deadline)
-                if names is None:
-                    continue
+            for node, names in await _listed(runtime, path, window, lambda: deadline):
                 nodes.append(node)
                 kept += len(node) + _PATH_BYTES
                 for name in names:
@@ -543,30 +559,3 @@ async def _deepest(runtime: Runtime, path: str, deadline: float | None) -> list[
         level = below
     nodes.reverse()
     return list(nodes)
-
-
-class _Deletion:
-    """How many nodes are ``deleted``, and whether more may be (``in_doubt``)."""
-
-    def __init__(self) -> None:
-        self.deleted = 0
-        self.in_doubt = False
-
-    async def add(self, runtime: Runtime, nodes: list[str], deadline: float | None) -> None:
-        """Try to delete the nodes; what is left is found again.
-
-        A refusal is raised when all of them are answered, so that each that is gone is counted.
-        """
-        refusal: ServerError | None = None
-        for reply in [runtime.operations.delete(node) for node in nodes]:
-            try:
-                await runtime.until(reply, deadline)
-                self.deleted += 1
-            except (NoNodeError, NotEmptyError):
-                pass
-            except ConnectionLossError as lost:
-                self.in_doubt = self.in_doubt or lost.maybe_applied
-            except ServerError as error:
-                refusal = refusal or error
-        if refusal is not None:
-            raise refusal

@@ -92,29 +92,34 @@ class AsyncLease(AsyncQueueLock):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ValueError(f"a semaphore has at least one lease, not {count!r}")
         path = self._base = check_below_root(path, "a semaphore")
-        super().__init__(runtime, path + self._leases, text, acl, self._names)
+        super().__init__(runtime, path + self._leases, text, acl=acl, names=self._names)
         self._places = count
         self._last_try = last_try or LastTry()
-        self._queue = OrderQueue(runtime, path + self._locks, text, acl, self._names)
+        queue = OrderQueue(runtime, path + self._locks, text, acl=acl, names=self._names)
+        self._queue = queue
         self._kept = self._queue._kept = path
 
     @property
-    def _own_node(self) -> str | None:
-        return super()._own_node or self._queue._own_node
+    def node(self) -> str | None:
+        return super().node or self._queue.node
 
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
-        await self._agree(deadline)
-        if wait and self._runtime.resumed:  # a contender behind these waits forever
-            await self._refuse_former(attempt, await self._list(deadline), deadline)
         try:
-            if not await self._queue._acquire_by(deadline, wait):
-                return False
-            if self._last_try.full and not await self._vacant(deadline, wait):
-                return False
-            won = await self._take_lease(attempt, deadline, wait)
-            self._last_try.full = not won
-            await self._queue._step_out(deadline)
-            return won
+            while True:
+                await self._agree(deadline)
+                if wait and self._runtime.resumed:  # a contender behind these waits forever
+                    await self._refuse_former(attempt, await self._list(deadline), deadline)
+                if not await self._queue._acquire_by(deadline, wait):
+                    return False
+                looks = self._last_try.full or not self._numbered
+                if looks and not await self._vacant(deadline, wait):
+                    return False
+                won = await self._take_lease(attempt, deadline, wait)
+                if won is not None:
+                    self._last_try.full = not won
+                    await self._queue._step_out(deadline)
+                    return won
+                self._queue._release_in_background()
         finally:
             self._queue._release_in_background()
 
@@ -167,8 +172,10 @@ class AsyncLease(AsyncQueueLock):
             await self._agree(deadline)
         return await super()._join(attempt, deadline)
 
-    async def _take_lease(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
-        """Stand among the leases until few enough are ahead."""
+    async def _take_lease(
+        self, attempt: Attempt, deadline: float | None, wait: bool
+    ) -> bool | None:
+        """Stand among the leases until few enough are ahead; None: to be repeated."""
         return await super()._contend(attempt, deadline, wait)
 
     def _ahead(self, names: list[str], own: str) -> list[Place]:
@@ -239,28 +246,13 @@ class KazooLease(AsyncLease):
     _leases, _locks = "", "-__lock__"
     _numbered = False
 
-    async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
-        try:
-            while True:
-                await self._agree(deadline)
-                if wait and self._runtime.resumed:
-                    await self._refuse_former(attempt, await self._list(deadline), deadline)
-                if not await self._queue._acquire_by(deadline, wait):
-                    return False
-                if not await self._vacant(deadline, wait):
-                    return False
-                if await self._create_under_lock(attempt, deadline):
-                    await self._queue._step_out(deadline)
-                    return True
-                self._queue._release_in_background()  # it was lost meanwhile
-        finally:
-            self._queue._release_in_background()
-
     def _counted(self, names: list[str]) -> list[Place]:
         return [(0, name) for name in names]
 
-    async def _create_under_lock(self, attempt: Attempt, deadline: float | None) -> bool:
-        """Create the lease; False if the server does not find the lock held any more."""
+    async def _take_lease(
+        self, attempt: Attempt, deadline: float | None, wait: bool
+    ) -> bool | None:
+        """Create the lease; None if the server does not find the lock held any more."""
         runtime, operations = self._runtime, self._runtime.operations
         node = f"{self._path}/{attempt.id}"
         held = f"{self._queue._path}/{self._queue._node_name}"
@@ -274,7 +266,7 @@ class KazooLease(AsyncLease):
             except (NoNodeError, NodeExistsError):
                 pass  # an earlier try may have worked, and the lock be gone since
             attempt.stat = await retry(runtime, deadline, operations.exists, node)
-            return attempt.stat is not None
+            return None if attempt.stat is None else True
 
 
 class AsyncSemaphore(HasPath):

@@ -62,7 +62,16 @@ from zkwire.recipes._node import (
     permanent,
 )
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.runtime import answered, in_time, newest, retry, runtime_of, unwrap_multi_error
+from zkwire.recipes.runtime import (
+    answered,
+    answers,
+    ensure_gone,
+    in_time,
+    newest,
+    retry,
+    runtime_of,
+    unwrap_multi_error,
+)
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
@@ -205,17 +214,11 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
 
 async def _counter(runtime: Runtime, path: str, deadline: float | None) -> int:
     """Where the counter of ``path`` stands, after all that this client has asked for."""
-    operations = runtime.operations
-    while True:
-        synced, reply = operations.sync(path), operations.exists(path)
-        try:
-            await runtime.until(synced, deadline)
-            stat = await runtime.until(reply, deadline)
-        except ConnectionLossError:
-            continue
-        if stat is None:
-            raise NoNodeError(op="exists", path=path)
-        return next_number(stat.cversion, stat.num_children)
+    sync, exists = runtime.operations.sync, runtime.operations.exists
+    _, stat = await answers(runtime, deadline, lambda: (sync(path), exists(path)))
+    if stat is None:
+        raise NoNodeError(op="exists", path=path)
+    return next_number(stat.cversion, stat.num_children)
 
 
 class AsyncQueueLock(Contended, AsyncPathLock):
@@ -232,13 +235,14 @@ class AsyncQueueLock(Contended, AsyncPathLock):
 
     def __init__(
         self,
-        runtime: Runtime,
+        client: AsyncClientLike,
         path: str,
         text: str = "",
+        *,
         acl: Sequence[ACL] | None = None,
         names: Names = "zkwire",
     ) -> None:
-        super().__init__(runtime, path, acl)
+        super().__init__(client, path, acl=acl)
         self._data = encoded(text)
         if of_kazoo(names):
             self._label = self._kazoo_label
@@ -298,29 +302,22 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         """Delete all children of the attempt but one: it would wait for the others."""
         own = self._name(attempt)
         for name in [name for name in names if name.startswith(attempt.id) and name != own]:
-            with contextlib.suppress(NoNodeError):
-                path = f"{self._path}/{name}"
-                await retry(self._runtime, deadline, self._runtime.operations.delete, path)
+            await ensure_gone(self._runtime, deadline, f"{self._path}/{name}")
             names.remove(name)
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
         """The children of the lock's node; none if it is gone."""
-        runtime, operations = self._runtime, self._runtime.operations
-        while True:
-            synced = operations.sync(self._path) if sync else None
-            listing = operations.get_children(self._path)
-            try:
-                if synced is not None:
-                    await runtime.until(synced, deadline)
-                return await runtime.until(listing, deadline)
-            except NoNodeError:
-                return []
-            except ConnectionLossError:
-                pass
+        path, operations = self._path, self._runtime.operations
+        asked = [operations.sync] * sync + [operations.get_children]
+        try:
+            found = await answers(self._runtime, deadline, lambda: [ask(path) for ask in asked])
+        except NoNodeError:
+            return []
+        names: list[str] = found[-1]
+        return names
 
     async def _leave_queue(self, attempt: Attempt, deadline: float | None) -> None:
         """Leave the queue and see it done, if that is possible in time."""
-        assert attempt.node is not None
         try:
             await self._runtime.until(self._runtime.operations.delete(attempt.node), deadline)
         except NoNodeError:
@@ -339,7 +336,6 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                     await operations.delete(f"{self._path}/{name}")
 
     def _name(self, attempt: Attempt) -> str:
-        assert attempt.node is not None
         return attempt.node[len(self._path) + 1 :]
 
     def _check_sequence(self, attempt: Attempt) -> None:
@@ -408,8 +404,9 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
             ahead = self._ahead(names, own)
             if not ahead:
-                if self._own_watch is not None:
-                    await self._raise_if_refused(self._own_watch, deadline)
+                watch = self._own_watch
+                if watch is not None and watch.refused and watch.request is not None:
+                    await self._runtime.until(watch.request, deadline)  # raises it
                 return True
             self._warn_of_kazoo(names)
             last = max(ahead)[1]
@@ -425,15 +422,9 @@ class AsyncQueueLock(Contended, AsyncPathLock):
 
     async def _find_stat(self, attempt: Attempt, deadline: float | None) -> bool:
         """Look at the attempt's child, whose create has told no stat; whether it is there."""
-        assert attempt.node is not None
         exists = self._runtime.operations.exists
         attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
         return attempt.stat is not None
-
-    async def _raise_if_refused(self, watch: OwnNodeWatch, deadline: float | None) -> None:
-        """Raise what the watch of the own node was refused with, if it was, while this waited."""
-        if watch.refused and watch.request is not None:
-            await self._runtime.until(watch.request, deadline)
 
     async def _refuse_former(
         self, attempt: Attempt, names: list[str], deadline: float | None
@@ -564,17 +555,6 @@ class AsyncSequentialLock(AsyncQueueLock):
     whatever the lock guards and let that refuse a fence lower than one it has seen.
     """
 
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        text: str = "",
-        *,
-        acl: Sequence[ACL] | None = None,
-        names: Names = "zkwire",
-    ) -> None:
-        super().__init__(runtime_of(client), path, text, acl, names)
-
 
 AsyncLock = AsyncSequentialLock
 
@@ -600,15 +580,8 @@ def before(names: list[str], own: str) -> list[Place]:
     ]
 
 
-class AsyncElection(HasPath):
-    """One leader at a time; leadership is lost exactly as a lock is.
-
-        election = AsyncElection(client, "/election", "worker-7")
-        async with election.lead() as leadership, leadership.cancel_on_loss():
-            ...
-
-    ``text`` tells others which candidate this is.
-    """
+class Queued(HasPath):
+    """What has fair locks, or others with a queue, on one path."""
 
     def __init__(
         self,
@@ -620,12 +593,29 @@ class AsyncElection(HasPath):
         names: Names = "zkwire",
     ) -> None:
         self._runtime = runtime_of(client)
-        self._new = partial(AsyncSequentialLock, client, path, text, acl=acl, names=names)
-        self._path: str = self._new().path  # which checks the arguments
+        self._new: Callable[[type[Any]], Any] = lambda kind: kind(
+            client, path, text, acl=acl, names=names
+        )
+        self._path: str = self._new(AsyncSequentialLock)._path  # which checks the arguments
+        self._make()
+
+    def _make(self) -> None:
+        """Make what else there is."""
+
+
+class AsyncElection(Queued):
+    """One leader at a time; leadership is lost exactly as a lock is.
+
+        election = AsyncElection(client, "/election", "worker-7")
+        async with election.lead() as leadership, leadership.cancel_on_loss():
+            ...
+
+    ``text`` tells others which candidate this is.
+    """
 
     def lead(self) -> AsyncSequentialLock:
         """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
-        return self._new()
+        return self._new(AsyncSequentialLock)
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.

@@ -2,7 +2,7 @@
 
 It decides when a session is begun, what runs in it, and what must have ended before the next.  It
 must not know how a client is made or what a thread is: that is its backend's matter.  To services
-it is what a driver is for one session (:class:`zkwire.recipes._service.Sessions`).
+it is what a driver is for one session (:class:`zkwire.recipes.runtime.Runtime`).
 
 Invariants:
 
@@ -44,9 +44,8 @@ from zkwire.recipes._service import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     Condition,
-    Notified,
+    HasProblem,
     Problem,
-    ServiceView,
     check_function,
 )
 from zkwire.recipes.runtime import SESSION_OVER, retry
@@ -124,6 +123,10 @@ class SessionLoop:
 
     def __init__(self, backend: SupervisorBackend) -> None:
         self._backend = backend
+        self.awaits: bool = backend.awaits
+        self.check: Callable[[], None] = backend.check
+        self.check_callback: Callable[[Any], None] = backend.check_function
+        self.dispatch: Callable[[Callable[[], object]], None] = backend.dispatch
         self._newest: Any = backend.make_client()  # so that bad options are refused here
         # How many sessions there have been, and the client of the last while it lasts.  One
         # attribute, so that a reader without the mutex never gets the one without the other.
@@ -132,7 +135,7 @@ class SessionLoop:
         self._refusal = ""
         self._services: dict[Service, None] = {}
         self._waiting: dict[Condition, None] = {}  # for a session
-        self._runtime = SupervisedRuntime(self, backend.mutex)  # of the recipes
+        self._recipe_runtime: SupervisedRuntime = SupervisedRuntime(self, backend.mutex)
         self._error: BaseException | None = None
         self._origin: TracebackType | None = None  # of the error
         self._closed = False
@@ -143,7 +146,7 @@ class SessionLoop:
         """The driver of the newest session, be it over or not."""
         return self._newest._driver
 
-    # --- for services, see recipes.service.Sessions -----------------------------------------------
+    # --- for services, see recipes.runtime.Runtime -----------------------------------------------
 
     def serve(self, service: Service) -> None:
         """Run the service in this session and in each later one, until :meth:`dismiss`."""
@@ -299,10 +302,6 @@ class SessionLoop:
     def _sessions(self) -> SessionLoop:
         return self  # in the place of the supervisor
 
-    @property
-    def _recipe_runtime(self) -> SupervisedRuntime:
-        return self._runtime
-
     async def newest(self) -> Any:
         """The driver of the newest session, which may have to be connected first.
 
@@ -317,22 +316,10 @@ class SessionLoop:
                 if client is not self._present[1] and self._present[0] > 0:
                     driver.operations.sync("/")
                 return driver
-            replaced = Condition(lambda: self._newest is not client)  # noqa: B023 - of this round
-            with Notified(self._waiting, replaced):
+            # B023: the client of this round.
+            replaced = Condition(lambda: self._newest is not client, self._waiting)  # noqa: B023
+            with replaced:
                 await self.holds(replaced, None)
-
-    @property
-    def awaits(self) -> bool:
-        """Whether what a user's function returns is awaited."""
-        return self._backend.awaits
-
-    def check_callback(self, function: Any) -> None:
-        """TypeError for a function of a user's that the backend cannot call."""
-        self._backend.check_function(function)
-
-    def check(self) -> None:
-        """Raise ForkedError in a forked child, RuntimeError in another event loop."""
-        self._backend.check()
 
     @property
     def forked(self) -> bool:
@@ -343,10 +330,6 @@ class SessionLoop:
     def operations(self) -> Any:
         """The operations of a client of its, for rehearsals."""
         return self._newest._driver.operations
-
-    def dispatch(self, function: Callable[[], object]) -> None:
-        """Call a user's function, in order, where a user's code may run."""
-        self._backend.dispatch(function)
 
     async def holds(self, condition: Condition, timeout: float | None) -> bool:
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
@@ -368,7 +351,7 @@ class SessionLoop:
                 found = present
             return found[1] is not None
 
-        with Notified(self._waiting, Condition(is_newer)) as newer:
+        with Condition(is_newer, self._waiting) as newer:
             await self.holds(newer, timeout)
             return found
 
@@ -516,7 +499,7 @@ class Term:
             raise
 
 
-class Leadership(HasPath, ServiceView):
+class Leadership(HasPath, HasProblem):
     """A candidacy forever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
 
     It ends with its supervisor.
@@ -547,7 +530,7 @@ class Leadership(HasPath, ServiceView):
         return f"<{type(self).__name__} {self.path}>"
 
     @property
-    def _shown_problem(self) -> Exception | None:
+    def problem(self) -> Exception | None:
         return self._trouble.error
 
     async def run(self) -> None:

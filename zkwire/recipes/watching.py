@@ -20,19 +20,18 @@ from __future__ import annotations
 from contextlib import closing
 from operator import attrgetter
 
-from zkwire.errors import BUSY, ClientClosedError, ConnectionLossError, NoNodeError
+from zkwire.errors import ClientClosedError, NoNodeError
 from zkwire.operations.nodes import check_flag
-from zkwire.recipes._recipe import public
 from zkwire.recipes._service import (
     Condition,
     SeenChildren,
     SeenData,
     Service,
-    ServiceView,
     call_back,
     sessions_of,
     until_closed,
 )
+from zkwire.recipes.runtime import REPEATABLE
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_path
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from zkwire.wire.model import Event
 
 
-class NodeWatcher(ServiceView, Service):
+class NodeWatcher(Service):
     """What data and children have in common: one reader at a time, or a callback.
 
     A state is kept until the reader has taken it, and there is one at most.
@@ -143,7 +142,6 @@ class NodeWatcher(ServiceView, Service):
             self._readers.append(reader)
             if self._readers[0] is not reader:
                 raise RuntimeError("a state goes to one reader: make another watch for this one")
-            self._check()
             self._begin_once()
             self._wanted = True
             self._asked.notify()
@@ -184,7 +182,7 @@ class NodeWatcher(ServiceView, Service):
                     if look:
                         event = await runtime.event(watch, None)
                     self._fired = event
-            except (ConnectionLossError, *BUSY):
+            except REPEATABLE:
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
             except RuntimeError:
                 # An add_watch of the program on this path has no answer yet; one that is asked for
@@ -242,7 +240,6 @@ def _check_parameters(callback: Any, with_event: bool) -> None:
         raise TypeError(f"the callback is called with {given}: {callback!r}: {error}") from None
 
 
-@public
 class AsyncDataWatch(NodeWatcher):
     """The data of a node forever; see :meth:`zkwire.AsyncClient.watch_data`."""
 
@@ -257,6 +254,9 @@ class AsyncDataWatch(NodeWatcher):
             with_event: bool = False,
         ) -> None: ...
 
+        async def next(self, timeout: float | None = None) -> SeenData | None: ...
+        def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
+
     _called = "watch_data"
     _kind = SeenData
     _zxid = attrgetter("mzxid")
@@ -265,13 +265,7 @@ class AsyncDataWatch(NodeWatcher):
     async def _read(self, operations: Operations, watch: Watch) -> tuple[bytes, Stat]:
         return await operations.get_data(self._path, watch=watch)
 
-    if TYPE_CHECKING:
 
-        async def next(self, timeout: float | None = None) -> SeenData | None: ...
-        def __aiter__(self) -> AsyncGenerator[SeenData, None]: ...
-
-
-@public
 class AsyncChildrenWatch(NodeWatcher):
     """The names of a node's children forever; see :meth:`zkwire.AsyncClient.watch_children`."""
 
@@ -286,6 +280,9 @@ class AsyncChildrenWatch(NodeWatcher):
             with_event: bool = False,
         ) -> None: ...
 
+        async def next(self, timeout: float | None = None) -> SeenChildren | None: ...
+        def __aiter__(self) -> AsyncGenerator[SeenChildren, None]: ...
+
     _called = "watch_children"
     _kind = SeenChildren
     _zxid = attrgetter("pzxid")
@@ -294,8 +291,3 @@ class AsyncChildrenWatch(NodeWatcher):
     async def _read(self, operations: Operations, watch: Watch) -> tuple[list[str], Stat]:
         names, stat = await operations.get_children_with_stat(self._path, watch=watch)
         return sorted(names), stat
-
-    if TYPE_CHECKING:
-
-        async def next(self, timeout: float | None = None) -> SeenChildren | None: ...
-        def __aiter__(self) -> AsyncGenerator[SeenChildren, None]: ...
