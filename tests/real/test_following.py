@@ -2,65 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.aio_helpers import complaints
 from tests.support.following_helpers import assert_in_order, watches
-from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage, requests
-from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import (
-    OPEN_ACL_UNSAFE,
-    AsyncClient,
-    ClientClosedError,
-    ForkedError,
-    SeenData,
-)
+from tests.support.lock_helpers import PATIENCE, Running, Stage, requests
+from tests.support.server_control import poll
+from zkwire import ForkedError, SeenData
 from zkwire.testing.proxy import cut_after, cut_before, rst_after, truncate
 
 # --- the states -----------------------------------------------------------------------------------
-
-DATA = [(None, False), (b"0", True), (b"1", False), (None, True), (b"2", True), (b"3", False)]
-
-
-def test_each_state(stage: Stage, fresh_path: str) -> None:
-    other, seen = stage.observer, list[tuple[bytes | None, bool]]()
-    changes: list[Callable[[], object]] = [
-        lambda: other.create(fresh_path, b"0"),
-        lambda: other.set_data(fresh_path, b"1"),
-        lambda: other.delete(fresh_path),
-        lambda: other.create(fresh_path, b"2"),
-        lambda: (other.set_acl(fresh_path, OPEN_ACL_UNSAFE), other.set_data(fresh_path, b"3")),
-    ]
-    for one in stage.client().watch_data(fresh_path):  # an ACL is no change of the data
-        seen.append((one.data, one.skipped))
-        if not changes:
-            break
-        changes.pop(0)()
-    assert seen == DATA
-    other.delete(fresh_path)
-    with stage.client().watch_children(fresh_path) as watch:
-        states = [watch.next()]
-        for change in (
-            lambda: other.create(fresh_path),
-            lambda: other.create(f"{fresh_path}/b"),
-            lambda: other.create(f"{fresh_path}/a"),
-            lambda: other.delete(f"{fresh_path}/b"),
-            lambda: other.delete_tree(fresh_path),
-        ):
-            change()
-            states.append(watch.next())
-        while states[-1] is not None and states[-1].children is not None:
-            states.append(watch.next())  # of the tree the child goes first
-    found = [(one.children, one.skipped) for one in states if one is not None]
-    names: list[list[str] | None] = [None, [], ["b"], ["a", "b"], ["a"]]
-    assert found[:5] == list(zip(names, [False, True, False, False, False], strict=True))
-    assert found[-1] == (None, True)
 
 
 FAULTS = {
@@ -167,40 +121,3 @@ def test_a_forked_child_is_told_so_and_a_second_reader_refused(
     stage.observer.create(fresh_path, b"0")
     assert waiting.result().data == b"0"
     watch.close()
-
-
-# --- asyncio --------------------------------------------------------------------------------------
-
-
-async def test_each_state_under_asyncio(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    path = fresh_path
-    async with AsyncClient(zookeeper.hosts, session_timeout=LONG) as client:
-        called: list[list[str] | None] = []
-
-        async def call(seen: Any) -> None:
-            await client.exists(path)
-            called.append(seen.children)
-            if len(called) == 1:
-                raise KeyError
-
-        watch = client.watch_children(path, call)
-        seen: list[tuple[bytes | None, bool]] = []
-        async for one in client.watch_data(path):
-            seen.append((one.data, one.skipped))
-            match len(seen):
-                case 1:
-                    await client.create(path, b"0")
-                case 2:
-                    await client.set_data(path, b"1")
-                case 3:
-                    await client.delete(path)
-                case 4:
-                    break
-        assert seen == [(None, False), (b"0", True), (b"1", False), (None, True)]
-        while called[-1:] != [None] or len(called) < 2:
-            await asyncio.sleep(0.005)
-        assert complaints().take() == ["a callback has failed: KeyError()"]
-        watch.close()
-        await client.close()
-        with pytest.raises(ClientClosedError):
-            await client.watch_data(path).next()

@@ -9,14 +9,7 @@ import pytest
 
 import zkwire
 from tests.support.both_clients import done
-from tests.support.lock_helpers import (
-    GRACE,
-    PATIENCE,
-    Running,
-    Stage,
-    requests,
-    wait_until_waiting,
-)
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
 from tests.unit.test_recipe_steps import Nodes, client_of
 from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock
 from zkwire.blocking.sync import run
@@ -134,20 +127,6 @@ def test_hazard_B43_a_release_with_a_full_stack_is_made_good(several: bool, then
     getattr(both if hasattr(both, then) else both._algorithm, then)()
     assert len(world.nodes[1:]) == ((1 + several) if then == "acquire" else 0)
     assert both.held is (then == "acquire")
-
-
-def test_what_an_error_left_behind_is_made_good_at_the_end() -> None:
-    world: Any = Full()
-    lock = SequentialLock(client_of(world), "/a")
-    assert lock.acquire()
-    world.full = True
-    with pytest.raises(RecursionError):
-        lock.release()
-    world.full = False
-    (owing,) = world.active_locks
-    owing._resume_cleanup()
-    assert world.nodes[1:] == []
-    assert not world.active_locks
 
 
 # --- a closed client ------------------------------------------------------------------------------

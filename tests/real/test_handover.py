@@ -14,20 +14,18 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.family_helpers import Lockable, lease_of, looked, soon, watches_children
+from tests.support.family_helpers import Lockable, lease_of, looked, watches_children
 from tests.support.lock_helpers import Running, Stage
 from zkwire import (
     BlockingLock,
     Client,
     ConnectionLossError,
     Credentials,
-    EventType,
     NodeExistsError,
     ReadWriteLock,
     SequentialLock,
     SessionExpiredError,
     State,
-    Watch,
 )
 from zkwire.blocking.sync import run
 from zkwire.jute.frames import SEND_LIMIT
@@ -44,32 +42,6 @@ def owner(client: Client, path: str) -> int | None:
 
 def sent(stage: Stage, op: str) -> int:
     return sum(f.op == op and f.direction == "c2s" for f in stage.proxy.frames())
-
-
-@pytest.mark.since("3.6")
-def test_ephemeral_nodes_live_on(stage: Stage, fresh_path: str) -> None:
-    observer, first = stage.observer, stage.client()
-    session = first.session_id
-    first.create(fresh_path, ephemeral=True)
-    gone = Watch()
-    observer.get_data(fresh_path, watch=gone)
-    kept = first.detach()
-    assert kept.session_id == session
-    assert first.state is State.CLOSED
-    assert sent(stage, "close_session") == 0
-    assert owner(observer, fresh_path) == session
-    with Client(stage.proxy.hosts, resume=kept) as second:
-        assert second.session_id == session
-        assert owner(second, fresh_path) == session
-        assert second.get_ephemerals(fresh_path) == [fresh_path]
-        second.set_data(fresh_path, b"x")
-        event = gone.wait(PATIENCE)
-        assert event is not None
-        assert event.type is EventType.NODE_DATA_CHANGED
-        assert second.credentials == kept
-    assert sent(stage, "close_session") == 1
-    # This one ended it. A close waits for its answer, but not for long.
-    soon("it is gone", lambda: owner(observer, fresh_path) is None)
 
 
 CHILD = """

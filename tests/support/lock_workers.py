@@ -27,10 +27,6 @@ from zkwire import (
     Election,
     NonBlockingLock,
     ReadWriteLock,
-    Semaphore,
-    SequentialLock,
-    SetData,
-    ZooKeeperError,
 )
 
 # A non-blocking lock never waits, so its user must: at most this long between two tries.
@@ -200,16 +196,6 @@ def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
                 assert lock.read.held
 
 
-def holding_lease(hosts: str, path: str, count: str, session_timeout: str) -> None:
-    """Hold a lease until killed."""
-    with (
-        Client(hosts, session_timeout=float(session_timeout)) as client,
-        Semaphore(client, path, int(count)).lease().within(10),
-    ):
-        say("held")
-        sys.stdin.readline()
-
-
 def leading(hosts: str, path: str, text: str, session_timeout: str) -> None:
     """Lead, and say so each time; a line ends the term."""
     with Client(hosts, session_timeout=float(session_timeout)) as client:
@@ -219,23 +205,6 @@ def leading(hosts: str, path: str, text: str, session_timeout: str) -> None:
                 say(f"leads {leadership.fence}")
                 if not sys.stdin.readline():
                     return
-
-
-def guarding(hosts: str, path: str, target: str, session_timeout: str) -> None:
-    """Hold the lock; at each line write it to the target under the guard, and say how that went.
-
-    Nothing is looked at before: the process may have been stopped in between.
-    """
-    with Client(hosts, session_timeout=float(session_timeout)) as client:
-        lock = SequentialLock(client, path)
-        assert lock.acquire(10)
-        say("held")
-        while line := sys.stdin.readline():
-            try:
-                lock.guard([SetData(target, line.strip().encode())])
-                say("written")
-            except ZooKeeperError as error:
-                say(type(error).__name__)
 
 
 # --- asyncio --------------------------------------------------------------------------------------
