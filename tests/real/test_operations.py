@@ -383,7 +383,7 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(
     lock = SequentialLock(client, fresh_path)
     wrong: tuple[tuple[Callable[[], object], type[Exception], str], ...] = (
         (lambda: client.add_state_listener("x"), TypeError, "listener must be callable"),
-        (lambda: client.wait_for_state(), TypeError, "one or more State"),
+        (client.wait_for_state, TypeError, "one or more State"),
         (lambda: client.wait_for_state(State.CONNECTED, timeout="1"), TypeError, "a number"),
         (lambda: client.wait_for_state(State.CONNECTED, timeout=-1), ValueError, "negative"),
         (lambda: lock.guard([GetData("/")]), ValueError, "cannot be part"),
