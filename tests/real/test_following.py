@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,65 +11,50 @@ import pytest
 from tests.shell.test_client_threads import forks, in_child
 from tests.support.following_helpers import assert_in_order, watches
 from tests.support.lock_helpers import PATIENCE, Running, Stage, requests
-from tests.support.server_control import poll
-from zkwire import ForkedError, SeenData
-from zkwire.testing.proxy import cut_after, cut_before, rst_after, truncate
-
-# --- the states -----------------------------------------------------------------------------------
+from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.sweeping import Life, sweep
+from zkwire import Client, ForkedError, NoNodeError, SeenData
 
 
-FAULTS = {
-    "cut before": (cut_before, False),
-    "cut after": (cut_after, False),
-    "reset after": (rst_after, False),
-    "cut behind the reply": (cut_after, True),
-    "a torn reply": (truncate(11), True),
-}
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "cut after",
-        *(pytest.param(f, marks=pytest.mark.own_server) for f in FAULTS if f != "cut after"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["data", "children"])
-def test_every_request_of_it_cut_off(stage: Stage, fresh_path: str, kind: str, fault: str) -> None:
-    """And the node is other than before when the connection is back."""
-    action, reply = FAULTS[fault]
-    stage.observer.create(fresh_path, b"0")
-    read = "get_data" if kind == "data" else "get_children2"
-    before, client = watches(stage.server), stage.client()
-    for op, nth in ((read, 1), (read, 2), ("exists", 1), ("set_watches", 1)):
-        with getattr(client, f"watch_{kind}")(fresh_path) as watch:
-            stage.proxy.on(op, action=action, nth=nth, reply=reply)
-            seen = [watch.next(PATIENCE)]
-            if op == "set_watches":
-                stage.proxy.cut_all()
-            stage.observer.set_data(fresh_path, f"{op}-{nth}".encode())
-            stage.observer.create(f"{fresh_path}/{op}-{nth}")
-            while not shows(seen[-1], op, nth):
+def data_forever(stage: Stage, client: Client, path: str) -> None:
+    """Every state of a node that comes, changes, goes and comes back."""
+    with client.watch_data(path) as watch:
+        for data in (None, b"0", b"1", None, b"2"):
+            change(stage.observer, path, data)
+            seen: list[Any] = [watch.next(PATIENCE)]
+            while seen[-1].data != data:
                 seen.append(watch.next(PATIENCE))
-            if op == "exists":
-                stage.observer.delete_tree(fresh_path)
-                while seen[-1].stat is not None:
-                    seen.append(watch.next(PATIENCE))
-                stage.observer.create(fresh_path, b"back")
-                while seen[-1].stat is None:
-                    seen.append(watch.next(PATIENCE))
             assert_in_order(seen)
-        assert not stage.proxy.unfired
-        stage.proxy.clear()
-    poll("no watch is left", lambda: watches(stage.server) <= before or None, PATIENCE)
 
 
-def shows(seen: Any, op: str, nth: int) -> bool:
-    """Whether this is the state behind the change that is about this request."""
-    assert seen is not None
-    if isinstance(seen, SeenData):
-        return seen.data == f"{op}-{nth}".encode()
-    return seen.children is not None and f"{op}-{nth}" in seen.children
+def change(observer: Client, path: str, data: bytes | None) -> None:
+    """Give the node these data; None: there is none."""
+    if data is None:
+        with suppress(NoNodeError):
+            observer.delete(path)
+    elif observer.exists(path) is None:
+        observer.create(path, data)
+    else:
+        observer.set_data(path, data)
+
+
+def children_forever(stage: Stage, client: Client, path: str) -> None:
+    with client.watch_children(path) as watch:
+        seen: list[Any] = [watch.next(PATIENCE)]
+        for names in ([], ["a"], ["a", "b"]):
+            stage.observer.ensure_path("/".join([path, *names[-1:]]))
+            while seen[-1].children != names:
+                seen.append(watch.next(PATIENCE))
+        assert_in_order(seen)
+
+
+@pytest.mark.parametrize("life", [data_forever, children_forever])
+def test_every_cut_at_every_request_of_a_watch(
+    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, life: Life
+) -> None:
+    before = watches(zookeeper)
+    sweep(zookeeper, observer, fresh_path, life)
+    poll("no watch is left", lambda: watches(zookeeper) <= before or None, PATIENCE)
 
 
 def test_what_is_refused_at_once_leaves_nothing(stage: Stage, fresh_path: str) -> None:
