@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,13 +19,15 @@ from zkwire import Client, ForkedError, NoNodeError, SeenData
 
 def data_forever(stage: Stage, client: Client, path: str) -> None:
     """Every state of a node that comes, changes, goes and comes back."""
+    seen: list[Any] = []
     with client.watch_data(path) as watch:
         for data in (None, b"0", b"1", None, b"2"):
             change(stage.observer, path, data)
-            seen: list[Any] = [watch.next(PATIENCE)]
-            while seen[-1].data != data:
+            while not seen or seen[-1].data != data:
                 seen.append(watch.next(PATIENCE))
-            assert_in_order(seen)
+    assert_in_order(seen)
+    missing = [one.stat is None for one in seen]
+    assert (True, True) not in itertools.pairwise(missing), "missing, and still missing"
 
 
 def change(observer: Client, path: str, data: bytes | None) -> None:
