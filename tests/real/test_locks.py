@@ -46,7 +46,8 @@ from tests.support.lock_helpers import (
     wait_until_waiting,
     waiting_kinds,
 )
-from tests.support.lock_workers import fenced_write, kind_named
+from tests.support.lock_workers import fenced_write
+from tests.support.recipe_samples import lock as lock_of
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,
@@ -266,15 +267,15 @@ def test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock(
 
 # Who holds, and who gets it when the holder is stopped for too long.
 STOPPED = {kind.__name__: kind.__name__ for kind in ALL_KINDS} | {
-    "ReadLock": "WriteLock",
-    "WriteLock": "ReadLock",
-    "Lease": "Lease",
+    "ReadWriteLock.read": "ReadWriteLock.write",
+    "ReadWriteLock.write": "ReadWriteLock.read",
+    "Semaphore": "Semaphore",
 }
 WORKERS = {
     **{holder: ("writing", holder) for holder in STOPPED},
     **{f"Async{kind.__name__}": ("writing_in_a_task", kind.__name__) for kind in ALL_KINDS},
 }
-OWN = WORKERS.keys() - {"SequentialLock", "Lease"}
+OWN = WORKERS.keys() - {"SequentialLock", "Semaphore"}
 """What a real server need not have, too."""
 
 
@@ -287,7 +288,7 @@ def test_stopped_holder_knows_when_it_wakes(
     """Stopped for longer than its session lives; what it must look at waits for it already."""
     register, (work, holder) = tmp_path / "register", WORKERS[name]
     register.write_text("0\n")
-    rival = kind_named(STOPPED[holder])(stage.observer, fresh_path)
+    rival = lock_of(STOPPED[holder], stage.observer, fresh_path)
     with Workers() as workers:
         worker = workers.start(work, stage.hosts, holder, fresh_path, SHORT, register)
         said, fence = (worker.hear() or "").split()
