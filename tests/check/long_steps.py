@@ -41,10 +41,10 @@ WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
     "session*", "plain_answers", "trace", "ensembles", "opening", "sasl", "watches",
-    "recipe_*", "locks", "lock_kinds", "lock_losses", "hazards", "family", "cache", "membership*",
+    "recipe_*", "locks", "lock_kinds", "hazards", "family", "cache", "membership*",
     "services", "supervisor", "simulation", "schedules", "read_write", "convenience", "following",
     "partitioner", "time_limits", "server_settings", "counter", "barriers", "once_per", "queue",
-    "handover", "giving_up", "client_races", "lock_requests",
+    "handover", "giving_up", "client_races",
 )  # fmt: skip
 SLOW = (
     "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.family_helpers import soon
-from tests.support.lock_helpers import (
-    GRACE,
-    PATIENCE,
-    Running,
-    Stage,
-    timed,
-    watch_table_size,
-)
+from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, timed, watch_table_size
 from tests.support.server_control import ZooKeeperServer
 from tests.support.sweeping import sweep
 from zkwire import Barrier, Client, ClientClosedError, DoubleBarrier
@@ -72,26 +65,6 @@ def test_arguments_and_misuse(
         ended = DoubleBarrier(client, fresh_path, 1)
     with pytest.raises(ClientClosedError), ended:
         pass
-
-
-def test_a_timeout_leaves_nothing_and_nobody_stuck(observer: Client, fresh_path: str) -> None:
-    members = [DoubleBarrier(observer, fresh_path, 2) for _ in range(3)]
-    assert not members[0].enter(0.1)
-    nothing_left(observer, fresh_path)
-    entering = Running(members[0].enter)
-    assert members[1].enter()
-    assert entering.result()
-    late = Running(members[2].enter)  # while the round is on
-    soon("it waits", lambda: len(observer.get_children(fresh_path)) == 4)
-    assert not members[0].leave(0.1)
-    assert not late.ended
-    assert members[1].leave()
-    assert members[0].enter()  # with the late one
-    assert late.result()
-    leaving = Running(members[0].leave)
-    assert members[2].leave()
-    assert leaving.result()
-    nothing_left(observer, fresh_path)
 
 
 def test_nodes_that_an_outsider_deletes(observer: Client, fresh_path: str) -> None:

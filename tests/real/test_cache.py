@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -12,12 +11,10 @@ import pytest
 
 from tests.support.family_helpers import soon
 from tests.support.following_helpers import watches
-from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
+from tests.support.lock_helpers import PATIENCE, Running, Stage
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    AsyncCache,
-    AsyncClient,
     Cache,
     CacheEvent,
     CacheFullError,
@@ -352,42 +349,3 @@ def test_bad_arguments(observer: Client) -> None:
         with pytest.raises(error, match=says):
             Cache(**{"client": observer, "path": "/", **arguments})
         assert not observer._driver.services
-
-
-def test_under_asyncio(stage: Stage, fresh_path: str) -> None:
-    async def main() -> None:
-        called: asyncio.Queue[str] = asyncio.Queue()
-
-        async def on_event(event: CacheEvent) -> None:
-            await asyncio.sleep(0)
-            called.put_nowait(event.kind)
-
-        async with (
-            AsyncClient(stage.proxy.hosts, session_timeout=LONG) as client,
-            AsyncCache(client, fresh_path, on_event=on_event) as cache,
-        ):
-            assert await cache.wait_ready(PATIENCE)
-            assert cache.children(fresh_path) == ["a", "b"]
-            await client.set_data(f"{fresh_path}/a", b"new")
-            kinds: list[str] = []
-            async for event in cache.events():
-                kinds.append(event.kind)
-                if event.data == b"new":
-                    break
-            assert set(kinds) <= {"added", "changed"}
-            for _ in range(5):
-                await asyncio.wait_for(called.get(), PATIENCE)
-            events = cache.events()
-            for _ in range(4):
-                await events.next(PATIENCE)
-            stage.proxy.refuse()
-            stage.proxy.cut_all()
-            stage.observer.delete(f"{fresh_path}/b")
-            stage.proxy.refuse(False)
-            last = await events.next(PATIENCE)
-            assert await cache.wait_fresh(PATIENCE)
-            assert cache.children(fresh_path) == ["a"]
-            assert last is not None
-            assert (last.kind, last.path) == ("removed", f"{fresh_path}/b")
-
-    asyncio.run(main())

@@ -8,20 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from tests.support.family_helpers import (
-    LeaseQueue,
-    Queue,
-    lease_nodes,
-    lease_of,
-    leased,
-    lose,
-    soon,
-)
+from tests.support.family_helpers import lease_nodes, leased, soon
 from tests.support.lock_helpers import (
     A_WHILE,
     GRACE,
@@ -49,7 +40,6 @@ from zkwire import (
     Semaphore,
     SequentialLock,
 )
-from zkwire.recipes._recipe import Lost
 from zkwire.testing.proxy import Frame
 
 # ruff: noqa: PT012 - how a scope ends is what some of these tests are about
@@ -147,33 +137,6 @@ def test_a_lock_that_does_not_wait_does_not_wait_here(stage: Stage, fresh_path: 
     stage.observer.delete(tried)
 
 
-def test_one_that_is_lost_is_all_lost_until_the_next_acquisition(
-    stage: Stage, fresh_path: str
-) -> None:
-    lock = several(stage.client(), fresh_path, "ab")
-    for gone in (0, 1):
-        assert lock.acquire(GRACE)
-        (node,) = stage.nodes(lock.locks[gone].path)
-        lose(stage, lock.locks[gone], node)
-        assert not lock.held
-    told: SimpleQueue[Lost] = SimpleQueue()
-    with lock:
-        lost = lock.lost
-        assert lock.lost is lost, "one object for one acquisition"
-        lost.add_callback(told.put)
-        waiting = Running(lambda: lost.wait(PATIENCE))
-    assert not waiting.result(), "a release is no loss"
-    assert not lost.is_set()
-    with lock:
-        assert lock.lost is not lost
-        lock.lost.add_callback(told.put)
-        stage.observer.delete(stage.nodes(f"{fresh_path}/b")[0])
-        assert told.get(timeout=PATIENCE) is lock.lost
-        with pytest.raises(LockLostError):
-            lock.release()
-        assert lock.acquire(GRACE)
-
-
 # --- the semaphore --------------------------------------------------------------------------------
 
 
@@ -234,57 +197,7 @@ def test_wrong_arguments_are_refused_early(observer: Client, fresh_path: str) ->
             MultiLock(lock).acquire(timeout)
 
 
-def test_timeout_in_the_queue_leaves_no_node(stage: Stage, fresh_path: str) -> None:
-    queue = LeaseQueue(stage, fresh_path)
-    with far(stage, fresh_path, 1).lease().within(GRACE):
-        queue.join("waiter", lease_of(stage.client(direct=True), fresh_path))
-        soon("the first looks", lambda: len(stage.nodes(f"{fresh_path}/leases")) == 2)
-        for timeout in (0, A_WHILE):
-            assert not far(stage, fresh_path, 1).lease().acquire(timeout)
-        soon("they are gone", lambda: len(lease_nodes(stage, fresh_path)) == 3)
-    queue.expect("waiter")
-    queue.leave("waiter")
-
-
-def test_killed_holders_make_way(stage: Stage, fresh_path: str) -> None:
-    with Workers() as workers:
-        arguments = (stage.hosts, fresh_path, 2, SHORT)
-        crew = [workers.start("holding_lease", *arguments) for _ in range(2)]
-        for worker in crew:
-            worker.expect("held")
-        semaphore = far(stage, fresh_path, 2)
-        assert not semaphore.lease().acquire(0)
-        for worker in crew:
-            os.kill(worker.pid, signal.SIGKILL)
-        with semaphore.lease().within(PATIENCE), semaphore.lease().within(PATIENCE):
-            pass
-    soon("no node is left", lambda: not lease_nodes(stage, fresh_path))
-
-
 # --- the election ---------------------------------------------------------------------------------
-
-
-def test_leader_and_candidates(stage: Stage, fresh_path: str) -> None:
-    names = ["first", "second", "third \u20ac"]
-    clients = [stage.client(direct=True) for _ in names]
-    elections = [
-        Election(client, fresh_path, name) for client, name in zip(clients, names, strict=True)
-    ]
-    queue = Queue(stage, fresh_path)
-    for name, election in zip(names, elections, strict=True):
-        queue.join(name, election.lead())
-    for place, name in enumerate(names):
-        queue.expect(name)
-        for election in elections:
-            candidates = election.candidates()
-            assert [c.text for c in candidates] == names[place:]
-            assert [c.session_id for c in candidates] == [c.session_id for c in clients[place:]]
-            assert [c.path for c in candidates] == stage.nodes(fresh_path)
-            assert_strictly_rising(c.sequence for c in candidates)
-            assert election.leader() == candidates[0]
-        queue.expect_nobody()
-        queue.leave(name)
-    assert elections[0].leader() is None
 
 
 def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str) -> None:

@@ -7,27 +7,22 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.support.family_helpers import Lockable, lease_of, looked, soon, watches_children
+from tests.support.family_helpers import looked, watches_children
 from tests.support.lock_helpers import Running, Stage
+from tests.support.recipe_samples import lock as lock_of
 from zkwire import (
-    BlockingLock,
     Client,
     ConnectionLossError,
     Credentials,
-    EventType,
     NodeExistsError,
-    ReadWriteLock,
-    SequentialLock,
     SessionExpiredError,
     State,
-    Watch,
 )
 from zkwire.blocking.sync import run
 from zkwire.jute.frames import SEND_LIMIT
@@ -44,32 +39,6 @@ def owner(client: Client, path: str) -> int | None:
 
 def sent(stage: Stage, op: str) -> int:
     return sum(f.op == op and f.direction == "c2s" for f in stage.proxy.frames())
-
-
-@pytest.mark.since("3.6")
-def test_ephemeral_nodes_live_on(stage: Stage, fresh_path: str) -> None:
-    observer, first = stage.observer, stage.client()
-    session = first.session_id
-    first.create(fresh_path, ephemeral=True)
-    gone = Watch()
-    observer.get_data(fresh_path, watch=gone)
-    kept = first.detach()
-    assert kept.session_id == session
-    assert first.state is State.CLOSED
-    assert sent(stage, "close_session") == 0
-    assert owner(observer, fresh_path) == session
-    with Client(stage.proxy.hosts, resume=kept) as second:
-        assert second.session_id == session
-        assert owner(second, fresh_path) == session
-        assert second.get_ephemerals(fresh_path) == [fresh_path]
-        second.set_data(fresh_path, b"x")
-        event = gone.wait(PATIENCE)
-        assert event is not None
-        assert event.type is EventType.NODE_DATA_CHANGED
-        assert second.credentials == kept
-    assert sent(stage, "close_session") == 1
-    # This one ended it. A close waits for its answer, but not for long.
-    soon("it is gone", lambda: owner(observer, fresh_path) is None)
 
 
 CHILD = """
@@ -111,12 +80,7 @@ def test_a_wrong_password(stage: Stage, fresh_path: str) -> None:
     assert first.state is State.CONNECTED
 
 
-KINDS: dict[str, Callable[[Client, str], Lockable]] = {
-    "one node": BlockingLock,
-    "queue": SequentialLock,
-    "writer": lambda client, path: ReadWriteLock(client, path).write,
-    "lease": lease_of,
-}
+KINDS = ("BlockingLock", "SequentialLock", "ReadWriteLock.write", "Semaphore")
 
 
 @pytest.mark.since("3.5")
@@ -126,18 +90,18 @@ def test_hazard_B34_a_session_that_is_resumed_does_not_wait_for_itself(
     stage: Stage, fresh_path: str, kind: str, rivals: int
 ) -> None:
     """Its own node stands there, from before a crash; also if a rival waits between the two."""
-    first, rival = stage.client(direct=True), KINDS[kind](stage.client(), fresh_path)
-    assert KINDS[kind](first, fresh_path).acquire(PATIENCE)
+    first, rival = stage.client(direct=True), lock_of(kind, stage.client(), fresh_path)
+    assert lock_of(kind, first, fresh_path).acquire(PATIENCE)
     kept = first.credentials
     run(first._driver.close(1.0, detach=True))  # as it was when the process died
     waiting = [Running(lambda: rival.acquire(PATIENCE))] if rivals else []
     for _ in waiting:
-        if kind == "lease":
+        if kind == "Semaphore":
             stage.proxy.wait_for(lambda seen: watches_children(seen, f"{fresh_path}/leases"))
         else:
             stage.proxy.wait_for(looked)
     with Client(stage.hosts, resume=kept) as again:
-        lock = KINDS[kind](again, fresh_path)
+        lock = lock_of(kind, again, fresh_path)
         assert not lock.try_acquire()
         with pytest.raises(NodeExistsError, match="own, from before this client has res") as caught:
             lock.acquire(PATIENCE)

@@ -1,6 +1,6 @@
-"""The three locks on a server: what each promises, and what it makes of loss and misuse.
+"""The three locks on a server: what each promises, what it makes of loss and misuse, what it costs.
 
-Lost connections are in `test_lock_sweep`; how a holder loses its lock, in `test_lock_losses`.
+Lost connections are in `test_lock_sweep`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,27 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import AsyncKind, async_kinds, eventually, watch_count
-from tests.support.family_helpers import soon
+import zkwire.blocking.leader
+from tests.shell.test_client_threads import forks, in_child
+from tests.support.both_clients import done
+from tests.support.family_helpers import lease_nodes, lease_of, soon
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
+    ALL_KINDS,
     GRACE,
     PATIENCE,
+    PAUSE,
     SHORT,
+    SLACK,
     Kind,
     Lock,
     Running,
@@ -28,44 +36,34 @@ from tests.support.lock_helpers import (
     Worker,
     Workers,
     acquire_as_third_party,
+    acquire_soon,
     all_kinds,
     assert_exclusive,
-    assert_in_time,
-    assert_no_blind_repeat,
     assert_strictly_rising,
     holding,
     make_path,
     requests,
-    single_kinds,
-    timed,
     wait_until_waiting,
-    waiters,
     waiting_kinds,
-    watch_table_size,
 )
+from tests.support.lock_workers import fenced_write
+from tests.support.recipe_samples import lock as lock_of
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
-    OPEN_ACL_UNSAFE,
     AsyncClient,
+    Client,
+    ForkedError,
     LockLostError,
-    LockTakenError,
     Lost,
-    NonBlockingLock,
     NoNodeError,
+    OperationTimeoutError,
+    ReadWriteLock,
     SequentialLock,
+    SetData,
+    Watch,
 )
-from zkwire.jute.frames import frame
-from zkwire.jute.records import (
-    CreateRequest,
-    GetChildrenResponse,
-    ReplyHeader,
-    RequestHeader,
-)
-from zkwire.testing.proxy import Frame, Gate, cut_after, cut_before, drop, hold, rewrite
-from zkwire.testing.proxy.faults import Send
-from zkwire.wire import ops
-
-CUTS = {"before": cut_before, "after": cut_after}
+from zkwire.blocking.locks import QueueLock
+from zkwire.testing.proxy import Gate, cut_before, hold
 
 
 @all_kinds
@@ -139,72 +137,6 @@ def test_fence_rises_and_is_the_nodes_czxid(stage: Stage, kind: Kind, fresh_path
     assert_strictly_rising(fences)
 
 
-def test_non_blocking_lock_does_not_wait(stage: Stage, fresh_path: str) -> None:
-    lock = stage.lock(NonBlockingLock, fresh_path)
-    with holding(stage.rival(NonBlockingLock, fresh_path)):
-        for timeout in (None, 0, 30):
-            acquired, seconds = timed(partial(lock.acquire, timeout))
-            assert not acquired
-            assert_in_time(0, seconds)
-        with pytest.raises(LockTakenError):
-            lock.__enter__()
-        assert not lock.held
-
-
-@all_kinds
-def test_lease_is_renewed_by_contact(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock = stage.lock(kind, fresh_path, timeout=SHORT)
-    with holding(lock):
-        assert 0 < lock.lease_remaining() <= SHORT
-        # Two pings' replies: the second renews what the first one's time has used up.
-        stage.proxy.wait_for(
-            lambda frames: len([f for f in frames if f.kind == "ping" and f.xid == -2]) >= 4
-        )
-        # A lease that nothing renews gets shorter and shorter.
-        soon("it is renewed", lambda: SHORT / 2 < lock.lease_remaining() <= SHORT)
-        assert lock.held
-    assert lock.lease_remaining() == 0.0
-
-
-@waiting_kinds
-def test_one_object_is_for_one_thread(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock = stage.lock(kind, fresh_path)
-    with holding(stage.rival(kind, fresh_path)):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        with pytest.raises(RuntimeError, match="another thread"):
-            lock.try_acquire()
-    assert waiter.result(GRACE)
-    lock.release()
-
-
-@pytest.mark.own_server
-@async_kinds
-async def test_tasks_of_one_client_exclude_each_other(
-    zookeeper: ZooKeeperServer, kind: AsyncKind, fresh_path: str
-) -> None:
-    turns: list[int] = []
-
-    async def work(_: int) -> None:
-        lock = kind(client, fresh_path)
-        for _ in range(5):
-            while not await lock.acquire():
-                await asyncio.sleep(0)
-            turns.append(lock.fence)
-            await asyncio.sleep(0)
-            assert lock.held
-            assert turns[-1] == lock.fence, "nobody else has come in"
-            await lock.release()
-
-    async with AsyncClient(zookeeper.hosts) as client:
-        await asyncio.gather(*map(work, range(8)))
-        assert len(turns) == 40
-        assert_strictly_rising(turns)
-        stat = await client.exists(fresh_path)
-        assert stat is None or (stat.num_children, stat.ephemeral_owner) == (0, 0)
-        await eventually("no watch is left", lambda: watch_count(client) == 0)
-
-
 @all_kinds
 def test_processes_count_without_losing_one(
     stage: Stage, kind: Kind, fresh_path: str, tmp_path: Path
@@ -228,35 +160,6 @@ def test_processes_count_without_losing_one(
 
 
 # --- nodes that go, or are not what they seem -----------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-@all_kinds
-def test_parent_deleted_right_after_it_was_made(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    lock, gate = kind(stage.client(), f"{fresh_path}/lock"), Gate()
-    stage.proxy.on("create2", nth=2, action=hold(gate))
-    acquiring = Running(lambda: lock.acquire(PATIENCE))
-    gate.wait_reached()
-    stage.observer.delete_tree(fresh_path)
-    gate.release()
-    assert acquiring.result()
-    lock.release()
-
-
-@single_kinds
-def test_session_alone_proves_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    """After a lost create there is a node of the same session: of another attempt."""
-    lock = stage.lock(kind, fresh_path)
-    header = RequestHeader(1_000_000, ops.CREATE.opcode).encode()
-    body = CreateRequest(fresh_path, b"another attempt", OPEN_ACL_UNSAFE, 1).encode()
-    other = frame(header + body)
-    stage.proxy.on("create2", action=cut_before)
-    stage.proxy.on(
-        "create2", nth=2, action=lambda create: (Send(other, reply=drop), Send(create.raw))
-    )
-    assert not lock.try_acquire()
-    assert not lock.held
-    assert stage.nodes(fresh_path) == [fresh_path]
 
 
 def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path: str) -> None:
@@ -284,88 +187,7 @@ def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path:
     assert told.get(timeout=PATIENCE) is lost
 
 
-# --- the recovery of a create whose answer was lost, step by step ---------------------------------
-
-ENTER, LOOK_UP, GUARD = ["create2", "get_children"], ["sync", "get_children"], "get_children2"
-
-
-def sent(frames: list[Frame], cut: list[Frame]) -> list[str]:
-    """The requests in order, without those that were under way behind one that was cut."""
-    lost = {frame.connection: frame.number or 0 for frame in cut}
-    asked = [f for f in requests(frames) if (f.number or 0) <= lost.get(f.connection, 1 << 30)]
-    return [meaning(frame) for frame in asked]
-
-
-def assert_held_once(stage: Stage, lock: Lock) -> None:
-    """The lock is held by one node, whose czxid is the fence."""
-    assert lock.held
-    (node,) = stage.nodes(lock.path)
-    assert lock.fence == stage.observer.get_data(node).stat.czxid
-    assert not stage.rival(type(lock), lock.path).try_acquire()
-    lock.release()
-    assert stage.nodes(lock.path) == []
-    assert_no_blind_repeat(stage.proxy.frames())
-
-
-@pytest.mark.since("3.5")
-@pytest.mark.parametrize("how", CUTS)
-@pytest.mark.parametrize("op", ["sync", "get_children"])
-@pytest.mark.parametrize("first", CUTS)
-def test_lost_look_up_is_repeated_with_its_sync(
-    stage: Stage, fresh_path: str, first: str, op: str, how: str
-) -> None:
-    make_path(stage.observer, fresh_path)
-    lock, cut = stage.lock(SequentialLock, fresh_path), list[Frame]()
-
-    def cutting(how: str, frame: Frame) -> object:
-        cut.append(frame)
-        return CUTS[how](frame)
-
-    stage.proxy.on("create2", action=partial(cutting, first))  # type: ignore[arg-type]
-    nth = 1 if op == "sync" else 2
-    stage.proxy.on(op, nth=nth, action=partial(cutting, how))  # type: ignore[arg-type]
-    assert lock.try_acquire()
-    lost = ["sync"] if op == "sync" else LOOK_UP
-    rest = [*LOOK_UP, *ENTER] if first == "before" else [*LOOK_UP, "exists"]
-    wanted = ["create2", *lost, *rest, GUARD]
-    stage.proxy.wait_for(lambda frames: sent(frames, cut)[-1] == GUARD, GRACE)
-    assert sent(stage.proxy.frames(), cut) == wanted
-    assert_held_once(stage, lock)
-
-
-@pytest.mark.since("3.5")
-def test_second_node_of_an_attempt_is_removed(stage: Stage, fresh_path: str) -> None:
-    """A server that is behind in spite of the sync: the look-up shows nothing, there are two."""
-    make_path(stage.observer, fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
-    stage.proxy.on("create2", action=cut_after)
-    empty = frame(ReplyHeader(0, 0, 0).encode() + GetChildrenResponse(()).encode())
-    nothing = rewrite(lambda raw: empty[:4] + raw[4:20] + empty[20:])
-    stage.proxy.on("get_children", nth=2, action=nothing, reply=True)
-    assert lock.try_acquire()
-    stage.proxy.wait_for(lambda frames: requests(frames)[-1].op == GUARD, GRACE)
-    first, *_ = requests(frames := stage.proxy.frames())
-    assert sent(frames, [first]) == ["create2", *LOOK_UP, *ENTER, "delete", GUARD]
-    assert_held_once(stage, lock)
-
-
 # --- what attempts leave behind -------------------------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-@waiting_kinds
-def test_look_that_is_answered_after_the_timeout_leaves_no_watch(
-    stage: Stage, kind: Kind, fresh_path: str
-) -> None:
-    client, gate = stage.client(), Gate()
-    lock, rival = kind(client, fresh_path), stage.rival(kind, fresh_path)
-    with holding(rival):
-        stage.proxy.on("get_data", action=hold(gate), reply=True)
-        assert not lock.acquire(0.1)
-        gate.release()
-        client.sync()
-        soon("the client forgets", lambda: watch_table_size(client) == 0)
-        soon("the server forgets", lambda: not waiters(stage.server, fresh_path))
 
 
 @waiting_kinds
@@ -386,3 +208,319 @@ def test_interrupted_waiter_leaves_no_node(stage: Stage, kind: Kind, fresh_path:
                 assert line is not None
             soon("it is gone", lambda: stage.nodes(fresh_path) == [held])
     assert acquire_as_third_party(stage, kind, fresh_path) > rival.fence
+
+
+class Witness:
+    """Is told of a lock's loss in each of the ways there are."""
+
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
+        self._told: SimpleQueue[Lost] = SimpleQueue()
+        lock.lost.add_callback(self._told.put)
+        self._waiting = Running(lambda: lock.lost.wait(PATIENCE))
+
+    def assert_lost(self, seconds: float = PATIENCE) -> None:
+        """All ways tell, and agree; a release says that it comes too late."""
+        lock = self.lock
+        assert self._waiting.result(seconds)
+        assert lock.lost.is_set()
+        assert not lock.held
+        assert lock.lease_remaining() == 0.0
+        assert self._told.get(timeout=PATIENCE) is lock.lost
+        with pytest.raises(LockLostError):
+            lock.release()
+        assert self._told.empty()
+
+
+@pytest.mark.apache  # its sessions do not expire while it is down
+def test_lost_when_the_server_is_away_for_a_session_timeout(
+    stage: Stage, zookeeper: ZooKeeperServer, fresh_path: str
+) -> None:
+    """Nobody says that the session has expired, and it has not: the lease alone ends the claim."""
+    client = stage.client(timeout=2 * SHORT)  # the client must be back in time
+    locks: list[Lock] = [kind(client, f"{fresh_path}-{kind.__name__}") for kind in ALL_KINDS]
+    assert all(lock.acquire(GRACE) for lock in locks)
+    witnesses = [Witness(lock) for lock in locks]
+    zookeeper.kill()
+    for witness in witnesses:
+        witness.assert_lost(2 * SHORT + SLACK + PAUSE)
+    zookeeper.start()
+    for lock in locks:
+        stage.wait_no_nodes(lock.path, PATIENCE)
+        assert lock.acquire(PATIENCE), "the session has survived, and the object is as new"
+        lock.release()
+
+
+@all_kinds
+def test_partitioned_holder_has_let_go_when_a_rival_gets_the_lock(
+    stage: Stage, kind: Kind, fresh_path: str
+) -> None:
+    lock, rival = stage.lock(kind, fresh_path, timeout=SHORT), stage.rival(kind, fresh_path)
+    assert lock.acquire(GRACE)
+    witness = Witness(lock)
+    stage.proxy.black_hole()
+    acquire_soon(rival, PATIENCE)
+    assert_exclusive(rival, lock)
+    witness.assert_lost()
+    rival.release()
+
+
+# Who holds, and who gets it when the holder is stopped for too long.
+STOPPED = {kind.__name__: kind.__name__ for kind in ALL_KINDS} | {
+    "ReadWriteLock.read": "ReadWriteLock.write",
+    "ReadWriteLock.write": "ReadWriteLock.read",
+    "Semaphore": "Semaphore",
+}
+WORKERS = {
+    **{holder: ("writing", holder) for holder in STOPPED},
+    **{f"Async{kind.__name__}": ("writing_in_a_task", kind.__name__) for kind in ALL_KINDS},
+}
+OWN = WORKERS.keys() - {"SequentialLock", "Semaphore"}
+"""What a real server need not have, too."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.own_server] * (n in OWN)) for n in WORKERS]
+)
+def test_stopped_holder_knows_when_it_wakes(
+    stage: Stage, name: str, fresh_path: str, tmp_path: Path
+) -> None:
+    """Stopped for longer than its session lives; what it must look at waits for it already."""
+    register, (work, holder) = tmp_path / "register", WORKERS[name]
+    register.write_text("0\n")
+    rival = lock_of(STOPPED[holder], stage.observer, fresh_path)
+    with Workers() as workers:
+        worker = workers.start(work, stage.hosts, holder, fresh_path, SHORT, register)
+        said, fence = (worker.hear() or "").split()
+        assert said == "fence"
+        worker.say("write")
+        worker.expect("held True written True told False")
+        os.kill(worker.pid, signal.SIGSTOP)
+        acquire_soon(rival, PATIENCE)
+        assert rival.fence > int(fence)
+        assert fenced_write(register, "by the rival", rival.fence)
+        worker.say("write")
+        os.kill(worker.pid, signal.SIGCONT)
+        worker.expect("held False written False told True")
+        assert rival.held
+        assert register.read_text() == f"{rival.fence}\nby the rival\n"
+        rival.release()
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@all_kinds
+def test_forked_child_holds_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
+    client = stage.client()
+    lock, other = kind(client, fresh_path), kind(client, f"{fresh_path}-other")
+    calls: list[Callable[[], object]] = [
+        lock.release, lock.acquire, lock.check, other.try_acquire, other.acquire,
+    ]  # fmt: skip
+    if isinstance(lock, SequentialLock):
+        calls.append(lambda: lock.guard([]))
+
+    def child() -> None:
+        for call in calls:
+            with pytest.raises(ForkedError):
+                call()
+        assert not lock.held
+        assert lock.lease_remaining() == 0.0
+
+    assert lock.acquire(GRACE)
+    session_id = client.session_id
+    in_child(child)
+    assert lock.held
+    assert not lock.lost.is_set()
+    assert not stage.rival(kind, fresh_path).try_acquire()
+    lock.release()
+    assert client.session_id == session_id
+    assert stage.nodes(fresh_path) == []
+
+
+# --- guarded writes: the server refuses a holder that has lost the lock without knowing it --------
+
+Make = Callable[[Client, str], QueueLock]
+GUARDED: dict[str, Make] = {
+    "SequentialLock": SequentialLock,
+    "read": lambda client, path: ReadWriteLock(client, path).read,
+    "write": lambda client, path: ReadWriteLock(client, path).write,
+    "lease": lease_of,
+}
+guarded = pytest.mark.parametrize("make", GUARDED.values(), ids=GUARDED.keys())
+
+
+@pytest.fixture
+def target(stage: Stage, fresh_path: str) -> str:
+    """A node that a lock guards."""
+    return stage.observer.create(f"{fresh_path}-target", b"old")
+
+
+def node_of(stage: Stage, path: str) -> str:
+    """The one holder's node."""
+    (node,) = stage.nodes(f"{path}/leases") or stage.nodes(path)
+    return node
+
+
+@all_kinds
+def test_content_written_over_changes_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
+    lock = stage.lock(kind, fresh_path)
+    for _ in range(2):  # the second time with a lost connection
+        assert lock.acquire(GRACE)
+        stage.observer.set_data(node_of(stage, fresh_path), b"something else")
+        assert lock.held
+        lock.release()
+        stage.wait_no_nodes(fresh_path)
+        stage.proxy.on("delete", action=cut_before)
+
+
+@guarded
+def test_server_refuses_whose_node_is_gone(
+    stage: Stage, fresh_path: str, target: str, make: Make
+) -> None:
+    """Another has the lock by now; the news of it is on its way behind the multi."""
+    lock, gate = make(stage.client(), fresh_path), Gate()
+    rival = make(stage.client(direct=True), fresh_path)
+    assert lock.acquire(GRACE)
+    soon("a lease's queue is left", lambda: stage.nodes(f"{fresh_path}/locks") == [])
+    stage.proxy.on("multi", action=hold(gate))
+    writing = Running(lambda: lock.guard([SetData(target, b"stale")]))
+    gate.wait_reached()
+    stage.observer.delete(node_of(stage, fresh_path))
+    assert rival.acquire(GRACE)
+    gate.release()
+    with pytest.raises(LockLostError, match="the server does not find its node"):
+        writing.result()
+    assert lock.lost.wait(PATIENCE)
+    (stat,) = rival.guard([SetData(target, b"fresh")])
+    rival.release()
+    assert (stat.version, stage.observer.get_data(target).data) == (1, b"fresh")
+
+
+MOST = 6
+"""Requests of one try on a lock that is held."""
+LONG_ENOUGH = 0.2  # seconds, in which every request of a try is sent
+
+
+def sent(stage: Stage) -> list[str]:
+    """The operations asked for through the proxy."""
+    return [meaning(frame) for frame in requests(stage.proxy.frames())]
+
+
+# --- round trips ----------------------------------------------------------------------------------
+
+
+@pytest.mark.since("3.5")
+@all_kinds
+def test_a_free_lock_takes_one_round_trip_and_its_release_another(
+    stage: Stage, kind: Kind, fresh_path: str
+) -> None:
+    """Create and listing leave in one write, before any answer; nothing else is waited for.
+
+    The guard of a lock that is kept leaves by itself.
+    """
+    if kind is SequentialLock:
+        make_path(stage.observer, fresh_path)
+    lock, answer, guard = stage.lock(kind, fresh_path), Gate(), Gate()
+    enter = ["create2", "get_children"] if kind is SequentialLock else ["create2"]
+    stage.proxy.on("create2", action=hold(answer), reply=True)
+    stage.proxy.on("get_children2", action=hold(guard))
+    acquiring = Running(lambda: lock.acquire(GRACE))
+    answer.wait_reached()
+    assert sent(stage) == enter
+    assert len({frame.time for frame in requests(stage.proxy.frames())}) == 1, "in one piece"
+    assert not acquiring.ended
+    answer.release()
+    assert acquiring.result(GRACE)
+    assert lock.held
+    guard.wait_reached()
+    assert sent(stage) == [*enter, "get_children2"]
+    guard.release()
+    stage.proxy.reset()
+    released = Gate()
+    stage.proxy.on("delete", action=hold(released), reply=True)
+    releasing = Running(lock.release)
+    released.wait_reached()
+    assert not releasing.ended
+    released.release()
+    releasing.result(GRACE)
+    assert sent(stage) == ["delete"]
+
+
+@pytest.mark.since("3.5")
+def test_a_lock_held_for_a_moment_is_two_round_trips(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard has not left when it is released, and then need not leave at all.
+
+    It leaves with the next request, so the answer to a `sync` says whether the lock is still held.
+    """
+    monkeypatch.setattr(zkwire.blocking.leader, "DEFER_SECONDS", PATIENCE)
+    stage.observer.create(fresh_path)
+    client = stage.client()
+    lock = SequentialLock(client, fresh_path)
+    for _ in range(3):
+        assert lock.acquire(PATIENCE)
+        assert lock.held
+        lock.release()
+    assert sent(stage) == ["create2", "get_children", "delete"] * 3
+    assert lock.lost.reason is None
+    stage.proxy.reset()
+    assert lock.acquire(PATIENCE)
+    client.sync("/")
+    assert sent(stage) == ["create2", "get_children", "get_children2", "sync"]
+    lock.release()
+
+
+@pytest.mark.since("3.5")
+def test_a_wait_in_vain_is_six_requests(
+    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that follows, too: none waits behind the node of the one before."""
+
+    async def no_event_in_time(watch: Watch, deadline: float | None) -> None:
+        return None
+
+    client, times = stage.client(), 5
+    lock = SequentialLock(client, fresh_path)
+    monkeypatch.setattr(client._driver, "event", no_event_in_time)
+    with SequentialLock(stage.observer, fresh_path):
+        for _ in range(times):
+            assert not lock.acquire(PATIENCE)
+        client.get_acl("/")
+    operations = sent(stage)
+    assert operations.pop() == "get_acl"
+    each = ["create2", "delete", "get_children", "get_children2", "get_data", "remove_watches"]
+    assert sorted(operations) == sorted(each * times)
+
+
+@pytest.mark.since("3.5")
+@pytest.mark.parametrize("kind", ["SequentialLock", "Semaphore"])
+@pytest.mark.parametrize("prefix", ["", "Async"], ids=["threads", "asyncio"])
+def test_a_poll_costs_six_requests(stage: Stage, fresh_path: str, prefix: str, kind: str) -> None:
+    def maker(client: Any, prefix: str) -> Any:
+        make = getattr(zkwire, prefix + kind)
+        return (
+            make(client, fresh_path, 1).lease
+            if kind == "Semaphore"
+            else partial(make, client, fresh_path)
+        )
+
+    async def poll() -> list[str]:
+        client: Any = AsyncClient(stage.proxy.hosts) if prefix else stage.client()
+        await done(client.connect())
+        make = maker(client, prefix)
+        for _ in range(2):
+            stage.proxy.reset()
+            with suppress(OperationTimeoutError):
+                assert await done(make().acquire(LONG_ENOUGH)) is False
+            await done(client.exists("/"))  # behind all that the try has asked for
+        asked = sent(stage)[:-1]
+        await done(client.close())
+        return asked
+
+    holder = maker(stage.client(direct=True), "")()
+    assert holder.acquire(GRACE)
+    assert len(asked := asyncio.run(poll())) <= MOST, asked
+    nodes = lease_nodes(stage, fresh_path) if kind == "Semaphore" else stage.nodes(fresh_path)
+    assert len(nodes) == 1
+    holder.release()

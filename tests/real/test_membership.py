@@ -14,13 +14,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.lock_helpers import (
-    ALICE,
-    LONG,
-    PATIENCE,
-    Stage,
-    watch_table_size,
-)
+from tests.support.lock_helpers import LONG, PATIENCE, Stage, watch_table_size
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import SINGLES, Life, sweep
 from zkwire import (
@@ -43,7 +37,6 @@ from zkwire import (
     Supervisor,
 )
 
-SHORT = 0.2
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
 
 
@@ -179,35 +172,6 @@ def test_two_objects_of_one_client_are_refused(
         with pytest.raises(RuntimeError, match="is held"):
             client.detach()
         assert shown(observer, fresh_path) == (b"1", client.session_id)
-
-
-def test_a_member_that_may_not_be_read_is_left_out(
-    stage: Stage, fresh_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    own = [ACL(Perms.ALL, Id("auth", ""))]  # its creator looks at it, from 3.9.2 on only if it may
-    stage.observer.add_auth(*ALICE)
-    with Group(stage.observer, fresh_path, acl=own) as secret, Client(stage.hosts) as client:
-        client.create(fresh_path)
-        with Group(client, fresh_path) as group:
-            group.join(b"1", "open")
-            secret.join(b"2", "secret")
-            assert [m.name for m in group.members(PATIENCE)] == ["open"]
-            assert not group.wait_for(2, SHORT)  # no error: the others are right
-            assert isinstance(group.problem, NoAuthError)
-            client.create(f"{fresh_path}/third", b"3")
-            assert [m.name for m in group.members(PATIENCE)] == ["open", "third"]
-            secret.leave()
-            client.delete(f"{fresh_path}/third")
-            client.set_acl(fresh_path, HIDDEN)
-            with pytest.raises(NoAuthError):
-                group.members(PATIENCE)
-            client.set_acl(fresh_path, OPEN_ACL_UNSAFE)
-    told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert [line.split(":")[0] for line in told] == [
-        f"a node of the Group of {fresh_path} is left out, and tried again",
-        f"the Group of {fresh_path} is refused, and tried again",
-    ]
-    assert f"{fresh_path}/secret" in told[0]
 
 
 def test_a_member_that_may_be_read_again_comes_by_itself(stage: Stage, fresh_path: str) -> None:

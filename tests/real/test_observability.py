@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import Any
 
 import pytest
 
-from tests.support.family_helpers import soon
-from tests.support.lock_helpers import Stage
 from zkwire import (
     AuthFailedError,
     BlockingLock,
@@ -21,7 +17,6 @@ from zkwire import (
     Create,
     DigestMD5,
     NonBlockingLock,
-    NoNodeError,
     SequentialLock,
     SetData,
     State,
@@ -31,7 +26,6 @@ from zkwire import (
     digest_auth,
     testing,
 )
-from zkwire.testing.proxy import Frame, cut_after
 
 PATIENCE = 30.0
 
@@ -41,150 +35,6 @@ class Trace(list[TraceFrame]):
 
     def __call__(self, frame: TraceFrame) -> None:
         self.append(frame)
-
-
-# --- the trace ------------------------------------------------------------------------------------
-
-# The proxy sees which of the two restored the watches; their replies share one xid.
-SAME = {"set_watches2": "set_watches"}
-NO_PATH = {"notification", "ping", "auth", "connect"}
-
-
-def assert_same(trace: list[TraceFrame], frames: list[Frame]) -> None:
-    """Both have seen the same frames, in the same order in each direction."""
-    for sent, direction in ((True, "c2s"), (False, "s2c")):
-        traced, seen = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-        for t in trace:
-            if t.sent is sent:
-                traced.append((SAME.get(t.op, t.op), t.path, t.xid, t.size))
-                traced[-1] += () if sent or t.op == "connect" else (t.zxid, t.error)
-        for f in frames:
-            if f.direction == direction:
-                path = None if f.op in NO_PATH else f.path
-                seen.append((SAME.get(f.op, f.op), path, f.xid or 0, len(f.body)))
-                seen[-1] += () if sent or f.op == "connect" else (f.zxid, f.error)
-        assert traced == seen
-
-
-@pytest.mark.since("3.6")
-def test_one_trace_for_each_frame_in_both_directions(stage: Stage, fresh_path: str) -> None:
-    trace = Trace()
-    # So long that nobody breaks the connection when the machine pauses, and that no ping is on its
-    # way when it is cut.
-    client = Client(stage.proxy.hosts, session_timeout=4.5, trace=trace)
-    stage.proxy.reset()
-    with client:
-        client.create(fresh_path, b"data")
-        watch = Watch()
-        client.get_data(fresh_path, watch=watch)
-        client.set_data(fresh_path, b"other")
-        assert watch.wait(PATIENCE) is not None
-        with pytest.raises(NoNodeError):
-            client.delete(f"{fresh_path}/no")
-        client.add_auth(*digest_auth("alice", "secret"))
-        client.multi([Check(fresh_path)])
-        replies = [client.pipeline.exists(f"{fresh_path}/{n}") for n in range(300)]
-        assert [reply.result(PATIENCE) for reply in replies] == [None] * 300
-        lasting = Watch()
-        client.add_watch(fresh_path, lasting)
-        client.get_children("/", watch=Watch())
-        soon("pings", lambda: sum(f.op == "ping" and not f.sent for f in trace) >= 2, PATIENCE)
-        stage.proxy.cut_all()
-        assert lasting.wait(PATIENCE) is not None  # a REREAD: connected again
-        client.delete(fresh_path)
-    frames = stage.proxy.frames()
-    assert_same(trace, frames)
-    kinds = {frame.op for frame in trace}
-    assert {"connect", "ping", "auth", "notification", "set_watches2", "multi"} <= kinds
-    assert "close_session" in kinds
-    assert_replies_follow(trace)
-
-
-def assert_replies_follow(trace: list[TraceFrame]) -> None:
-    """Times never go back; a reply says when its request was sent, which stands before it."""
-    assert [frame.time for frame in trace] == sorted(frame.time for frame in trace)
-    sent: dict[int, TraceFrame] = {}
-    answered = 0
-    for frame in trace:
-        if frame.sent:
-            sent[frame.xid] = frame
-        elif frame.xid > 0:
-            request = sent.pop(frame.xid)
-            assert (request.op, request.path) == (frame.op, frame.path)
-            assert frame.sent_at == request.time
-            answered += 1
-        else:
-            assert frame.sent_at is None
-    assert answered > 300
-
-
-def test_a_lost_request_is_traced_and_has_no_reply(stage: Stage, fresh_path: str) -> None:
-    trace = Trace()
-    with Client(stage.proxy.hosts, trace=trace) as client:
-        stage.proxy.on("create", action=cut_after)
-        with pytest.raises(ZooKeeperError):
-            client.create(fresh_path)
-        client.connect(PATIENCE)
-    assert [frame.sent for frame in trace if frame.op == "create"] == [True]
-    assert sum(frame.op == "connect" for frame in trace) == 4
-    assert stage.client()._session.trace is None, "nothing is traced for nobody"
-
-
-@pytest.mark.own_server
-@pytest.mark.parametrize("kind", ["trace", "listener"])
-def test_a_listener_that_blocks_does_not_cost_the_session(
-    stage: Stage, fresh_path: str, kind: str
-) -> None:
-    reached, go_on, heard = threading.Event(), threading.Event(), list[object]()
-
-    def blocks(what: object) -> None:
-        reached.set()
-        assert go_on.wait(60.0)
-        heard.append(what)
-
-    def pongs(frames: list[Frame]) -> int:
-        return sum(frame.op == "ping" and frame.direction == "s2c" for frame in frames)
-
-    trace = blocks if kind == "trace" else None
-    with Client(stage.proxy.hosts, session_timeout=3.0, trace=trace) as client:
-        client.create(fresh_path, ephemeral=True)
-        session = client.session_id
-        if kind == "listener":
-            client.add_state_listener(blocks)
-            stage.proxy.cut_all()
-        assert reached.wait(PATIENCE)
-        assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE) is State.CONNECTED
-        # For two session timeouts and more it is pings that keep the session.
-        before = pongs(stage.proxy.frames())
-        stage.proxy.wait_for(lambda frames: pongs(frames) >= before + 7, 60.0)
-        stat = client.exists(fresh_path)
-        assert stat is not None
-        assert stat.ephemeral_owner == client.session_id == session
-        assert heard == []
-        go_on.set()
-        soon("all is told", lambda: len(heard) >= 4, PATIENCE)
-
-
-def test_a_trace_may_use_the_client_and_what_it_raises_is_reported(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported: list[type[BaseException]] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
-    traced, asked = list[str](), list[Any]()
-
-    def trace(frame: TraceFrame) -> None:
-        traced.append(frame.op)
-        if frame.op == "sync" and not frame.sent and not asked:
-            asked.append(client.exists(fresh_path))
-        raise ZeroDivisionError
-
-    with Client(stage.proxy.hosts, trace=trace) as client:
-        client.sync()
-        soon("it has asked", lambda: traced.count("exists") == 2, PATIENCE)
-    soon("all is traced", lambda: len(reported) >= 8, PATIENCE)
-    assert asked == [None]
-    assert traced == [op for op in ("connect", "sync", "exists", "close_session") for _ in "ab"]
-    assert reported == [ZeroDivisionError] * len(traced)
 
 
 # --- secrets --------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
-"""Every operation of the client: both ways to ask, with and without a chroot.
-
-A real server gets one of them, a blocking call with a chroot.
-"""
+"""What the client asks for as a server does it: nodes, access lists, multi, members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,36 +18,28 @@ from zkwire import (
     BadVersionError,
     Check,
     Client,
-    ClientClosedError,
-    ClientInfo,
     Create,
     Delete,
     EventType,
-    GetChildren,
     GetData,
     Id,
     InvalidACLError,
     MultiError,
     NewConfigNoQuorumError,
     NoAuthError,
-    NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    NoWatcherError,
     Perms,
-    ReconfigDisabledError,
     ReconfigInProgressError,
     RuntimeInconsistencyError,
+    SequentialLock,
     SetData,
     State,
     Watch,
-    WatchType,
     digest_auth,
     digest_id,
 )
-from zkwire.jute.records import CreateRequest, CreateTTLRequest
-from zkwire.testing.proxy import FaultProxy
 
 PATIENCE = 30.0
 TTL = 3600.0  # nothing is to be deleted meanwhile
@@ -60,28 +49,17 @@ ALICE_ALL = [ACL(Perms.ALL, digest_id("alice", "wonder:land"))]
 Refused = list[tuple[type[Exception], Callable[[], object]]]
 
 
-class Ways:
-    """One client's operations, each waited for: ``ways.get_data(path)``.
+class Place(NamedTuple):
+    """A client, the node below which it works, and ``outside``, a client without a chroot."""
 
-    ``base`` is the node below which it works, ``outside`` a client that has no chroot.
-    """
-
-    def __init__(self, client: Client, base: str, outside: Client, top: str, piped: bool) -> None:
-        self.client, self.base, self.outside = client, base, outside
-        self._top, self._piped = top, piped
-
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        if not self._piped:
-            return getattr(self.client, verb)
-
-        def operation(*arguments: object, **named: object) -> Any:
-            return getattr(self.client.pipeline, verb)(*arguments, **named).result(PATIENCE)
-
-        return operation
+    client: Any
+    base: str
+    outside: Client
+    top: str
 
     def server_path(self, path: str) -> str:
         """What the server calls a path of the client."""
-        return self._top + path
+        return self.top + path
 
 
 @pytest.fixture
@@ -94,26 +72,16 @@ def outside(zookeeper: ZooKeeperServer, fresh_path: str) -> Iterator[Client]:
         client.delete_tree(fresh_path)
 
 
-OWN = pytest.mark.own_server
-
-
-@pytest.fixture(
-    params=[
-        pytest.param((False, False), id="blocking"),
-        pytest.param((True, False), id="pipeline", marks=OWN),
-        pytest.param((False, True), id="blocking-whole", marks=OWN),
-        pytest.param((True, True), id="pipeline-whole", marks=OWN),
-    ]
-)
-def ways(
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.own_server)])
+def place(
     request: pytest.FixtureRequest, zookeeper: ZooKeeperServer, outside: Client, fresh_path: str
-) -> Iterator[Ways]:
-    piped, whole = request.param
-    top, base = ("", fresh_path) if whole else (fresh_path, "/base")
+) -> Iterator[Place]:
+    """With a chroot, and, on zkwire's own server, without one."""
+    top, base = ("", fresh_path) if request.param else (fresh_path, "/base")
     with Client(zookeeper.hosts + top) as client:
         if top:
             client.create(base)
-        yield Ways(client, base, outside, top, piped)
+        yield Place(client, base, outside, top)
 
 
 def assert_refused(calls: Refused, *paths: str) -> None:
@@ -139,45 +107,18 @@ MODES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.since("3.5")
 @pytest.mark.parametrize("verb", ["create", "create_with_stat"])
-def test_create_in_every_mode(ways: Ways, verb: str) -> None:
+def test_create_in_every_mode(place: Place, verb: str) -> None:
     for number, (name, mode) in enumerate(MODES.items()):
-        wanted = f"{ways.base}/n{number}"
-        made = getattr(ways, verb)(wanted, b"data", **mode)
+        wanted = f"{place.base}/n{number}"
+        made = getattr(place.client, verb)(wanted, b"data", **mode)
         path = made if verb == "create" else made.path
         assert path == wanted + f"{number:010}" * mode.get("sequential", False), name
-        data, stat = ways.get_data(path)
+        data, stat = place.client.get_data(path)
         assert data == b"data"
-        assert stat.ephemeral_owner == (ways.client.session_id if mode.get("ephemeral") else 0)
+        assert stat.ephemeral_owner == (place.client.session_id if mode.get("ephemeral") else 0)
         assert verb == "create" or made.stat == stat
-        assert ways.outside.exists(ways.server_path(path)) == stat
-        assert ways.get_acl(path).acl == list(OPEN_ACL_UNSAFE)
-
-
-ON_THE_WIRE: list[tuple[dict[str, Any], str, int, int | None]] = [
-    ({}, "create", 0, None),
-    ({"ephemeral": True}, "create", 1, None),
-    ({"sequential": True}, "create", 2, None),
-    ({"ephemeral": True, "sequential": True}, "create", 3, None),
-    ({"container": True}, "create_container", 4, None),
-    ({"ttl": 0.001}, "create_ttl", 5, 1),
-    ({"ttl": 90}, "create_ttl", 5, 90_000),
-    ({"ttl": 1.5, "sequential": True}, "create_ttl", 6, 1500),
-    ({"ttl": (2**40 - 1) / 1000}, "create_ttl", 5, 2**40 - 1),
-]
-
-
-@pytest.mark.since("3.5")
-def test_a_mode_on_the_wire(outside: Client, zookeeper: ZooKeeperServer, fresh_path: str) -> None:
-    """A node's stat does not tell a container, nor a node with a time to live, from any other."""
-    with FaultProxy(zookeeper.hosts) as proxy, Client(proxy.hosts) as client:
-        for number, (mode, op, flags, ttl) in enumerate(ON_THE_WIRE):
-            proxy.reset()
-            client.create(f"{fresh_path}/{number}", **mode)
-            (request,) = [f for f in proxy.frames() if f.number is not None]
-            assert request.op == op
-            kind: Any = CreateRequest if ttl is None else CreateTTLRequest
-            record = kind.decode(request.body, 8)
-            assert (record.flags, getattr(record, "ttl", None)) == (flags, ttl)
+        assert place.outside.exists(place.server_path(path)) == stat
+        assert place.client.get_acl(path).acl == list(OPEN_ACL_UNSAFE)
 
 
 @pytest.mark.since("3.5")
@@ -195,106 +136,38 @@ def test_a_server_deletes_containers_and_what_has_outlived_its_time(backend: Bac
         assert client.exists("/stays") is not None
 
 
-@pytest.mark.since("3.5")
-def test_read_write_and_delete(ways: Ways) -> None:
-    path, ephemeral = f"{ways.base}/n", f"{ways.base}/e"
-    assert ways.exists(path) is None
-    ways.create(path, b"0", container=True)
-    assert ways.set_data(path, b"\0\xff" * 500, 0).version == 1
-    data, stat = ways.get_data(path)
-    assert (data, stat.version, stat.data_length) == (b"\0\xff" * 500, 1, 1000)
-    assert ways.exists(path) == stat
-    assert ways.sync(path) is None
-    assert ways.get_children(ways.base) == ["n"]
-    names, parent = ways.get_children_with_stat(ways.base)
-    assert (names, parent.num_children) == (["n"], 1)
-    stale: Refused = [
-        (BadVersionError, lambda: ways.set_data(path, b"", 0)),
-        (BadVersionError, lambda: ways.delete(path, 0)),
-        (NodeExistsError, lambda: ways.create(path, ttl=TTL)),
-    ]
-    assert_refused(stale, path)
-    ways.create(f"{path}/child")
-    ways.create(ephemeral, ephemeral=True)
-    assert_refused([(NotEmptyError, lambda: ways.delete(path))], path)
-    child = f"{ephemeral}/child"
-    assert_refused([(NoChildrenForEphemeralsError, lambda: ways.create(child))], child)
-    ways.delete(f"{path}/child")
-    assert ways.delete(path, 1) is None
-    assert_refused([(NoNodeError, lambda: ways.delete(path))], path)
-
-
-@pytest.mark.since("3.6")
-def test_what_is_below_a_path(ways: Ways) -> None:
-    """All children at every depth, and the session's own ephemeral nodes."""
-    for path in ("/d", "/d/b", "/d/b/c"):
-        ways.create(ways.base + path)
-    assert ways.get_all_children_number(ways.base) == 3
-    assert ways.get_all_children_number(f"{ways.base}/d/b/c") == 0
-    assert_refused([(NoNodeError, lambda: ways.get_all_children_number(f"{ways.base}/no"))])
-    paths = [f"{ways.base}/{name}" for name in ("a", "ab", "b")]
-    for path in paths:
-        ways.create(path, ephemeral=True)
-    theirs = ways.outside.create(ways.server_path(f"{ways.base}/theirs"), ephemeral=True)
-    assert sorted(ways.get_ephemerals()) == paths
-    assert sorted(ways.get_ephemerals(f"{ways.base}/a")) == paths[:2]
-    assert ways.get_ephemerals(f"{ways.base}/no") == []
-    ways.outside.delete(theirs)
-
-
 # --- access lists and identities ------------------------------------------------------------------
 
 
-def test_only_who_has_the_rights_reads_writes_and_sees_hashes(ways: Ways) -> None:
-    path = f"{ways.base}/secret"
+def test_only_who_has_the_rights_reads_writes_and_sees_hashes(place: Place) -> None:
+    path = f"{place.base}/secret"
     acl = [*ALICE_ALL, ACL(Perms.READ, Id("world", "anyone"))]
-    ways.create(path, b"data", acl)
-    shown, stat = ways.get_acl(path)
+    place.client.create(path, b"data", acl)
+    shown, stat = place.client.get_acl(path)
     assert shown == [ACL(Perms.ALL, Id("digest", "alice:x")), acl[1]]  # not the hash
     assert stat.aversion == 0
-    assert ways.get_data(path).data == b"data"
+    assert place.client.get_data(path).data == b"data"
     refused: Refused = [
-        (NoAuthError, lambda: ways.set_data(path, b"x")),
-        (NoAuthError, lambda: ways.create(f"{path}/child")),
-        (NoAuthError, lambda: ways.set_acl(path, OPEN_ACL_UNSAFE)),
+        (NoAuthError, lambda: place.client.set_data(path, b"x")),
+        (NoAuthError, lambda: place.client.create(f"{path}/child")),
+        (NoAuthError, lambda: place.client.set_acl(path, OPEN_ACL_UNSAFE)),
     ]
     assert_refused(refused, path, f"{path}/child")
-    assert ways.add_auth(*ALICE) is None
-    assert ways.get_acl(path).acl == acl
-    assert ways.set_data(path, b"x").version == 1
-    assert ways.set_acl(path, READ_ACL_UNSAFE, 0).aversion == 1
-    assert ways.get_acl(path).acl == list(READ_ACL_UNSAFE)
-    strange, new = [ACL(Perms.ALL, Id("no-such-scheme", "x"))], f"{ways.base}/n"
+    assert place.client.add_auth(*ALICE) is None
+    assert place.client.get_acl(path).acl == acl
+    assert place.client.set_data(path, b"x").version == 1
+    assert place.client.set_acl(path, READ_ACL_UNSAFE, 0).aversion == 1
+    assert place.client.get_acl(path).acl == list(READ_ACL_UNSAFE)
+    strange, new = [ACL(Perms.ALL, Id("no-such-scheme", "x"))], f"{place.base}/n"
     versions: Refused = [
-        (BadVersionError, lambda: ways.set_acl(ways.base, OPEN_ACL_UNSAFE, 7)),
-        (NoNodeError, lambda: ways.set_acl(new, OPEN_ACL_UNSAFE)),
-        (NoNodeError, lambda: ways.get_acl(new)),
-        (InvalidACLError, lambda: ways.create(new, b"", strange)),
-        (InvalidACLError, lambda: ways.set_acl(ways.base, strange)),
+        (BadVersionError, lambda: place.client.set_acl(place.base, OPEN_ACL_UNSAFE, 7)),
+        (NoNodeError, lambda: place.client.set_acl(new, OPEN_ACL_UNSAFE)),
+        (NoNodeError, lambda: place.client.get_acl(new)),
+        (InvalidACLError, lambda: place.client.create(new, b"", strange)),
+        (InvalidACLError, lambda: place.client.set_acl(place.base, strange)),
     ]
     assert_refused(versions)
-    assert ways.exists(new) is None
-
-
-def test_the_creator_is_all_that_the_connection_is_authenticated_as(ways: Ways) -> None:
-    path = f"{ways.base}/mine"
-    assert_refused([(InvalidACLError, lambda: ways.create(path, b"", CREATOR_ALL_ACL))])
-    ways.add_auth(*ALICE)
-    ways.add_auth(*digest_auth("bob", "builder"))
-    ways.create(path, b"", CREATOR_ALL_ACL)
-    ids = {entry.id for entry in ways.get_acl(path).acl}
-    assert ids == {digest_id("alice", "wonder:land"), digest_id("bob", "builder")}
-    assert_refused([(NoAuthError, lambda: ways.outside.get_data(ways.server_path(path)))])
-    # Who may delete depends on the parent.
-    ways.delete(path)
-
-
-@pytest.mark.since("3.7")
-def test_who_am_i(ways: Ways) -> None:
-    alone = ways.who_am_i()
-    assert alone == [ClientInfo("ip", "127.0.0.1")]
-    ways.add_auth(*ALICE)
-    assert set(ways.who_am_i()) == {*alone, ClientInfo("digest", "alice")}
+    assert place.client.exists(new) is None
 
 
 @pytest.mark.since("3.5")
@@ -317,22 +190,22 @@ def test_authentication_takes_effect_for_the_requests_behind_it(
         client.get_data(path)
 
 
-def test_an_unknown_scheme_ends_the_session(ways: Ways) -> None:
+def test_an_unknown_scheme_ends_the_session(place: Place) -> None:
     with pytest.raises(AuthFailedError) as caught:
-        ways.add_auth("no-such-scheme", b"x")
+        place.client.add_auth("no-such-scheme", b"x")
     assert caught.value.op == "auth"
-    assert ways.client.state is State.AUTH_FAILED
+    assert place.client.state is State.AUTH_FAILED
     with pytest.raises(AuthFailedError):
-        ways.exists("/")
+        place.client.exists("/")
 
 
 # --- multi ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.since("3.5")
-def test_multi_does_all_of_it(ways: Ways) -> None:
-    base = ways.base
-    results = ways.multi(
+def test_multi_does_all_of_it(place: Place) -> None:
+    base = place.base
+    results = place.client.multi(
         [
             Create(f"{base}/a", b"1"),
             Check(f"{base}/a", 0),
@@ -349,11 +222,11 @@ def test_multi_does_all_of_it(ways: Ways) -> None:
     assert results[2].version == 1
     assert [results[1], results[5]] == [None, None]
     assert results[6:] == [f"{base}/c", f"{base}/t", f"{base}/ts-0000000005"]
-    stats = [ways.exists(path) for path in (results[0], results[3], *results[6:])]
+    stats = [place.client.exists(path) for path in (results[0], results[3], *results[6:])]
     assert len({stat.czxid for stat in stats}) == 1  # all in one transaction
-    assert stats[1].ephemeral_owner == ways.client.session_id
-    assert ways.exists(f"{base}/gone") is None
-    assert ways.multi([]) == []
+    assert stats[1].ephemeral_owner == place.client.session_id
+    assert place.client.exists(f"{base}/gone") is None
+    assert place.client.multi([]) == []
 
 
 FAILURES: list[tuple[Callable[[str], Any], type[Exception]]] = [
@@ -372,13 +245,13 @@ FAILURES: list[tuple[Callable[[str], Any], type[Exception]]] = [
 
 
 @pytest.mark.since("3.5")
-def test_multi_does_nothing_of_it(ways: Ways) -> None:
-    base, child = ways.base, f"{ways.base}/child"
-    ways.create(child)
+def test_multi_does_nothing_of_it(place: Place) -> None:
+    base, child = place.base, f"{place.base}/child"
+    place.client.create(child)
     for culprit, expected in FAILURES:
         around = Create(f"{base}/new"), SetData(base, b"new"), Check(base), Delete(child)
         with pytest.raises(MultiError) as caught:
-            ways.multi([*around[:2], culprit(base), *around[2:]])
+            place.client.multi([*around[:2], culprit(base), *around[2:]])
         error = caught.value
         kinds = [type(result) for result in error.results]
         none, skipped = type(None), RuntimeInconsistencyError
@@ -391,12 +264,12 @@ def test_multi_does_nothing_of_it(ways: Ways) -> None:
         assert not error.maybe_applied
         assert (failed.path or "").startswith(base)
         assert last.path == child
-        assert ways.get_children(base) == ["child"]
-        assert ways.get_data(base).data == b""
+        assert place.client.get_children(base) == ["child"]
+        assert place.client.get_data(base).data == b""
 
 
-def test_transaction(ways: Ways) -> None:
-    base, client = ways.base, ways.client
+def test_transaction(place: Place) -> None:
+    base, client = place.base, place.client
     with client.transaction() as t:
         created = t.create(f"{base}/a", b"1")
         t.set_data(f"{base}/a", b"2", 0)
@@ -425,39 +298,7 @@ def test_transaction(ways: Ways) -> None:
     assert t.results == [f"{base}/once"]
 
 
-@pytest.mark.since("3.6")
-def test_multi_read_has_a_result_or_an_error_for_each(ways: Ways) -> None:
-    base = ways.base
-    ways.create(f"{base}/a", b"data")
-    ways.create(f"{base}/secret", b"", ALICE_ALL)
-    reads = GetData(f"{base}/a"), GetChildren(base), GetChildren(f"{base}/no")
-    data, children, missing, refused, last = ways.multi_read(
-        [*reads, GetData(f"{base}/secret"), GetData(base)]
-    )
-    assert data == ways.get_data(f"{base}/a")
-    assert sorted(children) == ["a", "secret"]
-    assert type(missing) is NoNodeError
-    assert (missing.op, missing.path) == ("get_children", f"{base}/no")
-    assert type(refused) is NoAuthError
-    assert last.stat.num_children == 2
-    assert ways.multi_read([]) == []
-
-
 # --- the ensemble's configuration -----------------------------------------------------------------
-
-
-@pytest.mark.since("3.5")
-def test_a_server_on_its_own_has_an_empty_configuration(ways: Ways) -> None:
-    data, stat = ways.get_config()
-    assert (data, stat.czxid) == (b"", 0)
-    watch = Watch()
-    assert ways.get_config(watch=watch) == (data, stat)
-    watch.close()
-    for arguments in ({"leaving": ["3"]}, {"members": ["server.1=h:1:2;3"], "version": 7}):
-        with pytest.raises(ReconfigDisabledError) as caught:
-            ways.reconfig(**arguments)
-        assert (caught.value.code, caught.value.op) == (-123, "reconfig")
-        assert not caught.value.maybe_applied
 
 
 def entries(config: bytes) -> dict[str, str]:
@@ -535,31 +376,20 @@ def assert_fires(watch: Watch, kind: EventType, path: str) -> None:
     assert (event.type, event.path) == (kind, path)
 
 
-@pytest.mark.since("3.6")
-def test_add_watch_fires_until_it_is_closed(ways: Ways) -> None:
-    path, watch = f"{ways.base}/n", Watch()
-    there = ways.server_path(path)
-    assert ways.add_watch(path, watch) is watch
-    ways.outside.create(there)
-    ways.outside.set_data(there, b"x")
-    ways.outside.delete(there)
-    for kind in (EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED):
-        assert_fires(watch, kind, path)
-    watch.close()
-    with pytest.raises(ClientClosedError):
-        watch.wait(0)
-
-
-@pytest.mark.since("3.5")
-def test_remove_watches_tells_each_watch(ways: Ways) -> None:
-    one, two, child = Watch(), Watch(), Watch()
-    ways.get_data(ways.base, watch=one)
-    ways.exists(ways.base, watch=two)
-    ways.get_children(ways.base, watch=child)
-    assert ways.remove_watches(ways.base, WatchType.DATA) is None
-    for watch in (one, two):
-        assert_fires(watch, EventType.DATA_WATCH_REMOVED, ways.base)
-    assert_refused([(NoWatcherError, lambda: ways.remove_watches(ways.base, WatchType.DATA))])
-    ways.outside.create(ways.server_path(f"{ways.base}/x"))
-    assert_fires(child, EventType.NODE_CHILDREN_CHANGED, ways.base)  # the other is untouched
-    assert_refused([(NoWatcherError, lambda: ways.remove_watches(ways.base))], ways.base)
+def test_wrong_arguments_are_refused_before_anything_is_sent(
+    outside: Client, fresh_path: str
+) -> None:
+    client: Any = outside
+    lock = SequentialLock(client, fresh_path)
+    wrong: tuple[tuple[Callable[[], object], type[Exception], str], ...] = (
+        (lambda: client.add_state_listener("x"), TypeError, "listener must be callable"),
+        (client.wait_for_state, TypeError, "one or more State"),
+        (lambda: client.wait_for_state(State.CONNECTED, timeout="1"), TypeError, "a number"),
+        (lambda: client.wait_for_state(State.CONNECTED, timeout=-1), ValueError, "negative"),
+        (lambda: lock.guard([GetData("/")]), ValueError, "cannot be part"),
+    )
+    assert lock.acquire(PATIENCE)
+    for call, error, says in wrong:
+        with pytest.raises(error, match=says):
+            call()
+    lock.release()

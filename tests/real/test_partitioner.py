@@ -19,7 +19,6 @@ from zkwire import (
     ForkedError,
     LockLostError,
     NoNodeError,
-    OperationTimeoutError,
     Partitioner,
     SequentialLock,
     Share,
@@ -127,15 +126,6 @@ def test_a_loop_ends_with_the_partitioner(stage: Stage, fresh_path: str) -> None
     with pytest.raises(ClientClosedError):
         partitioner.next(0)
     assert nodes(stage.observer, fresh_path) == []
-
-
-def test_an_outsider_deletes_a_member(stage: Stage, fresh_path: str) -> None:
-    me = f"{fresh_path}/members/me"
-    with Partitioner(stage.client(), fresh_path, ITEMS, name="me") as partitioner:
-        first(partitioner)
-        stage.observer.delete(me)
-        poll("it is a member again", lambda: stage.observer.exists(me), PATIENCE)
-        poll("all is its own", lambda: partitioner.state == "acquired" or None, PATIENCE)
 
 
 # --- what can go wrong ----------------------------------------------------------------------------
@@ -263,18 +253,3 @@ def test_a_session_killed_at_every_request(stage: Stage, fresh_path: str) -> Non
         return len(seen) >= number
 
     assert next(number for number in count(1) if not live(number)) > 10
-
-
-@pytest.mark.own_server
-def test_the_end_of_a_with(monkeypatch: pytest.MonkeyPatch, stage: Stage, fresh_path: str) -> None:
-    async def late() -> None:
-        raise OperationTimeoutError("too late")
-
-    partitioner = Partitioner(stage.client(), fresh_path, ITEMS)
-    with monkeypatch.context() as patched:
-        patched.setattr(partitioner._algorithm, "close", late)
-        with pytest.raises(OperationTimeoutError), partitioner:
-            pass
-        with pytest.raises(KeyError), partitioner:
-            raise KeyError
-    partitioner.close()

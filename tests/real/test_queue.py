@@ -31,13 +31,11 @@ from zkwire import (
     QueueEmptyError,
     QueueFullError,
     QueueItem,
-    SequenceExhaustedError,
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.net.driver import Driver
 from zkwire.recipes._recipe import LockInUseError
 from zkwire.recipes.queue import most_bytes
-from zkwire.wire.paths import LAST_SEQUENCE
 
 # ruff: noqa: PT012 - how a block ends is what some of these tests are about
 
@@ -105,19 +103,6 @@ def test_limits_are_refused_before_anything_is_put(observer: Client, fresh_path:
     assert len(large) == 5
 
 
-def test_a_queue_at_the_end_of_its_numbers_says_so(
-    queue: Queue, observer: Client, fresh_path: str
-) -> None:
-    entries = f"{fresh_path}/entries"
-    queue.put(b"")
-    queue._algorithm._number = LAST_SEQUENCE
-    with pytest.raises(SequenceExhaustedError, match=f"delete {entries}, make a new Queue"):
-        queue.put(b"")
-    assert queue.get(PATIENCE).data == b""
-    observer.delete(entries)
-    assert Queue(observer, fresh_path).put(b"")
-
-
 def test_a_taking_is_for_one_block(queue: Queue) -> None:
     queue.put_many([b"a", b"b"])
     taking = queue.take()
@@ -128,37 +113,6 @@ def test_a_taking_is_for_one_block(queue: Queue) -> None:
 
 
 # --- a claim that is lost -------------------------------------------------------------------------
-
-
-def test_an_expired_consumer_removes_nothing(stage: Stage, fresh_path: str) -> None:
-    """And another has the item by then."""
-    other = Queue(stage.observer, fresh_path)
-    other.put(b"a")
-    client = stage.client()
-    with pytest.raises(LockLostError, match="expired"), Queue(client, fresh_path).take():
-        stage.expire(client)
-        again = other.take(GRACE)
-        item = again.__enter__()
-    assert item.deliveries == 2
-    again.__exit__(None, None, None)
-    assert len(other) == 0
-
-
-def test_an_item_is_given_back_if_the_lease_is_over_before_the_work_begins(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after a pause, of which this session knows nothing; it may live."""
-    queue.put(b"a")
-    taking = queue.take()
-    with monkeypatch.context() as patched:
-        patched.setattr(Driver, "lease_deadline", 0.0)
-        with pytest.raises(LockLostError, match="in the moment it was claimed"), taking:
-            raise AssertionError("the work begins")
-    with taking as item:  # it may be used again, and the next loss is told
-        assert item.deliveries == 2
-        assert item.lost is not None
-        assert not item.lost.ready
-    assert len(queue) == 0
 
 
 def test_the_loss_of_a_claim_is_told_while_the_work_goes_on(stage: Stage, fresh_path: str) -> None:
@@ -248,23 +202,6 @@ async def test_the_same_under_asyncio(
         assert (await waiting).data == b"late"
         assert await queue.peek() is None
         assert fresh_path in repr(queue)
-
-
-@pytest.mark.since("3.5")
-async def test_a_cancelled_consumer_leaves_nothing(
-    zookeeper: ZooKeeperServer, fresh_path: str
-) -> None:
-    async with AsyncClient(zookeeper.hosts) as client:
-        queue = AsyncQueue(client, fresh_path)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
-        while not await client.exists(f"{fresh_path}/waiting"):
-            await asyncio.sleep(0)
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        await queue.put(b"a")
-        async with queue.take():
-            assert await client.get_children(f"{fresh_path}/waiting") == []
 
 
 # --- every cut ------------------------------------------------------------------------------------

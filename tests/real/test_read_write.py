@@ -2,136 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support.family_helpers import Queue
-from tests.support.lock_helpers import (
-    GRACE,
-    PATIENCE,
-    Running,
-    Stage,
-    Workers,
-    assert_strictly_rising,
-    wait_until_waiting,
-)
-from zkwire import LockLostError, ReadWriteLock, SequentialLock
-from zkwire.testing.proxy import Gate, hold
+from tests.support.lock_helpers import PATIENCE, Running, Stage, Workers
+from zkwire import ReadWriteLock
 
 
 def far(stage: Stage, path: str) -> ReadWriteLock:
     """A lock on a client of its own, out of the proxy's reach."""
     return ReadWriteLock(stage.client(direct=True), path)
-
-
-def test_downgrade_lets_readers_in_and_keeps_writers_out(stage: Stage, fresh_path: str) -> None:
-    lock, reader, writer = (far(stage, fresh_path) for _ in range(3))
-    assert lock.write.acquire(GRACE)
-    assert lock.read.acquire(GRACE)
-    assert lock.write.held
-    assert lock.read.held
-    assert not reader.read.try_acquire()
-    lock.write.release()
-    assert lock.read.held
-    assert not writer.write.try_acquire()
-    assert reader.read.try_acquire()
-    assert lock.read.held
-    reader.read.release()
-    lock.read.release()
-    assert writer.write.try_acquire()
-    writer.write.release()
-    assert stage.nodes(fresh_path) == []
-
-
-@pytest.mark.parametrize("waits", ["read", "write"])
-def test_downgrade_passes_those_who_wait(stage: Stage, fresh_path: str, waits: str) -> None:
-    """A writer that waits meanwhile neither stops the downgrade nor enters beside the reader."""
-    lock, queue = far(stage, fresh_path), Queue(stage, fresh_path)
-    assert lock.write.acquire(GRACE)
-    queue.join(waits, getattr(far(stage, fresh_path), waits))
-    queue.join("last", far(stage, fresh_path).write)
-    assert lock.read.acquire(GRACE), "it waits for somebody who waits for it"
-    queue.expect_nobody()
-    lock.write.release()
-    if waits == "read":
-        queue.expect("read")
-    else:
-        # Whoever was woken has looked again by the time that a later contender is refused.
-        assert not far(stage, fresh_path).read.try_acquire()
-    queue.expect_nobody()
-    assert lock.read.held
-    lock.read.release()
-    if waits == "read":
-        queue.expect_nobody()
-    else:
-        queue.expect("write")
-    queue.leave(waits)
-    queue.expect("last")
-    queue.leave("last")
-    assert stage.nodes(fresh_path) == []
-
-
-def test_downgrade_passes_a_plain_lock_that_waits(stage: Stage, fresh_path: str) -> None:
-    """It counts as a writer, and must not believe that nobody comes in where a writer stood."""
-    lock = far(stage, fresh_path)
-    assert lock.write.acquire(GRACE)
-    plain = SequentialLock(stage.client(), fresh_path)
-    waiting = Running(plain.acquire)
-    wait_until_waiting(stage)
-    assert lock.read.acquire(GRACE)
-    lock.write.release()
-    wait_until_waiting(stage, 2)  # it has looked again, and waits for the reader
-    assert not plain.held
-    lock.read.release()
-    waiting.result()
-    plain.release()
-    assert stage.nodes(fresh_path) == []
-
-
-def test_downgrade_can_be_taken_back(stage: Stage, fresh_path: str) -> None:
-    """The write lock outlives the read lock, and the next downgrade is a new one."""
-    lock, queue = far(stage, fresh_path), Queue(stage, fresh_path)
-    assert lock.write.acquire(GRACE)
-    queue.join("W", far(stage, fresh_path).write)
-    fences = [lock.write.fence]
-    for _ in range(3):
-        with lock.read:
-            fences.append(lock.read.fence)
-        assert lock.write.held
-    assert_strictly_rising(fences)
-    lock.write.release()
-    queue.expect("W")
-    assert not lock.read.try_acquire(), "no write lock, no precedence"
-    queue.leave("W")
-    assert stage.nodes(fresh_path) == []
-
-
-def test_downgrade_of_a_lost_write_lock_waits_like_everybody(stage: Stage, fresh_path: str) -> None:
-    """Its node is gone, a rival writes, and the holder has not heard of it yet."""
-    rival, gate = far(stage, fresh_path), Gate()
-    lock = ReadWriteLock(stage.client(timeout=PATIENCE), fresh_path)
-    holder = ThreadPoolExecutor(1)
-    assert holder.submit(lock.write.acquire, GRACE).result(2 * GRACE)
-    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_children2" and bool(frames[-1].zxid))
-    (node,) = stage.nodes(fresh_path)
-    stage.proxy.on("notification", action=hold(gate))
-    stage.observer.delete(node)
-    assert rival.write.acquire(GRACE)
-    gate.wait_reached()
-    assert lock.write.held, "nobody has told it"
-    with holder:
-        reading = holder.submit(lock.read.acquire, PATIENCE)
-        gate.release()
-        wait_until_waiting(stage)
-        assert not lock.read.held
-        assert rival.write.held
-        rival.write.release()
-        assert reading.result(PATIENCE)
-    lock.read.release()
-    with pytest.raises(LockLostError):
-        lock.write.release()
 
 
 def test_another_thread_does_not_read_beside_the_writer(stage: Stage, fresh_path: str) -> None:

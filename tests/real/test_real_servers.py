@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import socket
 import struct
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import unavailable
 from tests.support.lock_helpers import PATIENCE
-from tests.support.real_servers import GivenBackend, UncontrollableError, find_backend
+from tests.support.real_servers import find_backend
 from tests.support.server_control import (
-    DEFAULT_SETTINGS,
     Backend,
     Ensemble,
     NoBackendError,
     Settings,
     ZooKeeperServer,
-    free_port,
     poll,
 )
-from zkwire import Client, Watch
+from zkwire import Client, QuotaExceededError, ThrottledOpError, Watch
 from zkwire.testing.server.processor import ENVIRONMENT
 
 pytestmark = pytest.mark.apache
@@ -91,49 +88,6 @@ def test_container_is_published_on_loopback_only(zookeeper: ZooKeeperServer) -> 
     assert container.ports["2181/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": str(zookeeper.port)}]
 
 
-def test_killed_server_comes_back_with_its_sessions(zookeeper: ZooKeeperServer) -> None:
-    with Handshake(zookeeper) as client:
-        zookeeper.kill()
-        assert zookeeper.mode() is None
-        zookeeper.start()
-        with client.resumed(zookeeper) as again:
-            assert again.session_id == client.session_id
-
-
-def test_paused_server_is_silent_until_resumed(zookeeper: ZooKeeperServer) -> None:
-    zookeeper.pause()
-    with pytest.raises(TimeoutError):
-        zookeeper.four_letter("ruok", seconds=0.2)
-    zookeeper.resume()
-    assert zookeeper.four_letter("ruok") == "imok"
-
-
-@pytest.mark.parametrize("order", ["kill", "stop", "pause"])
-def test_restore_undoes(zookeeper: ZooKeeperServer, order: str) -> None:
-    getattr(zookeeper, order)()
-    zookeeper.restore()
-    assert zookeeper.four_letter("ruok") == "imok"
-
-
-def test_own_server_takes_settings(backend: Backend) -> None:
-    if isinstance(backend, GivenBackend):
-        unavailable(f"{backend} takes no settings")
-    settings = Settings(tick_ms=300, options={"maxSessionTimeout": "5000"})
-    with backend.standalone(settings) as server:
-        configuration = server.four_letter("conf")
-        assert "tickTime=300" in configuration
-        assert "maxSessionTimeout=5000" in configuration
-    assert server.mode() is None
-
-
-def test_ensemble_finds_the_member_that_serves_a_client(ensemble: Ensemble) -> None:
-    for server in ensemble.servers:
-        with Handshake(server) as client:
-            assert ensemble.server_for_session(client.session_id) is server
-            local_port = client.connection.getsockname()[1]
-            assert ensemble.server_for_connection(local_port) is server
-
-
 @pytest.mark.parametrize("order", ["kill", "pause"])
 def test_lost_leader_is_replaced_and_sessions_live_on(ensemble: Ensemble, order: str) -> None:
     leader = ensemble.leader()
@@ -145,23 +99,6 @@ def test_lost_leader_is_replaced_and_sessions_live_on(ensemble: Ensemble, order:
             assert again.session_id == client.session_id
     leader.restore()
     poll("it follows", lambda: leader.mode() == "follower" or None, 60)
-
-
-def test_ports_are_different_and_outside_the_range_for_clients() -> None:
-    ports = {free_port() for _ in range(50)}
-    assert len(ports) == 50
-    limits = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    if limits.exists():
-        assert max(ports) < int(limits.read_text().split()[0])
-
-
-def test_given_servers_are_not_ours_to_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZKWIRE_TEST_BACKEND", "servers")
-    monkeypatch.setenv("ZKWIRE_TEST_SERVERS", "one:2181, [::1]:2182,three:2183")
-    given = find_backend().make_ensemble(DEFAULT_SETTINGS)
-    assert given.hosts == "one:2181,[::1]:2182,three:2183"
-    with pytest.raises(UncontrollableError):
-        given.servers[0].kill()
 
 
 def test_no_server_is_a_skip_but_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +128,64 @@ def test_events_tell_their_zxid_from_3_9_on(
     assert event is not None
     assert stat is not None
     assert event.zxid == (stat.czxid if zookeeper.release >= (3, 9) else None)
+
+
+SECRET = 0xB3415C00
+_MULTIPLIER, _MASK = 0x5DEECE66D, (1 << 48) - 1
+
+
+def derived(session_id: int) -> bytes:
+    """The password that servers make of a session's id: numbers of `java.util.Random`."""
+    state = (session_id ^ SECRET ^ _MULTIPLIER) & _MASK
+    made = b""
+    while len(made) < 16:
+        state = (state * _MULTIPLIER + 0xB) & _MASK
+        made += (state >> 16).to_bytes(4, "little")
+    return made
+
+
+def test_a_password_is_a_function_of_the_id(zookeeper: ZooKeeperServer) -> None:
+    """True of 3.4.14, 3.6.2, 3.8.0 and 3.9.5: with the id alone the session can be taken over."""
+    with Handshake(zookeeper) as client:
+        assert client.password == derived(client.session_id)
+        with client.resumed(zookeeper) as again:
+            assert again.session_id == client.session_id
+
+
+@pytest.mark.since("3.9")
+def test_a_request_that_waits_too_long_is_throttled_and_not_executed(backend: Backend) -> None:
+    flags = (
+        "request_throttle_max_requests=1",
+        "request_throttle_stall_time=5",
+        "throttled_op_wait_time=1",
+    )
+    settings = Settings(java_flags=tuple(f"-Dzookeeper.{flag}" for flag in flags))
+    with backend.standalone(settings) as server, Client(server.hosts) as client:
+        client.create("/n")
+        throttled: list[ThrottledOpError] = []
+        replies = [client.pipeline.set_data("/n", b"") for _ in range(1000)]
+        for reply in replies:
+            try:
+                reply.result(PATIENCE)
+            except ThrottledOpError as error:
+                throttled.append(error)
+        assert throttled
+        assert not any(error.maybe_applied for error in throttled)
+        stat = client.exists("/n")
+        assert stat is not None
+        assert stat.version == len(replies) - len(throttled)
+
+
+@pytest.mark.since("3.7")
+def test_a_quota_is_enforced(backend: Backend) -> None:
+    settings = Settings(java_flags=("-Dzookeeper.enforceQuota=true",))
+    with backend.standalone(settings) as server, Client(server.hosts) as client:
+        client.create("/n")
+        client.ensure_path("/zookeeper/quota/n")
+        client.create("/zookeeper/quota/n/zookeeper_stats", b"count=1,bytes=0")
+        limits = b"count=-1,bytes=-1;byteHardLimit=-1;countHardLimit=2"
+        client.create("/zookeeper/quota/n/zookeeper_limits", limits)
+        client.create("/n/a")
+        with pytest.raises(QuotaExceededError):
+            client.create("/n/b")
+        assert client.get_children("/n") == ["a"]

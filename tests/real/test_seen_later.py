@@ -8,22 +8,8 @@ import pytest
 
 from tests.support.command_lines import interpreter_of
 from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, NotSentError
+from tests.support.server_control import poll
 from zkwire.testing import Server
-
-LATER = 0x7FFF_0000_0000
-
-
-def test_the_client_says_that_this_is_the_likely_cause(zookeeper: ZooKeeperServer) -> None:
-    with Client(zookeeper.hosts, session_timeout=1.0) as former:
-        credentials = former.detach()
-    client = Client(zookeeper.hosts, session_timeout=1.0, resume=credentials)
-    client._session._requests.last_zxid = LATER
-    with pytest.raises(NotSentError, match=f"perhaps .*older than zxid {LATER:#x}.* new client"):
-        client.connect(1.0)
-    assert "older" not in client._session.last_failure  # a restart ends soon, and is as silent
-    client.close()
 
 
 def test_hazard_A54_a_shell_begins_anew_after_a_restart_without_data(

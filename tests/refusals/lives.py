@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 import zkwire
+from tests.support import recipe_samples
 from tests.support.lock_helpers import Running
-from tests.support.recipe_samples import BEGUN_BY_A_METHOD, RECIPES, called, is_service, made
+from tests.support.recipe_samples import BEGUN_BY_A_METHOD, LOCKS, RECIPES, called, is_service, made
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
@@ -26,7 +27,6 @@ from zkwire import (
     OncePer,
     Queue,
     QueueEmptyError,
-    Semaphore,
     SequentialLock,
     SetData,
     Supervisor,
@@ -41,7 +41,6 @@ SUPERVISED: dict[str, Life] = {}
 HOUR = 3600.0
 A_WHILE = 0.1  # seconds, after which a lock that is held is given up
 LOST = "the lock is lost (`lost`, LockLostError)"
-Make = Callable[[Stage], Any]
 
 
 def of(lives: dict[str, Life], title: str) -> Callable[[Life], Life]:
@@ -63,37 +62,10 @@ def make(stage: Stage, kind: str, *arguments: Any, **named: Any) -> Any:
 # --- locks ----------------------------------------------------------------------------------------
 
 
-def multi_lock(stage: Stage) -> Any:
-    locks = [make(stage, "SequentialLock", f"{stage.path}/{name}") for name in "ab"]
-    return (zkwire.AsyncMultiLock if stage.asynchronous else zkwire.MultiLock)(*locks)
-
-
-LOCKS: dict[str, Make] = {
-    "NonBlockingLock": lambda stage: make(stage, "NonBlockingLock", stage.path),
-    "BlockingLock": lambda stage: make(stage, "BlockingLock", stage.path),
-    "SequentialLock": lambda stage: make(stage, "SequentialLock", stage.path),
-    "ReadWriteLock.read": lambda stage: make(stage, "ReadWriteLock", stage.path).read,
-    "ReadWriteLock.write": lambda stage: make(stage, "ReadWriteLock", stage.path).write,
-    "Semaphore": lambda stage: make(stage, "Semaphore", stage.path, 1).lease(),
-    "MultiLock": multi_lock,
-    "ReentrantLock": lambda stage: make(stage, "ReentrantLock", stage.path),
-    "Election": lambda stage: make(stage, "Election", stage.path, "me").lead(),
-}
-
-
-def rival_of(title: str, stage: Stage) -> Any:
-    """Another client's lock, for which the one with this title has to wait."""
-    match title:
-        case "NonBlockingLock" | "BlockingLock":
-            return zkwire.BlockingLock(stage.other, stage.path)
-        case "ReadWriteLock.read" | "ReadWriteLock.write":
-            return zkwire.ReadWriteLock(stage.other, stage.path).write
-        case "Semaphore":
-            return Semaphore(stage.other, stage.path, 1).lease()
-        case "MultiLock":
-            return SequentialLock(stage.other, f"{stage.path}/b")
-        case _:
-            return SequentialLock(stage.other, stage.path)
+def lock_and_rival(title: str, stage: Stage) -> tuple[Any, Any]:
+    """The lock, and another client's for which it has to wait."""
+    lock = recipe_samples.lock(title, stage.client, stage.path)
+    return lock, recipe_samples.rival(title, stage.other, stage.path)
 
 
 async def acquire(stage: Stage, lock: Any) -> None:
@@ -135,11 +107,11 @@ def free_lock(title: str) -> Life:
     """It is acquired, looked at, and released; then another client acquires it."""
 
     async def life(stage: Stage) -> None:
-        lock = LOCKS[title](stage)
+        lock = recipe_samples.lock(title, stage.client, stage.path)
         await acquire(stage, lock)
         await stage.until(lambda: stage.watches or lost(stage, lock))
         await release(stage, lock)
-        rival = rival_of(title, stage)
+        rival = recipe_samples.rival(title, stage.other, stage.path)
         assert rival.acquire(LIMIT)
         rival.release()
 
@@ -150,7 +122,7 @@ def entered_lock(title: str) -> Life:
     """As a context manager."""
 
     async def life(stage: Stage) -> None:
-        lock, entered = LOCKS[title](stage), list[Any]()
+        lock, entered = recipe_samples.lock(title, stage.client, stage.path), list[Any]()
         try:
             await stage.within(lambda: lock.within(LIMIT), entered.append)
         except LockTimeoutError:
@@ -167,7 +139,7 @@ def contended_lock(title: str) -> Life:
     """Another client has it: a try fails, and the one that waits gets it afterwards."""
 
     async def life(stage: Stage) -> None:
-        lock, rival = LOCKS[title](stage), rival_of(title, stage)
+        lock, rival = lock_and_rival(title, stage)
 
         async def wait() -> None:
             await acquire(stage, lock)
@@ -187,7 +159,7 @@ def late_lock(title: str) -> Life:
     """Another client has it, and goes on having it when the time is over."""
 
     async def life(stage: Stage) -> None:
-        lock, rival = LOCKS[title](stage), rival_of(title, stage)
+        lock, rival = lock_and_rival(title, stage)
         assert rival.acquire(LIMIT)
         assert not await stage.call(lock.acquire, A_WHILE)
         await stage.until(lambda: not stage.ephemerals, "it has left")
@@ -200,7 +172,7 @@ def deleted_lock(title: str) -> Life:
     """An outsider deletes the node of the holder, which notices."""
 
     async def life(stage: Stage) -> None:
-        lock = LOCKS[title](stage)
+        lock = recipe_samples.lock(title, stage.client, stage.path)
         await acquire(stage, lock)
         await stage.until(lambda: stage.watches or lost(stage, lock))
         for node in stage.ephemerals:

@@ -35,7 +35,6 @@ def _each_of(*kinds: AsyncKind) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
 
 
-async_kinds = _each_of(AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock)
 async_waiting_kinds = _each_of(AsyncBlockingLock, AsyncSequentialLock)
 
 # A test that takes longer hangs.

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers
 from tests.support.server_control import poll
 from zkwire import Client
-from zkwire.blocking.locks import Lease, PathLock, Semaphore
+from zkwire.blocking.locks import Lease, Semaphore
 from zkwire.testing.proxy import Frame
 
 
@@ -26,74 +25,6 @@ class Lockable(Protocol):
     def release(self) -> None: ...
     @property
     def held(self) -> bool: ...
-
-
-class Member:
-    """Somebody who queues for a lock, keeps it until told, and releases it."""
-
-    def __init__(self, name: str, lock: Lockable, granted: SimpleQueue[str]) -> None:
-        self.name = name
-        self.lock = lock
-        self._granted = granted
-        self._go = threading.Event()
-        self._running = Running(self._live)
-
-    def _live(self) -> None:
-        assert self.lock.acquire(4 * PATIENCE)
-        self._granted.put(self.name)
-        assert self._go.wait(4 * PATIENCE)
-        self.lock.release()
-
-    def leave(self) -> None:
-        """Have the lock released, and wait until it is."""
-        self._go.set()
-        self._running.result()
-
-
-class Queue:
-    """Members in their order of arrival, and who has been granted the lock."""
-
-    def __init__(self, stage: Stage, path: str) -> None:
-        self._stage = stage
-        self._path = path
-        self._granted: SimpleQueue[str] = SimpleQueue()
-        self.members: dict[str, Member] = {}
-        self.granted: list[str] = []
-
-    def join(self, name: str, lock: Lockable) -> None:
-        """One more, behind all those before."""
-        before = self._present()
-        self.members[name] = Member(name, lock, self._granted)
-        soon(f"{name} queues", lambda: self._present() == before + 1, PATIENCE)
-
-    def _present(self) -> int:
-        """How many contenders there are, the holders included."""
-        return len(self._stage.nodes(self._path))
-
-    def expect(self, *names: str) -> None:
-        """These are the next ones that get the lock, and they all do."""
-        for _ in names:
-            self.granted.append(self._granted.get(timeout=PATIENCE))
-        assert sorted(self.granted[-len(names) :]) == sorted(names)
-        assert all(self.members[name].lock.held for name in names)
-
-    def expect_nobody(self) -> None:
-        """Nobody else has the lock. (Who is granted it later shows in the order.)"""
-        with pytest.raises(Empty):
-            self._granted.get_nowait()
-
-    def leave(self, *names: str) -> None:
-        """These release."""
-        for name in names:
-            self.members[name].leave()
-
-
-class LeaseQueue(Queue):
-    """As `Queue`, for leases: a contender may have two nodes, so sessions are counted."""
-
-    def _present(self) -> int:
-        nodes = lease_nodes(self._stage, self._path)
-        return len({node.rpartition("/")[2][:16] for node in nodes})
 
 
 # --- a lease, as a lock ---------------------------------------------------------------------------
@@ -160,12 +91,6 @@ def watches_children(frames: Iterable[Frame], below: str) -> bool:
 
 
 # --- small things ---------------------------------------------------------------------------------
-
-
-def lose(stage: Stage, lock: PathLock, node: str) -> None:
-    """Somebody deletes the holder's node, and the holder learns of it."""
-    stage.observer.delete(node)
-    assert lock.lost.wait(PATIENCE)
 
 
 def soon(what: str, look: Callable[[], Any], seconds: float = GRACE) -> None:

@@ -283,18 +283,6 @@ def watch_table_size(client: Client) -> int:
     return client._session.watch_count
 
 
-def waiters(server: ZooKeeperServer, below: str) -> int:
-    """How many sessions wait for the end of a node at or below ``below``, as the server says.
-
-    The server lists data watches only, so those of the holders on their own nodes do not count.
-    """
-    listed = re.split(r"^(?=/)", server.four_letter("wchp"), flags=re.MULTILINE)
-    paths = [path.split() for path in listed if path.strip()]
-    return sum(
-        len(sessions) for path, *sessions in paths if path == below or path.startswith(below + "/")
-    )
-
-
 def watch_count(server: ZooKeeperServer) -> int:
     """How many watches the server has, of all clients and kinds."""
     found = re.search(r"^zk_watch_count\s+(\d+)$", server.four_letter("mntr"), re.MULTILINE)

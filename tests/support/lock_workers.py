@@ -15,22 +15,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import zkwire
-from tests.support.family_helpers import lease_of
-from tests.support.lock_helpers import ALL_KINDS, Lock
+from tests.support.lock_helpers import Lock
+from tests.support.recipe_samples import lock as lock_of
 from zkwire import (
     Client,
     Election,
     NonBlockingLock,
     ReadWriteLock,
-    Semaphore,
-    SequentialLock,
-    SetData,
-    ZooKeeperError,
 )
 
 # A non-blocking lock never waits, so its user must: at most this long between two tries.
@@ -42,24 +36,11 @@ def say(line: object) -> None:
     os.write(1, f"{line}\n".encode())
 
 
-# The locks of the family that hold alone, or next to readers only, by a name for the command line.
-FAMILY: dict[str, Callable[[Client, str], Any]] = {
-    "WriteLock": lambda client, path: ReadWriteLock(client, path).write,
-    "ReadLock": lambda client, path: ReadWriteLock(client, path).read,
-    "Lease": lease_of,
-}
-
-
-def kind_named(name: str) -> Any:
-    """The lock class of this name, or what makes a lock of the family."""
-    return FAMILY.get(name) or next(kind for kind in ALL_KINDS if kind.__name__ == name)
-
-
 def counting(hosts: str, kind_name: str, path: str, times: str, file: str) -> None:
     """Count the number in a file up, under the lock; report each number found and the fence."""
-    kind, counter = kind_named(kind_name), Path(file)
+    counter = Path(file)
     with Client(hosts) as client:
-        lock = kind(client, path)
+        lock = lock_of(kind_name, client, path)
         say("ready")
         sys.stdin.readline()
         for _ in range(int(times)):
@@ -83,7 +64,7 @@ def wait_for(lock: Lock) -> None:
 def writing(hosts: str, kind_name: str, path: str, session_timeout: str, register: str) -> None:
     """Hold the lock; at each line look at ``held`` first of all, then write to the register."""
     with Client(hosts, session_timeout=float(session_timeout)) as client:
-        lock = kind_named(kind_name)(client, path)
+        lock = lock_of(kind_name, client, path)
         lost = threading.Event()
         lock.lost.add_callback(lambda _: lost.set())
         assert lock.acquire(10)
@@ -137,7 +118,7 @@ def interrupted(hosts: str, kind_name: str, path: str) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, interruptions)
     with Client(hosts) as client:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, interruptions)
-        lock, orders = kind_named(kind_name)(client, path), Orders()
+        lock, orders = lock_of(kind_name, client, path), Orders()
         interrupts, pause = 0, 0.0
 
         def interrupt(number: int, _: object) -> None:
@@ -200,16 +181,6 @@ def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
                 assert lock.read.held
 
 
-def holding_lease(hosts: str, path: str, count: str, session_timeout: str) -> None:
-    """Hold a lease until killed."""
-    with (
-        Client(hosts, session_timeout=float(session_timeout)) as client,
-        Semaphore(client, path, int(count)).lease().within(10),
-    ):
-        say("held")
-        sys.stdin.readline()
-
-
 def leading(hosts: str, path: str, text: str, session_timeout: str) -> None:
     """Lead, and say so each time; a line ends the term."""
     with Client(hosts, session_timeout=float(session_timeout)) as client:
@@ -219,23 +190,6 @@ def leading(hosts: str, path: str, text: str, session_timeout: str) -> None:
                 say(f"leads {leadership.fence}")
                 if not sys.stdin.readline():
                     return
-
-
-def guarding(hosts: str, path: str, target: str, session_timeout: str) -> None:
-    """Hold the lock; at each line write it to the target under the guard, and say how that went.
-
-    Nothing is looked at before: the process may have been stopped in between.
-    """
-    with Client(hosts, session_timeout=float(session_timeout)) as client:
-        lock = SequentialLock(client, path)
-        assert lock.acquire(10)
-        say("held")
-        while line := sys.stdin.readline():
-            try:
-                lock.guard([SetData(target, line.strip().encode())])
-                say("written")
-            except ZooKeeperError as error:
-                say(type(error).__name__)
 
 
 # --- asyncio --------------------------------------------------------------------------------------
@@ -248,7 +202,7 @@ def writing_in_a_task(
 
     async def main() -> None:
         async with zkwire.AsyncClient(hosts, session_timeout=float(session_timeout)) as client:
-            lock = getattr(zkwire, f"Async{kind_name}")(client, path)
+            lock = lock_of(kind_name, client, path)
             lost = asyncio.Event()
             lock.lost.add_callback(lambda _: lost.set())
             assert await lock.acquire(10)

@@ -82,3 +82,38 @@ def used(name: str, client: Any, path: str) -> object:
         result = called(name, recipe)
     assert result is not False, f"{name} did not succeed"
     return result
+
+
+# --- locks, and what excludes them ----------------------------------------------------------------
+
+LOCKS = (
+    "NonBlockingLock", "BlockingLock", "SequentialLock", "ReadWriteLock.read",
+    "ReadWriteLock.write", "Semaphore", "MultiLock", "ReentrantLock", "Election",
+)  # fmt: skip
+"""Whatever is acquired and released, by the names that `lock` takes."""
+
+
+def lock(title: str, client: Any, path: str) -> Any:
+    """One of these; of a semaphore the only lease, of a multi-lock two sequential ones."""
+    match title.split("."):
+        case ["Semaphore"]:
+            return kind_of(title, client)(client, path, 1).lease()
+        case ["Election"]:
+            return made(title, client, path).lead()
+        case [name, side]:
+            return getattr(made(name, client, path), side)
+        case _:
+            return made(title, client, path)
+
+
+def rival(title: str, client: Any, path: str) -> Any:
+    """Another client's lock, for which the one with this title has to wait."""
+    if title == "MultiLock":
+        return made("SequentialLock", client, f"{path}/b")
+    rivals = {
+        "NonBlockingLock": "BlockingLock",
+        "ReadWriteLock.read": "ReadWriteLock.write",
+        "ReentrantLock": "SequentialLock",
+        "Election": "SequentialLock",
+    }
+    return lock(rivals.get(title, title), client, path)
