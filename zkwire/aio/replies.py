@@ -15,21 +15,7 @@ from zkwire.wire import ops
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
-    from typing import Any, Protocol
-
-    from zkwire.session.waitable import Waitable
-
-    class Awaiting(Protocol):
-        """What these need of a driver."""
-
-        operation_timeout: float | None
-
-        def start(self) -> object: ...
-        async def within(self, waitable: Waitable, timeout: float | None) -> bool: ...
-        def withdraw(self, request: Request) -> bool: ...
-        def never_retrieved(self, error: BaseException) -> None: ...
-        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
-        def dispatch(self, function: Callable[[], object]) -> None: ...
+    from typing import Any
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
@@ -38,7 +24,7 @@ class StepReply(Request):
     """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
 
     __slots__ = ("driver", "heard")
-    driver: Awaiting
+    driver: Any  # a OneThreadDriver
     heard: bool
 
     def __await__(self) -> Generator[Any, None, Any]:

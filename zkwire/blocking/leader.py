@@ -102,7 +102,6 @@ class LeaderFollower(Driver):
         "_followers", "_main_thread", "_sleepers", "_successor", "callbacks", "ended", "fetching",
         "owned", "thread", "threads",
     )  # fmt: skip
-    mutex: Any
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
@@ -172,12 +171,6 @@ class LeaderFollower(Driver):
         super().after_fork()
 
     # --- what the I/O thread is to call -----------------------------------------------------------
-
-    def wake(self) -> None:
-        """Wake the I/O thread."""
-        io = self.io
-        if io is not None:
-            io.wake()
 
     def _collect(self) -> None:
         if self.session.callbacks:

@@ -35,22 +35,9 @@ if TYPE_CHECKING:
 
     from zkwire.operations import Reply
     from zkwire.operations.nodes import Requests
-    from zkwire.session.waitable import Waitable
 
     P = ParamSpec("P")
     T = TypeVar("T")
-
-    class Waiting(Protocol):
-        """What these need of a driver."""
-
-        def submit(self, request: Request) -> None: ...
-        def round_trip(self, request: Request) -> None: ...
-        def withdraw(self, request: Request) -> bool: ...
-        def wait(self, waitable: Waitable, timeout: float | None, *, lead: bool) -> bool: ...
-        def check(self) -> None: ...
-        def check_callback(self, function: Any) -> None: ...
-        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
-        def dispatch_surely(self, function: Callable[[], object]) -> None: ...
 
     class ClientLike(Protocol):
         """A Client or a Supervisor."""
@@ -171,7 +158,7 @@ class BlockingReply(Request):
     """The answer to come of one operation; see :meth:`result`."""
 
     __slots__ = ("driver",)
-    driver: Waiting
+    driver: Any  # a LeaderFollower
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the answer, at most ``timeout`` seconds, and return the operation's result.

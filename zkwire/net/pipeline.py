@@ -15,15 +15,10 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from typing import Any, Protocol
+    from typing import Any
 
     from zkwire.jute.records import ACL
-    from zkwire.session.waitable import Watch, WatchOwner
-
-    class AnyDriver(WatchOwner, Protocol):
-        """What a pipeline needs of a driver."""
-
-        def submit(self, request: Request, eager: bool) -> None: ...
+    from zkwire.session.waitable import Watch
 
 
 def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> OperationTimeoutError:
@@ -65,7 +60,7 @@ class BackgroundReply(Request):
     """A reply whose await yields it, to the BackgroundTask that drives the coroutine."""
 
     __slots__ = ("driver",)
-    driver: AnyDriver
+    driver: Any  # a Driver
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.ready:
@@ -76,7 +71,7 @@ class BackgroundReply(Request):
 class Submitter(Requests):
     """What submits requests to a driver."""
 
-    _driver: Any  # an AnyDriver, or what a subclass says
+    _driver: Any  # a Driver
 
     def _own(self, watch: Watch) -> None:
         if watch.closed:
@@ -99,7 +94,7 @@ class Pipeline(Submitter, Operations):
 
     def __init__(
         self,
-        driver: AnyDriver,
+        driver: Any,
         chroot: str,
         kind: type[Request],
         *,
@@ -112,8 +107,8 @@ class Pipeline(Submitter, Operations):
         self._send_limit = send_limit
         self._kind = kind
 
-    def _submit(self, request: Request) -> Any:
-        request.driver = self._driver  # type: ignore[attr-defined]  # every kind of reply has one
+    def _submit(self, request: Any) -> Any:
+        request.driver = self._driver  # every kind of reply has one
         self._driver.submit(request, True)
         return request
 
@@ -121,8 +116,8 @@ class Pipeline(Submitter, Operations):
 class LazyPipeline(Pipeline):
     """The same for recipes: what is asked for together leaves in one write, when it is awaited."""
 
-    def _submit(self, request: Request) -> Any:
-        request.driver = self._driver  # type: ignore[attr-defined]
+    def _submit(self, request: Any) -> Any:
+        request.driver = self._driver
         self._driver.submit(request, False)
         return request
 

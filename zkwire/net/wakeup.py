@@ -35,22 +35,12 @@ from zkwire.net.dial import kernel_says
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any, TypeAlias
 
     from zkwire.session.waitable import Waitable
 
+    Poller: TypeAlias = "EpollPoller | PairPoller"
     Ready = list[tuple[selectors.SelectorKey, int]]
-
-    class Poller(Protocol):
-        """What the I/O thread waits for, and its wake-up."""
-
-        def register(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
-        def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
-        def unregister(self, sock: socket.socket, /) -> object: ...
-        def select(self, seconds: float | None, /) -> Ready: ...
-        def wake(self) -> None: ...
-        def epolls_for(self, sock: socket.socket, /) -> WakeupEpolls | None: ...
-        def close(self) -> None: ...
 
 
 # A signal that comes between the interpreter's last check for one and the system call is not

@@ -18,16 +18,7 @@ import struct
 from collections import deque
 from functools import partial
 
-from zkwire.errors import (
-    SESSION_EXPIRED,
-    UNCERTAIN,
-    NodeExistsError,
-    ProtocolError,
-    SessionMovedError,
-    UnimplementedError,
-    ZooKeeperError,
-    error_for,
-)
+from zkwire import errors
 from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse, SyncRequest
 from zkwire.session.control_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.session.waitable import Waitable
@@ -38,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from zkwire.errors import OperationTimeoutError
     from zkwire.jute.multi import MultiResponse
     from zkwire.session.liveness import Liveness
     from zkwire.session.waitable import Waker, Watch
@@ -63,7 +53,7 @@ class Refused:
 
 
 _SEQUENTIAL = 2  # in the flags of each kind of node that has a number (Java's CreateMode)
-_ABOUT_SESSION = (SESSION_EXPIRED, SessionMovedError.code)
+_ABOUT_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code)
 
 
 def about_session(answers: Any) -> int:
@@ -85,8 +75,10 @@ class Failed:
 
     __slots__ = ("kind", "maybe_applied", "message")
 
-    def __init__(self, kind: type[ZooKeeperError], message: str, maybe_applied: bool) -> None:
-        self.kind: type[ZooKeeperError] = kind
+    def __init__(
+        self, kind: type[errors.ZooKeeperError], message: str, maybe_applied: bool
+    ) -> None:
+        self.kind: type[errors.ZooKeeperError] = kind
         self.message: str = message
         self.maybe_applied: bool = maybe_applied
 
@@ -158,22 +150,24 @@ class Request(Waitable):
             self.record = None
             self.outcome = outcome  # interrupt-safe: last
 
-    def given_up(self, error: OperationTimeoutError) -> None:
+    def given_up(self, error: errors.OperationTimeoutError) -> None:
         """The caller has waited long enough, and gets this error; for an observer."""
 
-    def error(self) -> ZooKeeperError | None:
+    def error(self) -> errors.ZooKeeperError | None:
         """The error that the request ended with, a new object each time; None if it succeeded."""
         outcome = self.outcome
         if isinstance(outcome, Refused):
-            if outcome.code == UnimplementedError.code:
+            if outcome.code == errors.UnimplementedError.code:
                 message = (
                     f"this server does not know it (servers do since {self.op.since}), or it is "
                     "switched off there"
                 )
-                return UnimplementedError(message, op=self.op.name, path=self.path)
-            taken = outcome.code == NodeExistsError.code and bool(self.create_flags & _SEQUENTIAL)
-            error = error_for(outcome.code, self.op.name, self.path, sequential=taken)
-            error.maybe_applied = outcome.code in UNCERTAIN and self.op.changes
+                return errors.UnimplementedError(message, op=self.op.name, path=self.path)
+            taken = outcome.code == errors.NodeExistsError.code and bool(
+                self.create_flags & _SEQUENTIAL
+            )
+            error = errors.error_for(outcome.code, self.op.name, self.path, sequential=taken)
+            error.maybe_applied = outcome.code in errors.UNCERTAIN and self.op.changes
             return error
         if isinstance(outcome, Failed):
             return outcome.kind(
@@ -336,7 +330,7 @@ class RequestQueue:
                 head.outcome = ANSWERED
                 unanswered.popleft()  # interrupt-safe: late, connection_lost finds it until then
                 request, at = head, end
-        except ProtocolError:
+        except errors.ProtocolError:
             pass
         if request is not None:
             live.answered(request.sent_at, now)
@@ -388,5 +382,5 @@ class RequestQueue:
         unanswered = self.unanswered
         if not unanswered or unanswered[0].xid != xid:
             expected = f"expected was {unanswered[0].xid}" if unanswered else "but none is expected"
-            raise ProtocolError(f"a reply has the xid {xid}, {expected}")
+            raise errors.ProtocolError(f"a reply has the xid {xid}, {expected}")
         return unanswered[0]

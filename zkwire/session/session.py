@@ -29,16 +29,7 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
-from zkwire.errors import (
-    REJECTIONS,
-    SESSION_EXPIRED,
-    AuthFailedError,
-    ClientClosedError,
-    NoNodeError,
-    ProtocolError,
-    ReplyTooLargeError,
-    SessionMovedError,
-)
+from zkwire import errors
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
 from zkwire.session import control_frames, outcomes
@@ -61,17 +52,15 @@ _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
 
-_NO_NODE = NoNodeError.code
-_SESSION_MOVED = SessionMovedError.code
+_EXPIRED = errors.SESSION_EXPIRED
+_NO_NODE = errors.NoNodeError.code
+_SESSION_MOVED = errors.SessionMovedError.code
 
 
 class Session(SessionStatus):
     """See the module's docstring; the arguments are those of :class:`SessionStatus`."""
 
     __slots__ = ()
-    act_at: float
-    last_failure: str
-    control_frames: list[bytes]
 
     @property
     def session_id(self) -> int:
@@ -133,7 +122,7 @@ class Session(SessionStatus):
         if self.ended:
             raise self.ending(request.op.name, request.path)
         if self._closing:
-            raise ClientClosedError(outcomes.CLOSING, op=request.op.name, path=request.path)
+            raise errors.ClientClosedError(outcomes.CLOSING, op=request.op.name, path=request.path)
 
     def withdraw(self, request: Request) -> bool:
         """The caller no longer waits.  True if the request was queued and is never sent."""
@@ -361,18 +350,18 @@ class Session(SessionStatus):
                     self._receive_frame(chunk, start, end, now)
                 else:
                     self._receive_greeting(chunk, start, end, now)
-        except AuthFailedError as error:
+        except errors.AuthFailedError as error:
             self._reject(str(error))
-        except ProtocolError as error:
+        except errors.ProtocolError as error:
             self.broken, self._garbled = str(error), True
             # With any other outcome the caller would repeat it, and break the next connection too.
-            if isinstance(error, ReplyTooLargeError) and self.in_flight:
+            if isinstance(error, errors.ReplyTooLargeError) and self.in_flight:
                 self._fail(self.in_flight[0], outcomes.unreadable(error))
         return whole
 
     def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
         if end - at < _REPLY_BYTES:
-            raise ProtocolError(f"a reply of {end - at} bytes has no header")
+            raise errors.ProtocolError(f"a reply of {end - at} bytes has no header")
         xid, zxid, code = _read_reply(chunk, at)
         unknown = code != 0 and says_unknown(zxid, code)
         if unknown:
@@ -409,7 +398,7 @@ class Session(SessionStatus):
         elif xid == ops.SET_WATCHES_XID:
             self._handshake.receive_watches(code)
         else:
-            raise ProtocolError(f"a reply has the xid {xid}")
+            raise errors.ProtocolError(f"a reply has the xid {xid}")
         self._become_usable(now)
 
     def _receive_reply(
@@ -419,14 +408,14 @@ class Session(SessionStatus):
         if code == 0:
             try:
                 record = op.decode_reply(chunk, at, end)
-            except ProtocolError as error:
+            except errors.ProtocolError as error:
                 self._fail(request, outcomes.unreadable(error))
                 raise
             if op is ops.MULTI:
                 code = about_session(record)
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
-        if code == SESSION_EXPIRED and isinstance(record, MultiResponse) and not self._closing:
+        if code == _EXPIRED and isinstance(record, MultiResponse) and not self._closing:
             self._requests.ask_about(request, record)
             return
         if request.watch is not None:
@@ -463,10 +452,10 @@ class Session(SessionStatus):
 
     def _react(self, code: int) -> None:
         """Some refusals are about the session or the connection, not about the request."""
-        if code == SESSION_EXPIRED:
+        if code == _EXPIRED:
             self._enter("expire")
-        elif code in REJECTIONS:
-            self._reject(REJECTIONS[code])
+        elif code in errors.REJECTIONS:
+            self._reject(errors.REJECTIONS[code])
         elif code == _SESSION_MOVED:
             self.broken = "the session has moved to another server"
 

@@ -26,15 +26,7 @@ hide that end, and its answer decides whether the node there is still that one.
 
 from __future__ import annotations
 
-from zkwire.errors import (
-    REJECTIONS,
-    SESSION_EXPIRED,
-    NoNodeError,
-    NoWatcherError,
-    RequestTimeoutError,
-    SessionMovedError,
-    ThrottledOpError,
-)
+from zkwire import errors
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches, SetWatches2
 from zkwire.session import control_frames
@@ -242,10 +234,10 @@ def _no_paths() -> Batch:
 
 _new: Callable[..., Event] = tuple.__new__  # pyright: ignore
 _TYPES = {int(known): known for known in EventType}
-_NO_NODE = NoNodeError.code
-_TRY_AGAIN = (RequestTimeoutError.code, ThrottledOpError.code)
-_OF_THE_SESSION = (SESSION_EXPIRED, SessionMovedError.code, *REJECTIONS)
-_NO_WATCHER = Refused(NoWatcherError.code)
+_NO_NODE = errors.NoNodeError.code
+_TRY_AGAIN = (errors.RequestTimeoutError.code, errors.ThrottledOpError.code)
+_OF_THE_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code, *errors.REJECTIONS)
+_NO_WATCHER = Refused(errors.NoWatcherError.code)
 _NO_WATCH = b"\0"  # the last field of every read that can set a watch
 
 _ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
