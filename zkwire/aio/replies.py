@@ -7,9 +7,8 @@ from functools import partial
 
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.options import check_callable
-from zkwire.net.pipeline import no_attribute, reply_repr, timed_out
+from zkwire.net.pipeline import ReplyToCome, timed_out
 from zkwire.session.request import ANSWERED, Request
-from zkwire.session.waitable import Bound
 from zkwire.wire import ops
 
 TYPE_CHECKING = bool()
@@ -66,7 +65,7 @@ class KeptReply(StepReply):
                 self.driver.never_retrieved(error.with_traceback(None))
 
 
-class AsyncReply(Bound):
+class AsyncReply(ReplyToCome):
     """Await it, now or later, once or often, in any number of tasks.
 
     The request is on its way already.  When the last await is cancelled, a request that had not
@@ -77,20 +76,11 @@ class AsyncReply(Bound):
     was refused, is reported to the loop's exception handler, as a future is.
     """
 
-    __slots__ = ("_awaits", "_request")
-
+    __slots__ = ("_awaits",)
     _request: KeptReply
-
-    def __repr__(self) -> str:
-        return reply_repr(self._request)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._request.__await__()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the operation has ended."""
-        return self._request.outcome is not None
 
     def result(self, timeout: float | None = None) -> Any:
         """The result if the operation has ended; RuntimeError before that: await it."""
@@ -157,8 +147,3 @@ class AsyncReply(Bound):
         except AttributeError:
             self._awaits: Awaits = {}
             return self._awaits
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, self._request, name, "await it first")

@@ -14,7 +14,7 @@ from functools import partial, wraps
 from weakref import ref
 
 from zkwire.net.options import check_callable
-from zkwire.net.pipeline import Pipeline, Submitter, no_attribute, reply_repr, timed_out
+from zkwire.net.pipeline import Pipeline, ReplyToCome, Submitter, timed_out
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import LockInUseError, check_kind, public, renamed
 from zkwire.session.request import ANSWERED, Request
@@ -187,19 +187,12 @@ class BlockingReply(Request):
         yield
 
 
-class PipelinedReply(Bound):
+class PipelinedReply(ReplyToCome):
     """The answer to come of one operation of a pipeline."""
 
-    __slots__ = ("_request",)
+    __slots__ = ()
     _request: BlockingReply
-
-    def __repr__(self) -> str:
-        return reply_repr(self._request)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the operation has ended."""
-        return self._request.outcome is not None
+    _first = "call its result() first"
 
     def result(self, timeout: float | None = None) -> Any:
         request = self._request
@@ -227,11 +220,6 @@ class PipelinedReply(Bound):
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._request.__await__()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, self._request, name, "call its result() first")
 
 
 class ReplyPipeline(Pipeline):

@@ -26,7 +26,7 @@ from zkwire.recipes._recipe import renamed
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
-from zkwire.session.states import Listener, StateWait
+from zkwire.session.states import Listener
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
@@ -136,53 +136,39 @@ class ClientBase:
         trace: Callable[[TraceFrame], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
+        from zkwire.net import listeners
+
         options = check_session_options(
             session_timeout, receive_limit, send_limit, sasl, read_only, resume, lease_margin
         )
-        servers, chroot = parse_hosts(hosts)
+        servers, self._chroot = parse_hosts(hosts)
         check_observers(trace, observer)
-        rng: Any = LazyRandom(self._hooks.get("_seed"))
-        self._hosts, self._made = hosts, AllocationSite()
+        rng: Any = LazyRandom(self._hooks.pop("_seed", None))
+        self._hosts, self._made, self._send_limit = hosts, AllocationSite(), send_limit
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
         host_list = HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts))
-        self._session = Session(host_list, chroot=chroot, **options)
+        self._session = Session(host_list, chroot=self._chroot, **options)
         for scheme, secret in check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
-        self._make_driver(rng, trace, observer, check_tls(tls), sasl)
-        follows = check_flag("follow_reconfig", follow_reconfig)
-        self._updates = self._server_list_updates(servers) if follows else None
-
-    def _make_driver(
-        self,
-        rng: Any,
-        trace: Callable[[TraceFrame], object] | None,
-        observer: Observer | None,
-        tls: SSLContext | None,
-        sasl: Mechanism | None,
-    ) -> None:
-        """Make the driver of the session, with what the program wants to see of it."""
-        from zkwire.net import listeners
-
-        session, name = self._session, f"zkwire-{next(_numbers)}"
-        self._chroot, self._send_limit = session.chroot, session.send_limit
         self._driver = self._driver_class()(
-            session,
+            self._session,
             rng,
-            name=name,
+            name=(name := f"zkwire-{next(_numbers)}"),
             acl=self._acl,
             operation_timeout=self._operation_timeout,
-            tls=tls,
+            tls=check_tls(tls),
             sasl=sasl,
-            resolver=self._hooks.get("_resolver"),
-            now=self._hooks.get("_now"),
+            **{hook.removeprefix("_"): value for hook, value in self._hooks.items()},
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
-        listeners.attach(session, name, trace, self._driver.dispatch)
+        listeners.attach(self._session, name, trace, self._driver.dispatch)
         if observer is not None:
             from zkwire.net.observer import attach
 
             attach(observer, self)
+        follows = check_flag("follow_reconfig", follow_reconfig)
+        self._updates = self._server_list_updates(servers) if follows else None
 
     def _server_list_updates(self, servers: list[tuple[str, int]]) -> ServerListUpdates:
         from zkwire.net.server_list import ServerListUpdates
@@ -422,14 +408,12 @@ class ClientCoroutines(ClientBase):
         """
         if not states or not all(isinstance(state, State) for state in states):
             raise TypeError("wait_for_state takes one or more State")
+        from zkwire.net.driver import Seeing
+
         limit = check_timeout("timeout", timeout)
         self._driver.start()
-        wait = StateWait(states, self._session.state)
-        self._driver.attach(wait)
-        try:
+        with Seeing(self._driver, states) as wait:
             await self._driver.within(wait, limit)
-        finally:
-            self._driver.detach(wait)
         return wait.reached
 
     # --- several operations, not atomic -----------------------------------------------------------

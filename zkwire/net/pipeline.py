@@ -8,7 +8,7 @@ from zkwire.operations import Operations
 from zkwire.operations.multi import WRITES, Recorder
 from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
-from zkwire.session.waitable import ClosedWatchError
+from zkwire.session.waitable import Bound, ClosedWatchError
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -39,21 +39,31 @@ def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> Opera
     return error
 
 
-def reply_repr(request: Request) -> str:
-    """What shows a reply to people: the operation, and whether it has ended."""
-    name = f"{request.op.name} {request.path or ''}".rstrip()
-    return f"<reply of {name}: {'ended' if request.ready else 'not yet'}>"
+class ReplyToCome(Bound):
+    """The answer to come of one operation, which a user has asked for.  See the subclasses."""
 
+    __slots__ = ("_request",)
+    _request: Any
+    _first = "await it first"  # what is to be done for an attribute of the result
 
-def no_attribute(reply: object, request: Request, name: str, first: str) -> AttributeError:
-    """The error for an attribute of a result that is looked for in the reply to come."""
-    kind = type(reply).__name__
-    return AttributeError(
-        f"{kind!r} object has no attribute {name!r}: it is the reply to come of "
-        f"{request.op.name}; {first}",
-        name=name,
-        obj=reply,
-    )
+    def __repr__(self) -> str:
+        name = f"{self._request.op.name} {self._request.path or ''}".rstrip()
+        return f"<reply of {name}: {'ended' if self.ready else 'not yet'}>"
+
+    @property
+    def ready(self) -> bool:
+        """Whether the operation has ended."""
+        return self._request.outcome is not None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}: it is the reply to "
+                f"come of {self._request.op.name}; {self._first}",
+                name=name,
+                obj=self,
+            )
 
 
 class BackgroundReply(Request):
