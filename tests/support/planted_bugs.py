@@ -241,7 +241,7 @@ SESSION = {
         ),
     ),
     "a close does not end claims": (
-        Change(Session, "close", "self._lease_holders.lose_all(outcomes.CLOSING)", "pass"),
+        Change(Session, "close", "self._lose_all(outcomes.CLOSING)", "pass"),
     ),
 }
 

@@ -67,12 +67,7 @@ def check_callback(callback: Any) -> None:
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The coroutine's result.  Every await in it must block in place."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value
-    coroutine.close()
-    raise RuntimeError(SUSPENDED)
+    return complete(lambda: coroutine)
 
 
 def complete(make: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -494,13 +494,13 @@ class Driver(_Runtime):
         Raises what ended the session if that comes first.
         """
         alarm, alarms = Alarm(self.now() + seconds), self.session.alarms
-        alarms.set(alarm)
+        alarms[alarm] = None
         try:
             if self.io is not None:
                 self.io.wake()  # it has a deadline
             await self.any_of(alarm, *waitables)
         finally:
-            alarms.drop(alarm)
+            alarms.pop(alarm, None)
 
     def jitter(self) -> float:
         """A random number from 0.5 to 1."""

@@ -19,6 +19,7 @@ from collections import deque
 from functools import partial
 
 from zkwire import errors
+from zkwire.jute.record import Record
 from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse, SyncRequest
 from zkwire.session.control_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.session.waitable import Waitable
@@ -43,13 +44,10 @@ class Answered:
 ANSWERED = Answered()
 
 
-class Refused:
+class Refused(Record):
     """The server refused the request with an error code."""
 
-    __slots__ = ("code",)
-
-    def __init__(self, code: int) -> None:
-        self.code: int = code
+    code: int
 
 
 _SEQUENTIAL = 2  # in the flags of each kind of node that has a number (Java's CreateMode)
@@ -70,17 +68,12 @@ def about_session(answers: Any) -> int:
     return 0
 
 
-class Failed:
+class Failed(Record):
     """No server answered the request; ``kind`` is the class of the error."""
 
-    __slots__ = ("kind", "maybe_applied", "message")
-
-    def __init__(
-        self, kind: type[errors.ZooKeeperError], message: str, maybe_applied: bool
-    ) -> None:
-        self.kind: type[errors.ZooKeeperError] = kind
-        self.message: str = message
-        self.maybe_applied: bool = maybe_applied
+    kind: type[errors.ZooKeeperError]
+    message: str
+    maybe_applied: bool
 
 
 class Request(Waitable):

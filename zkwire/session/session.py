@@ -175,15 +175,17 @@ class Session(SessionStatus):
 
     def hold(self, holder: LeaseHolder) -> None:
         """From now on tell ``holder`` when the session's lease ends."""
-        self._lease_holders.add(holder)
+        self.lease_holders[holder] = None
         if self.ended:
-            self._lease_holders.lose_all(str(self.ending()))
+            self._lose_all(str(self.ending()))
         elif self._closing:
-            self._lease_holders.lose_all(outcomes.CLOSING)
+            self._lose_all(outcomes.CLOSING)
 
     def unhold(self, holder: LeaseHolder) -> None:
         """Undo :meth:`hold`.  Idempotent."""
-        self._lease_holders.remove(holder)
+        if holder in self.lease_holders:
+            self.callbacks += holder._let_go()
+            self.lease_holders.pop(holder, None)  # interrupt-safe: last
 
     def close(self, now: float) -> Request | None:
         """Begin to end the session; the request to wait for, or None if the session has ended."""
@@ -197,7 +199,7 @@ class Session(SessionStatus):
         self.submit(request, now)
         self._closing = True
         # The server frees what is held when it reads this; no claim may outlive that.
-        self._lease_holders.lose_all(outcomes.CLOSING)
+        self._lose_all(outcomes.CLOSING)
         return request
 
     def take_callbacks(self) -> list[Waker]:
@@ -321,7 +323,7 @@ class Session(SessionStatus):
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes have arrived.  Never raises; bytes that make no sense set ``broken``."""
-        if self._lease_holders.holders:
+        if self.lease_holders:
             self._lapse(now)
         if self.broken or not (self.usable or self.state is State.HANDSHAKE or self.refused):
             return
@@ -521,13 +523,13 @@ class Session(SessionStatus):
             waiting = [*islice(self.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(r.deadline for r in waiting if r.deadline is not None)])
         if self.alarms:
-            due = min(due, self.alarms.next())
-        return min(due, self.lease_deadline) if self._lease_holders.holders else due
+            due = min([due, *(alarm.at for alarm in list(self.alarms))])
+        return min(due, self.lease_deadline) if self.lease_holders else due
 
     def _lapse(self, now: float) -> None:
         """What is held must not outlive the session's lease."""
-        if self._lease_holders.holders and now >= self.lease_deadline:
-            self._lease_holders.lose_all(LAPSED)
+        if self.lease_holders and now >= self.lease_deadline:
+            self._lose_all(LAPSED)
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""
@@ -535,8 +537,10 @@ class Session(SessionStatus):
         if self.ended or self.state is State.NOT_STARTED:
             return
         self._lapse(now)
-        if self.alarms:
-            self.alarms.ring(now)
+        for alarm in list(self.alarms):
+            if alarm.at <= now:
+                self.callbacks += alarm._ring()
+                self.alarms.pop(alarm, None)  # interrupt-safe: last, so that it rings again
         if self.usable:
             if now >= self._live.dead_at:
                 self.broken = self._live.silence(now)
