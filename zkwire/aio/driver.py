@@ -192,6 +192,7 @@ class LoopDriver(Calling, OneThreadDriver):
 
     _kind = StepReply
     io: LoopIO | None = None
+    closing: float | None
     caller = waiter = staticmethod(asyncio.current_task)
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:

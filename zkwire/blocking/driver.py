@@ -103,6 +103,9 @@ class ThreadDriver(LeaderFollower):
 
     _kind = BlockingReply
     io: IOThread | None = None
+    closing: float | None
+    thread: threading.Thread | None
+    threads: object
     waiter: Callable[[], object] = staticmethod(threading.get_ident)
 
     def check_callback(self, function: Any) -> None:

@@ -102,6 +102,7 @@ class LeaderFollower(Driver):
         "_followers", "_main_thread", "_sleepers", "_successor", "callbacks", "ended", "fetching",
         "owned", "thread", "threads",
     )  # fmt: skip
+    mutex: Any
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)

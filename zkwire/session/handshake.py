@@ -20,7 +20,7 @@ from zkwire.jute.records import (
     ReplyHeader,
     SetSASLResponse,
 )
-from zkwire.session import control_frames, outcomes
+from zkwire.session import outcomes
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials
 
@@ -84,7 +84,8 @@ class Authentication:
     def send(self, credential: Credential) -> bytes:
         """The frame with a credential."""
         self._sent.append(credential)
-        return control_frames.authentication(credential.scheme, credential.secret)
+        packet = AuthPacket.pack(0, credential.scheme, credential.secret)
+        return ops.encode(ops.AUTH_XID, ops.AUTH, packet)
 
     def restart(self) -> list[bytes]:
         """The frames with all credentials, for a new connection."""
@@ -247,7 +248,7 @@ class Handshake:
     def sasl_token(self, token: bytes, xid: int) -> bytes:
         """The frame with the mechanism's answer to the challenge."""
         self.challenge, self._sasl_xid = None, xid
-        return control_frames.encode(xid, ops.SASL, GetSASLRequest.pack(token))
+        return ops.encode(xid, ops.SASL, GetSASLRequest.pack(token))
 
     def receive_sasl(self, xid: int, code: int, chunk: bytes, at: int, end: int) -> None:
         """The server's answer to a token.  Raises AuthFailedError or ProtocolError."""

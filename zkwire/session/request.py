@@ -21,9 +21,9 @@ from functools import partial
 from zkwire import errors
 from zkwire.jute.record import Record
 from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse, SyncRequest
-from zkwire.session.control_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.session.waitable import Waitable
-from zkwire.wire.ops import CLOSE_SESSION, MULTI, SYNC, Op, WatchKind
+from zkwire.wire import ops
+from zkwire.wire.ops import CLOSE_SESSION, HEADER_BYTES, LENGTH_BYTES, MULTI, Op, pack_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Request(Waitable):
         finish: Callable[[Any], Any] | None = None,
         watch: Watch | None = None,
         watch_path: str = "",
-        watch_kind: WatchKind = WatchKind.DATA,
+        watch_kind: ops.WatchKind = ops.WatchKind.DATA,
         own_czxid: int | None = None,
     ) -> None:
         # One object for each request: what is seldom needed is stored only where it is.
@@ -122,7 +122,7 @@ class Request(Waitable):
         self.watch: Watch | None = watch
         if watch is not None:
             self.watch_path: str = watch_path
-            self.watch_kind: WatchKind = watch_kind
+            self.watch_kind: ops.WatchKind = watch_kind
             self.own_czxid: int | None = own_czxid
             self.covered: bool = False
 
@@ -222,7 +222,7 @@ LAST_XID = 0x7FFFFFFF
 # Bytes that are sent at a time; the kernel's socket buffers are about as large.
 SEND_BATCH = 256 * 1024
 # What a multi becomes that was answered as if its session were over; see ``ask_about``.
-STILL_THERE = Op(MULTI.name, SYNC.opcode, SYNC.request, SYNC.reply)
+STILL_THERE = Op(MULTI.name, ops.SYNC.opcode, ops.SYNC.request, ops.SYNC.reply)
 _SYNC_ROOT = SyncRequest.pack("/")
 
 
@@ -363,9 +363,9 @@ class RequestQueue:
         self.queue.extend(late)
         return lost
 
-    def take_all(self, ops: tuple[Op, ...]) -> list[Request]:
+    def take_all(self, unknown: tuple[Op, ...]) -> list[Request]:
         """Remove and return the queued requests of these operations."""
-        taken = [request for request in self.queue if request.op in ops] if ops else []
+        taken = [request for request in self.queue if request.op in unknown] if unknown else []
         for request in taken:
             self.queue.remove(request)
         return taken

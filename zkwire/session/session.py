@@ -32,7 +32,7 @@ from itertools import islice
 from zkwire import errors
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
-from zkwire.session import control_frames, outcomes
+from zkwire.session import outcomes
 from zkwire.session.liveness import LAPSED
 from zkwire.session.outcomes import UNKNOWN, says_unknown
 from zkwire.session.request import ANSWERED, STILL_THERE, Refused, Request, about_session
@@ -61,6 +61,9 @@ class Session(SessionStatus):
     """See the module's docstring; the arguments are those of :class:`SessionStatus`."""
 
     __slots__ = ()
+    act_at: float
+    last_failure: str
+    control_frames: list[bytes]
 
     @property
     def session_id(self) -> int:
@@ -184,7 +187,7 @@ class Session(SessionStatus):
     def unhold(self, holder: LeaseHolder) -> None:
         """Undo :meth:`hold`.  Idempotent."""
         if holder in self.lease_holders:
-            self.callbacks += holder._let_go()
+            self.callbacks.extend(holder._let_go())
             self.lease_holders.pop(holder, None)  # interrupt-safe: last
 
     def close(self, now: float) -> Request | None:
@@ -539,14 +542,14 @@ class Session(SessionStatus):
         self._lapse(now)
         for alarm in list(self.alarms):
             if alarm.at <= now:
-                self.callbacks += alarm._ring()
+                self.callbacks.extend(alarm._ring())
                 self.alarms.pop(alarm, None)  # interrupt-safe: last, so that it rings again
         if self.usable:
             if now >= self._live.dead_at:
                 self.broken = self._live.silence(now)
             elif now >= self._live.ping_at:
                 self._live.ping(now)
-                self.control_frames.append(control_frames.PING)
+                self.control_frames.append(ops.PING_FRAME)
             self._read_write_search.on_deadline(now)
             return
         for waiting in (self.queue, *self._identity.authentication.waiting):

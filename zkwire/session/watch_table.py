@@ -29,7 +29,6 @@ from __future__ import annotations
 from zkwire import errors
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches, SetWatches2
-from zkwire.session import control_frames
 from zkwire.session.request import ANSWERED, Answered, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State, WatchType
@@ -193,10 +192,10 @@ class WatchTable:
         for lists in self.batches():
             if any(lists[3:]):
                 body = SetWatches2.pack(last_zxid, *lists)
-                yield control_frames.encode(xid, ops.SET_WATCHES2, body)
+                yield ops.encode(xid, ops.SET_WATCHES2, body)
             else:
                 body = SetWatches.pack(last_zxid, *lists[:3])
-                yield control_frames.encode(xid, ops.SET_WATCHES, body)
+                yield ops.encode(xid, ops.SET_WATCHES, body)
 
 
 def _each_once(found: list[Told]) -> list[Told]:
