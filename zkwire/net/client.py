@@ -12,14 +12,8 @@ from functools import cached_property
 
 from zkwire.errors import NoNodeError, UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
+from zkwire.net import options as o
 from zkwire.net.lifetime import AllocationSite, warn_unclosed
-from zkwire.net.options import (
-    check_auth,
-    check_callable,
-    check_observers,
-    check_session_options,
-    check_tls,
-)
 from zkwire.operations.nodes import check_acl, check_flag
 from zkwire.recipes import runtime as trees
 from zkwire.recipes._recipe import renamed
@@ -138,18 +132,25 @@ class ClientBase:
     ) -> None:
         from zkwire.net import listeners
 
-        options = check_session_options(
-            session_timeout, receive_limit, send_limit, sasl, read_only, resume, lease_margin
-        )
         servers, self._chroot = parse_hosts(hosts)
-        check_observers(trace, observer)
+        o.check_observers(trace, observer)
         rng: Any = LazyRandom(self._hooks.pop("_seed", None))
         self._hosts, self._made, self._send_limit = hosts, AllocationSite(), send_limit
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
         host_list = HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts))
-        self._session = Session(host_list, chroot=self._chroot, **options)
-        for scheme, secret in check_auth(auth, send_limit):
+        self._session = Session(
+            host_list,
+            chroot=self._chroot,
+            timeout=(timeout := o.check_session_timeout(session_timeout)),
+            send_limit=o.check_limit("send_limit", send_limit),
+            receive_limit=o.check_limit("receive_limit", receive_limit),
+            sasl=o.check_sasl(sasl) is not None,
+            read_only=check_flag("read_only", read_only),
+            resume=o.check_resume(resume, send_limit),
+            lease_margin=o.check_lease_margin(lease_margin, timeout),
+        )
+        for scheme, secret in o.check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
         self._driver = self._driver_class()(
             self._session,
@@ -157,7 +158,7 @@ class ClientBase:
             name=(name := f"zkwire-{next(_numbers)}"),
             acl=self._acl,
             operation_timeout=self._operation_timeout,
-            tls=check_tls(tls),
+            tls=o.check_tls(tls),
             sasl=sasl,
             **{hook.removeprefix("_"): value for hook, value in self._hooks.items()},
         )
@@ -237,7 +238,7 @@ class ClientBase:
         failed may raise before the listener is told of it, and before :attr:`state` shows it.  What
         the call's error says holds whatever a listener has been told.
         """
-        check_callable("listener", listener)
+        o.check_callable("listener", listener)
         self._driver.attach(Listener(listener, self._driver.dispatch))
 
     def remove_state_listener(self, listener: Callable[[State], object]) -> None:

@@ -12,17 +12,11 @@ from struct import Struct
 from types import NoneType
 
 from zkwire import errors
+from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
-from zkwire.jute.records import (
-    Create2Response,
-    CreateResponse,
-    ErrorResponse,
-    GetChildrenResponse,
-    GetDataResponse,
-    Stat,
-)
+from zkwire.jute.records import ErrorResponse
 from zkwire.operations.nodes import EPHEMERAL, SEQUENTIAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
@@ -186,12 +180,12 @@ WRITES = {
 _READS = {ops.GET_DATA, ops.GET_CHILDREN}
 # The records that may answer an operation; 3.8.0 answers some creates without a stat.
 _ANSWERS: dict[Op, tuple[type[Record], ...]] = {
-    ops.CREATE: (CreateResponse, Create2Response),
-    ops.CREATE_CONTAINER: (CreateResponse, Create2Response),
-    ops.CREATE_TTL: (CreateResponse, Create2Response),
-    ops.SET_DATA: (Stat,),
-    ops.GET_DATA: (GetDataResponse,),
-    ops.GET_CHILDREN: (GetChildrenResponse,),
+    ops.CREATE: (r.CreateResponse, r.Create2Response),
+    ops.CREATE_CONTAINER: (r.CreateResponse, r.Create2Response),
+    ops.CREATE_TTL: (r.CreateResponse, r.Create2Response),
+    ops.SET_DATA: (r.Stat,),
+    ops.GET_DATA: (r.GetDataResponse,),
+    ops.GET_CHILDREN: (r.GetChildrenResponse,),
 }
 
 
