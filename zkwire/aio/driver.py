@@ -120,7 +120,7 @@ async def within(
 ) -> bool:
     """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
 
-    ``told``: what can end the wait, and wake it for that.
+    ``told``: the driver, which can end the wait, and wakes it for that.
     """
     latest = None if timeout is None else loop.time() + timeout
     # Again if it was ready and is not any more, as a connection that has lasted a moment.
@@ -132,12 +132,14 @@ async def within(
         _awaited.add(future)
         try:
             if told is not None:
-                told.awaiting(waker, True)
+                if told.interrupted:
+                    told._refuse_interrupted()
+                told._sleepers.add(waker)
             await future
         finally:
             _awaited.discard(future)
             if told is not None:
-                told.awaiting(waker, False)
+                told._sleepers.discard(waker)
             if timer is not None:
                 timer.cancel()
             waitable._drop_waker(waker)
@@ -379,15 +381,6 @@ class LoopDriver(Calling, OneThreadDriver):
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         return await within(self.start(), waitable, timeout, self)
-
-    def awaiting(self, waker: Callable[[], None], begins: bool) -> None:
-        """A task's wait begins, which ``waker`` wakes, or ends."""
-        if begins:
-            if self.interrupted:
-                self._refuse_interrupted()
-            self._sleepers.add(waker)
-        else:
-            self._sleepers.discard(waker)
 
     # --- what callers ask for ---------------------------------------------------------------------
 

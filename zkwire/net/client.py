@@ -70,13 +70,8 @@ class LazyRandom:
         if len(items) > 1:
             self._source.shuffle(items)
 
-    def random(self) -> float:
-        """A number from 0.0 on, below 1.0."""
-        return self._source.random()
-
-    def getrandbits(self, count: int) -> int:
-        """A number of so many bits."""
-        return self._source.getrandbits(count)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
 
 
 def _explained(init: Init) -> Init:
