@@ -160,9 +160,9 @@ class ClientBase:
         self._driver.client = self  # so that a lock or a watch keeps it alive
         listeners.attach(self._session, name, trace, self._driver.dispatch)
         if observer is not None:
-            from zkwire.net.observer import attach
+            from zkwire.net.observer import Observation
 
-            attach(observer, self)
+            Observation(observer, self)
         follows = check_flag("follow_reconfig", follow_reconfig)
         self._updates = self._server_list_updates(servers) if follows else None
 
