@@ -237,11 +237,6 @@ class _TrioDriver(OneThreadDriver):
         """Have the system task call ``function``; False if it never will."""
         return self.io is not None and self.io.call_soon(function)
 
-    def wake(self) -> None:
-        """Have the system task do soon what there is to do; from any thread."""
-        if self.io is not None:
-            self.io.wake()
-
     # --- requests ---------------------------------------------------------------------------------
 
     @uninterruptible
@@ -306,18 +301,6 @@ class _TrioDriver(OneThreadDriver):
                 remove()
         if scope.cancel_called:
             raise error()
-
-    def local(self, make: Callable[[], T]) -> Callable[[], T]:
-        """A function that returns the value of the task that calls it."""
-        values: WeakKeyDictionary[Task, T] = WeakKeyDictionary()
-
-        def value() -> T:
-            task = current_task()
-            if task not in values:
-                values[task] = make()
-            return values[task]
-
-        return value
 
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the running task has ended."""

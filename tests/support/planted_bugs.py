@@ -280,7 +280,7 @@ sequential + blocking: any session will do | cut swap | ME STATE LIVE HERD | bes
   Identity.recognised: answer.time_out <= 0 or answer.session_id == 0 => answer.session_id == 0
   Identity.recognised: known not in {0, answer.session_id} => False
 sequential + blocking: a close does not end claims | close | STATE | beside tick
-  Session.close: self._lease_holders.lose_all(outcomes.CLOSING) => pass
+  Session.close: self._lose_all(outcomes.CLOSING) => pass
 
 read-write: a reader ignores writers | | ME FIFO FENCE
   AsyncReadLock._ahead: = []

@@ -25,7 +25,6 @@ from zkwire.jute.frames import frame
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS
-from zkwire.session import control_frames
 from zkwire.wire import ops
 
 CODECS: tuple[type[Record], ...] = (*RECORDS, Everything)
@@ -161,10 +160,10 @@ def test_golden_frames_are_written_and_read(name: str) -> None:
 def test_the_clients_own_frames_are_the_golden_ones() -> None:
     body = r.ExistsRequest.pack("/a", True)
     own = {
-        "ping": control_frames.PING,
-        "close session": control_frames.header(4, ops.CLOSE_SESSION.opcode, 0),
-        "auth": control_frames.authentication("digest", b"u:p"),
-        "exists": control_frames.header(1, ops.EXISTS.opcode, len(body)) + body,
+        "ping": ops.PING_FRAME,
+        "close session": ops.encode(4, ops.CLOSE_SESSION),
+        "auth": ops.encode(ops.AUTH_XID, ops.AUTH, r.AuthPacket.pack(0, "digest", b"u:p")),
+        "exists": ops.encode(1, ops.EXISTS, body),
     }
     assert own == {name: bytes.fromhex(GOLDEN[name][0]) for name in own}
 

@@ -16,7 +16,6 @@ import zkwire
 from tests.support.both_clients import done, entered
 from tests.support.scripted import STAT, Answer
 from zkwire import Client
-from zkwire.aio.driver import value_of_each_task
 from zkwire.blocking.driver import _Owner, value_of_each_thread
 from zkwire.blocking.sync import run
 from zkwire.errors import (
@@ -33,6 +32,7 @@ from zkwire.errors import (
     SessionExpiredError,
     UnimplementedError,
 )
+from zkwire.net.one_thread import value_of_each_task
 from zkwire.recipes._node import Attempt
 from zkwire.recipes._recipe import LockInUseError
 from zkwire.recipes.runtime import ensure_path, walk
@@ -104,7 +104,10 @@ class Runtime:
         return Answer(None)
 
     def local(self, make: Callable[[], object]) -> Callable[[], object]:
-        in_a_task, in_a_thread = value_of_each_task(make), value_of_each_thread(make)
+        in_a_task, in_a_thread = (
+            value_of_each_task(asyncio.current_task, make),
+            value_of_each_thread(make),
+        )
         return lambda: in_a_task() if asyncio._get_running_loop() else in_a_thread()
 
     async def connected(self, deadline: float | None) -> None: ...

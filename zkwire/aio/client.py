@@ -85,7 +85,6 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
 
     _driver: LoopDriver
     _kind = KeptReply
-    _eager = True
 
     @staticmethod
     def _driver_class() -> type[LoopDriver]:

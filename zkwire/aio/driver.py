@@ -13,23 +13,19 @@ own, and the end of a task that holds a re-entrant lock.
 from __future__ import annotations
 
 import asyncio
-from asyncio import Task, current_task
+from asyncio import current_task
 from contextlib import asynccontextmanager
+from contextvars import Context, copy_context
 from functools import partial
 from sys import is_finalizing as finalizing
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
-from zkwire.aio.loop import (
-    LOOP_CLOSED,
-    SHORTEST_PAUSE,
-    LoopBound,
-    LoopIO,
-)
+from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
 from zkwire.aio.replies import StepReply
-from zkwire.errors import ClientClosedError, ZooKeeperError
+from zkwire.errors import ClientClosedError, ForkedError, ZooKeeperError
 from zkwire.net.driver import Seeing
 from zkwire.net.lifetime import close_in_child
-from zkwire.net.one_thread import uninterruptible
+from zkwire.net.one_thread import OneThreadDriver, uninterruptible, value_of_each_task
 from zkwire.net.timing import DEFER_SECONDS, FLUSH_AT
 from zkwire.session.request import Failed
 
@@ -37,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, TypeVar
 
     from zkwire.net.pipeline import Pipeline
     from zkwire.recipes.runtime import Owned
@@ -47,25 +43,32 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    class Told(Protocol):
-        """A driver, as far as waits tell it of themselves."""
 
-        def awaiting(self, waker: Callable[[], None], begins: bool) -> None: ...
+class Calling:
+    """Calls functions of a user's, and keeps the coroutines that they return running.
 
+    Each call has a copy of the context (``contextvars``) in which the client was made.  Without
+    that it would have the context of a task that happened to connect, and the loop would keep that
+    alive.
+    """
 
-def value_of_each_task(make: Callable[[], T]) -> Callable[[], T]:
-    """A function that returns the value of the task that calls it, made at the first call."""
-    values: WeakKeyDictionary[Task[Any], T] = WeakKeyDictionary()
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()  # callbacks that are coroutines
+        self.context: Context = copy_context()
 
-    def value() -> T:
-        task = current_task()
-        if task is None:
-            raise RuntimeError("a re-entrant lock is its task's, and this is no task")
-        if task not in values:
-            values[task] = make()
-        return values[task]
+    def _call(self, function: Callable[[], object]) -> None:
+        result = function()  # errors go to the loop's exception handler
+        if asyncio.iscoroutine(result):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            task.add_done_callback(self._ran)
 
-    return value
+    def _ran(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            context = {"message": "a callback has failed", "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
 
 
 class _Owner:
@@ -90,7 +93,7 @@ class _Owner:
     __del__ = _tell  # only the task has it, which may be collected while it waits
 
 
-_owner_of_this_task = value_of_each_task(_Owner)
+_owner_of_this_task = value_of_each_task(current_task, _Owner)
 
 
 def tell_at_the_end_of_this_task(lock: Owned) -> None:
@@ -113,11 +116,11 @@ async def within(
     loop: asyncio.AbstractEventLoop,
     waitable: Waitable,
     timeout: float | None,
-    told: Told | None = None,
+    told: LoopDriver | None = None,
 ) -> bool:
     """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is.
 
-    ``told``: what can end the wait, and wake it for that.
+    ``told``: the driver, which can end the wait, and wakes it for that.
     """
     latest = None if timeout is None else loop.time() + timeout
     # Again if it was ready and is not any more, as a connection that has lasted a moment.
@@ -129,12 +132,14 @@ async def within(
         _awaited.add(future)
         try:
             if told is not None:
-                told.awaiting(waker, True)
+                if told.interrupted:
+                    told._refuse_interrupted()
+                told._sleepers.add(waker)
             await future
         finally:
             _awaited.discard(future)
             if told is not None:
-                told.awaiting(waker, False)
+                told._sleepers.discard(waker)
             if timer is not None:
                 timer.cancel()
             waitable._drop_waker(waker)
@@ -181,31 +186,105 @@ async def cancelled_by(
         raise error()
 
 
-class LoopDriver(LoopBound):
+LOOP_CLOSED = "the client's event loop has been closed"
+
+
+class LoopDriver(Calling, OneThreadDriver):
     """See the module's docstring."""
 
     _kind = StepReply
     io: LoopIO | None = None
-    loop: asyncio.AbstractEventLoop | None
     closing: float | None
     caller = waiter = staticmethod(asyncio.current_task)
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
-        super().__init__(session, rng, **options)
+        Calling.__init__(self)
+        OneThreadDriver.__init__(self, session, rng, **options)
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._flushing = False
         self._deferred_timer: asyncio.TimerHandle | None = None
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Begin to connect unless that has been done; returns the running loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not None and loop is self.loop and not self.forked:
+            return loop
+        if self.forked:
+            raise ForkedError(
+                "this client belongs to the parent process; make an AsyncClient in this process"
+            )
+        if loop is None:
+            raise RuntimeError("no running event loop: call this in a coroutine")
+        if self.loop is not None:
+            raise RuntimeError("this AsyncClient belongs to another event loop")
+        if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
+            raise RuntimeError(
+                f"{type(loop).__name__} cannot wait for a socket; on Windows use "
+                "asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)"
+            )
+        self.loop = loop
+        close_in_child(self)
         if not self.session.ended:
             self.session.start(self.now())
             self.io = LoopIO(self, loop)
             self.io.turn_soon()
+        return loop
+
+    @property
+    def loop_closed(self) -> bool:
+        """Whether the client's loop has been closed: nothing can happen any more."""
+        return self.loop is not None and self.loop.is_closed()
+
+    @property
+    def outside(self) -> bool:
+        """Whether the client's loop, which may be running, does not run this."""
+        if self.loop is None or self.loop.is_closed():
+            return False
+        try:
+            return asyncio.get_running_loop() is not self.loop
+        except RuntimeError:
+            return True
+
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Have the loop call ``function``, from any thread; False if it never will."""
+        if self.loop is None:
+            return False
+        call = self.loop.call_soon_threadsafe if self.outside else self.loop.call_soon
+        try:
+            call(function, context=self.context.copy())
+        except RuntimeError:  # it is closed
+            return False
+        return True
+
+    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
+        if self.outside:
+            self.call_soon(partial(self.when_ready, waitable, function))
+        else:
+            super().when_ready(waitable, function)
+
+    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
+        """The ensemble has these servers now; an empty list says nothing."""
+        if self.outside and self.call_soon(partial(self.replace_hosts, hosts)):
+            return
+        super().replace_hosts(hosts)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function soon; a coroutine that it returns runs as a task."""
+        self.call_soon(partial(self._call, function))
+
+    def never_retrieved(self, error: BaseException) -> None:
+        """Report an operation whose error went unnoticed, as a future's."""
+        if self.loop is not None and not self.forked:
+            what = "the error of an operation was never retrieved"
+            tell = partial(self.loop.call_exception_handler, {"message": what, "exception": error})
+            if not self.call_soon(tell):
+                tell()
 
     # --- requests ---------------------------------------------------------------------------------
-
-    def local(self, make: Callable[[], T]) -> Callable[[], T]:
-        """A function that returns the value of the task that calls it."""
-        return value_of_each_task(make)
 
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the running task has ended."""
@@ -293,11 +372,6 @@ class LoopDriver(LoopBound):
         self._flushing = False
         self.flush()
 
-    def wake(self) -> None:
-        """Have the loop do soon what there is to do; from any thread."""
-        if self.io is not None:
-            self.io.wake()
-
     def _turn_soon(self) -> None:
         if self.io is not None:
             self.io.turn_soon()
@@ -307,15 +381,6 @@ class LoopDriver(LoopBound):
     async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         return await within(self.start(), waitable, timeout, self)
-
-    def awaiting(self, waker: Callable[[], None], begins: bool) -> None:
-        """A task's wait begins, which ``waker`` wakes, or ends."""
-        if begins:
-            if self.interrupted:
-                self._refuse_interrupted()
-            self._sleepers.add(waker)
-        else:
-            self._sleepers.discard(waker)
 
     # --- what callers ask for ---------------------------------------------------------------------
 

@@ -13,145 +13,18 @@ from __future__ import annotations
 import asyncio
 import selectors
 from contextlib import suppress
-from contextvars import Context, copy_context
 from functools import partial
 
-from zkwire.errors import ForkedError
 from zkwire.net.connection import LONGER_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.connector import Connector
-from zkwire.net.lifetime import OwnerRef, close_in_child
+from zkwire.net.lifetime import OwnerRef
 from zkwire.net.one_thread import OneThreadDriver, uninterruptible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
-    from random import Random
     from typing import Any
     from weakref import ref
-
-    from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable
-
-
-class Calling:
-    """Calls functions of a user's, and keeps the coroutines that they return running.
-
-    Each call has a copy of the context (``contextvars``) in which the client was made.  Without
-    that it would have the context of a task that happened to connect, and the loop would keep that
-    alive.
-    """
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()  # callbacks that are coroutines
-        self.context: Context = copy_context()
-
-    def _call(self, function: Callable[[], object]) -> None:
-        result = function()  # errors go to the loop's exception handler
-        if asyncio.iscoroutine(result):
-            task = asyncio.ensure_future(result)
-            self._running.add(task)
-            task.add_done_callback(self._ran)
-
-    def _ran(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            context = {"message": "a callback has failed", "exception": error, "task": task}
-            task.get_loop().call_exception_handler(context)
-
-
-LOOP_CLOSED = "the client's event loop has been closed"
-
-
-class LoopBound(Calling, OneThreadDriver):
-    """A driver that belongs to an event loop; see the module's docstring."""
-
-    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
-        Calling.__init__(self)
-        OneThreadDriver.__init__(self, session, rng, **options)
-        self.loop: asyncio.AbstractEventLoop | None = None
-
-    def start(self) -> asyncio.AbstractEventLoop:
-        """Begin to connect unless that has been done; returns the running loop."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is not None and loop is self.loop and not self.forked:
-            return loop
-        if self.forked:
-            raise ForkedError(
-                "this client belongs to the parent process; make an AsyncClient in this process"
-            )
-        if loop is None:
-            raise RuntimeError("no running event loop: call this in a coroutine")
-        if self.loop is not None:
-            raise RuntimeError("this AsyncClient belongs to another event loop")
-        if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
-            raise RuntimeError(
-                f"{type(loop).__name__} cannot wait for a socket; on Windows use "
-                "asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)"
-            )
-        self.loop = loop
-        close_in_child(self)
-        self._begin(loop)
-        return loop
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to connect."""
-        raise NotImplementedError
-
-    @property
-    def loop_closed(self) -> bool:
-        """Whether the client's loop has been closed: nothing can happen any more."""
-        return self.loop is not None and self.loop.is_closed()
-
-    @property
-    def outside(self) -> bool:
-        """Whether the client's loop, which may be running, does not run this."""
-        if self.loop is None or self.loop.is_closed():
-            return False
-        try:
-            return asyncio.get_running_loop() is not self.loop
-        except RuntimeError:
-            return True
-
-    def call_soon(self, function: Callable[[], object]) -> bool:
-        """Have the loop call ``function``, from any thread; False if it never will."""
-        if self.loop is None:
-            return False
-        call = self.loop.call_soon_threadsafe if self.outside else self.loop.call_soon
-        try:
-            call(function, context=self.context.copy())
-        except RuntimeError:  # it is closed
-            return False
-        return True
-
-    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
-        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
-        if self.outside:
-            self.call_soon(partial(self.when_ready, waitable, function))
-        else:
-            super().when_ready(waitable, function)
-
-    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has these servers now; an empty list says nothing."""
-        if self.outside and self.call_soon(partial(self.replace_hosts, hosts)):
-            return
-        super().replace_hosts(hosts)
-
-    def dispatch(self, function: Callable[[], object]) -> None:
-        """Call a user's function soon; a coroutine that it returns runs as a task."""
-        self.call_soon(partial(self._call, function))
-
-    def never_retrieved(self, error: BaseException) -> None:
-        """Report an operation whose error went unnoticed, as a future's."""
-        if self.loop is not None and not self.forked:
-            what = "the error of an operation was never retrieved"
-            tell = partial(self.loop.call_exception_handler, {"message": what, "exception": error})
-            if not self.call_soon(tell):
-                tell()
 
 
 # Seconds; the event loop knows no shorter ones.
@@ -211,7 +84,7 @@ def _on_timer(owner_ref: OwnerRef) -> None:
 class LoopIO:
     """Turns the connector whenever something has happened or is due."""
 
-    def __init__(self, driver: LoopBound, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, driver: OneThreadDriver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
         self._loop = loop
         sockets: set[socket.socket] = set()

@@ -7,29 +7,14 @@ from functools import partial
 
 from zkwire.errors import ClientClosedError, ZooKeeperError
 from zkwire.net.options import check_callable
-from zkwire.net.pipeline import no_attribute, reply_repr, timed_out
+from zkwire.net.pipeline import ReplyToCome, timed_out
 from zkwire.session.request import ANSWERED, Request
-from zkwire.session.waitable import Bound
 from zkwire.wire import ops
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
-    from typing import Any, Protocol
-
-    from zkwire.session.waitable import Waitable
-
-    class Awaiting(Protocol):
-        """What these need of a driver."""
-
-        operation_timeout: float | None
-
-        def start(self) -> object: ...
-        async def within(self, waitable: Waitable, timeout: float | None) -> bool: ...
-        def withdraw(self, request: Request) -> bool: ...
-        def never_retrieved(self, error: BaseException) -> None: ...
-        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
-        def dispatch(self, function: Callable[[], object]) -> None: ...
+    from typing import Any
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
@@ -38,7 +23,7 @@ class StepReply(Request):
     """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
 
     __slots__ = ("driver", "heard")
-    driver: Awaiting
+    driver: Any  # a OneThreadDriver
     heard: bool
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -80,7 +65,7 @@ class KeptReply(StepReply):
                 self.driver.never_retrieved(error.with_traceback(None))
 
 
-class AsyncReply(Bound):
+class AsyncReply(ReplyToCome):
     """Await it, now or later, once or often, in any number of tasks.
 
     The request is on its way already.  When the last await is cancelled, a request that had not
@@ -91,20 +76,11 @@ class AsyncReply(Bound):
     was refused, is reported to the loop's exception handler, as a future is.
     """
 
-    __slots__ = ("_awaits", "_request")
-
+    __slots__ = ("_awaits",)
     _request: KeptReply
-
-    def __repr__(self) -> str:
-        return reply_repr(self._request)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._request.__await__()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the operation has ended."""
-        return self._request.outcome is not None
 
     def result(self, timeout: float | None = None) -> Any:
         """The result if the operation has ended; RuntimeError before that: await it."""
@@ -171,8 +147,3 @@ class AsyncReply(Bound):
         except AttributeError:
             self._awaits: Awaits = {}
             return self._awaits
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, self._request, name, "await it first")

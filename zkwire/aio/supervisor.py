@@ -9,8 +9,7 @@ from functools import partial
 from random import Random
 
 from zkwire.aio.client import AsyncClient, AsyncNodeWatches
-from zkwire.aio.driver import cancelled_by, within
-from zkwire.aio.loop import Calling
+from zkwire.aio.driver import Calling, cancelled_by, within
 from zkwire.errors import ForkedError
 from zkwire.net.timing import clock
 from zkwire.recipes._recipe import public

@@ -173,12 +173,6 @@ class LeaderFollower(Driver):
 
     # --- what the I/O thread is to call -----------------------------------------------------------
 
-    def wake(self) -> None:
-        """Wake the I/O thread."""
-        io = self.io
-        if io is not None:
-            io.wake()
-
     def _collect(self) -> None:
         if self.session.callbacks:
             self.callbacks.extend(self.session.take_callbacks())

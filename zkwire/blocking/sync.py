@@ -14,7 +14,7 @@ from functools import partial, wraps
 from weakref import ref
 
 from zkwire.net.options import check_callable
-from zkwire.net.pipeline import Pipeline, Submitter, no_attribute, reply_repr, timed_out
+from zkwire.net.pipeline import Pipeline, ReplyToCome, Submitter, timed_out
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import LockInUseError, check_kind, public, renamed
 from zkwire.session.request import ANSWERED, Request
@@ -35,22 +35,9 @@ if TYPE_CHECKING:
 
     from zkwire.operations import Reply
     from zkwire.operations.nodes import Requests
-    from zkwire.session.waitable import Waitable
 
     P = ParamSpec("P")
     T = TypeVar("T")
-
-    class Waiting(Protocol):
-        """What these need of a driver."""
-
-        def submit(self, request: Request) -> None: ...
-        def round_trip(self, request: Request) -> None: ...
-        def withdraw(self, request: Request) -> bool: ...
-        def wait(self, waitable: Waitable, timeout: float | None, *, lead: bool) -> bool: ...
-        def check(self) -> None: ...
-        def check_callback(self, function: Any) -> None: ...
-        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
-        def dispatch_surely(self, function: Callable[[], object]) -> None: ...
 
     class ClientLike(Protocol):
         """A Client or a Supervisor."""
@@ -80,12 +67,7 @@ def check_callback(callback: Any) -> None:
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The coroutine's result.  Every await in it must block in place."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value
-    coroutine.close()
-    raise RuntimeError(SUSPENDED)
+    return complete(lambda: coroutine)
 
 
 def complete(make: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -171,7 +153,7 @@ class BlockingReply(Request):
     """The answer to come of one operation; see :meth:`result`."""
 
     __slots__ = ("driver",)
-    driver: Waiting
+    driver: Any  # a LeaderFollower
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the answer, at most ``timeout`` seconds, and return the operation's result.
@@ -200,19 +182,12 @@ class BlockingReply(Request):
         yield
 
 
-class PipelinedReply(Bound):
+class PipelinedReply(ReplyToCome):
     """The answer to come of one operation of a pipeline."""
 
-    __slots__ = ("_request",)
+    __slots__ = ()
     _request: BlockingReply
-
-    def __repr__(self) -> str:
-        return reply_repr(self._request)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the operation has ended."""
-        return self._request.outcome is not None
+    _first = "call its result() first"
 
     def result(self, timeout: float | None = None) -> Any:
         request = self._request
@@ -240,11 +215,6 @@ class PipelinedReply(Bound):
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._request.__await__()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, self._request, name, "call its result() first")
 
 
 class ReplyPipeline(Pipeline):

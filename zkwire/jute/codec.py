@@ -39,14 +39,7 @@ import sys
 from functools import lru_cache, partial
 
 from zkwire.errors import ProtocolError
-from zkwire.jute.values import (
-    bad_length,
-    read_count,
-    read_strings,
-    read_text,
-    write_strings,
-    wrong_end,
-)
+from zkwire.jute import values as v
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +95,8 @@ class Field:
 
 
 _CALLED = (
-    ProtocolError, bad_length, wrong_end, read_text, read_count, read_strings, write_strings,
+    ProtocolError, v.bad_length, v.wrong_end, v.read_text, v.read_count, v.read_strings,
+    v.write_strings,
 )  # fmt: skip
 
 

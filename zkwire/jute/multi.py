@@ -11,15 +11,8 @@ from __future__ import annotations
 from struct import Struct
 
 from zkwire.errors import ProtocolError
+from zkwire.jute import records as r
 from zkwire.jute.record import Record
-from zkwire.jute.records import (
-    Create2Response,
-    CreateResponse,
-    ErrorResponse,
-    GetChildrenResponse,
-    GetDataResponse,
-    Stat,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,16 +27,16 @@ _pack_header = _HEADER.pack
 
 # By opcode, as in Java's MultiResponse.deserialize; None: nothing follows the header.
 RESULTS: dict[int, type[Record] | None] = {
-    1: CreateResponse,
+    1: r.CreateResponse,
     2: None,
-    4: GetDataResponse,
-    5: Stat,
-    8: GetChildrenResponse,
+    4: r.GetDataResponse,
+    5: r.Stat,
+    8: r.GetChildrenResponse,
     13: None,
-    15: Create2Response,
-    19: Create2Response,
-    21: Create2Response,
-    _ERROR: ErrorResponse,
+    15: r.Create2Response,
+    19: r.Create2Response,
+    21: r.Create2Response,
+    _ERROR: r.ErrorResponse,
 }
 
 

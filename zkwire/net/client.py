@@ -12,21 +12,15 @@ from functools import cached_property
 
 from zkwire.errors import NoNodeError, UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
+from zkwire.net import options as o
 from zkwire.net.lifetime import AllocationSite, warn_unclosed
-from zkwire.net.options import (
-    check_auth,
-    check_callable,
-    check_observers,
-    check_session_options,
-    check_tls,
-)
 from zkwire.operations.nodes import check_acl, check_flag
 from zkwire.recipes import runtime as trees
 from zkwire.recipes._recipe import renamed
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
-from zkwire.session.states import Listener, StateWait
+from zkwire.session.states import Listener
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
@@ -76,13 +70,8 @@ class LazyRandom:
         if len(items) > 1:
             self._source.shuffle(items)
 
-    def random(self) -> float:
-        """A number from 0.0 on, below 1.0."""
-        return self._source.random()
-
-    def getrandbits(self, count: int) -> int:
-        """A number of so many bits."""
-        return self._source.getrandbits(count)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
 
 
 def _explained(init: Init) -> Init:
@@ -136,53 +125,46 @@ class ClientBase:
         trace: Callable[[TraceFrame], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        options = check_session_options(
-            session_timeout, receive_limit, send_limit, sasl, read_only, resume, lease_margin
-        )
-        servers, chroot = parse_hosts(hosts)
-        check_observers(trace, observer)
-        rng: Any = LazyRandom(self._hooks.get("_seed"))
-        self._hosts, self._made = hosts, AllocationSite()
+        from zkwire.net import listeners
+
+        servers, self._chroot = parse_hosts(hosts)
+        o.check_observers(trace, observer)
+        rng: Any = LazyRandom(self._hooks.pop("_seed", None))
+        self._hosts, self._made, self._send_limit = hosts, AllocationSite(), send_limit
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
         host_list = HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts))
-        self._session = Session(host_list, chroot=chroot, **options)
-        for scheme, secret in check_auth(auth, send_limit):
+        self._session = Session(
+            host_list,
+            chroot=self._chroot,
+            timeout=(timeout := o.check_session_timeout(session_timeout)),
+            send_limit=o.check_limit("send_limit", send_limit),
+            receive_limit=o.check_limit("receive_limit", receive_limit),
+            sasl=o.check_sasl(sasl) is not None,
+            read_only=check_flag("read_only", read_only),
+            resume=o.check_resume(resume, send_limit),
+            lease_margin=o.check_lease_margin(lease_margin, timeout),
+        )
+        for scheme, secret in o.check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
-        self._make_driver(rng, trace, observer, check_tls(tls), sasl)
-        follows = check_flag("follow_reconfig", follow_reconfig)
-        self._updates = self._server_list_updates(servers) if follows else None
-
-    def _make_driver(
-        self,
-        rng: Any,
-        trace: Callable[[TraceFrame], object] | None,
-        observer: Observer | None,
-        tls: SSLContext | None,
-        sasl: Mechanism | None,
-    ) -> None:
-        """Make the driver of the session, with what the program wants to see of it."""
-        from zkwire.net import listeners
-
-        session, name = self._session, f"zkwire-{next(_numbers)}"
-        self._chroot, self._send_limit = session.chroot, session.send_limit
         self._driver = self._driver_class()(
-            session,
+            self._session,
             rng,
-            name=name,
+            name=(name := f"zkwire-{next(_numbers)}"),
             acl=self._acl,
             operation_timeout=self._operation_timeout,
-            tls=tls,
+            tls=o.check_tls(tls),
             sasl=sasl,
-            resolver=self._hooks.get("_resolver"),
-            now=self._hooks.get("_now"),
+            **{hook.removeprefix("_"): value for hook, value in self._hooks.items()},
         )
         self._driver.client = self  # so that a lock or a watch keeps it alive
-        listeners.attach(session, name, trace, self._driver.dispatch)
+        listeners.attach(self._session, name, trace, self._driver.dispatch)
         if observer is not None:
-            from zkwire.net.observer import attach
+            from zkwire.net.observer import Observation
 
-            attach(observer, self)
+            Observation(observer, self)
+        follows = check_flag("follow_reconfig", follow_reconfig)
+        self._updates = self._server_list_updates(servers) if follows else None
 
     def _server_list_updates(self, servers: list[tuple[str, int]]) -> ServerListUpdates:
         from zkwire.net.server_list import ServerListUpdates
@@ -251,7 +233,7 @@ class ClientBase:
         failed may raise before the listener is told of it, and before :attr:`state` shows it.  What
         the call's error says holds whatever a listener has been told.
         """
-        check_callable("listener", listener)
+        o.check_callable("listener", listener)
         self._driver.attach(Listener(listener, self._driver.dispatch))
 
     def remove_state_listener(self, listener: Callable[[State], object]) -> None:
@@ -422,14 +404,12 @@ class ClientCoroutines(ClientBase):
         """
         if not states or not all(isinstance(state, State) for state in states):
             raise TypeError("wait_for_state takes one or more State")
+        from zkwire.net.driver import Seeing
+
         limit = check_timeout("timeout", timeout)
         self._driver.start()
-        wait = StateWait(states, self._session.state)
-        self._driver.attach(wait)
-        try:
+        with Seeing(self._driver, states) as wait:
             await self._driver.within(wait, limit)
-        finally:
-            self._driver.detach(wait)
         return wait.reached
 
     # --- several operations, not atomic -----------------------------------------------------------

@@ -62,30 +62,9 @@ class Connection:
     """
 
     __slots__ = (
-        "_recv",
-        "_send",
-        "_taken",
-        "backlog",
-        "broken_pipe",
-        "closed_because",
-        "deadlines_at",
-        "epolls",
-        "full",
-        "gathering",
-        "got",
-        "inbox",
-        "least",
-        "listener",
-        "read_at",
-        "reader",
-        "room",
-        "sock",
-        "stream",
-        "taken",
-        "wait",
-        "writable",
-        "writer",
-        "written",
+        "_recv", "_send", "_taken", "backlog", "broken_pipe", "closed_because", "deadlines_at",
+        "epolls", "full", "gathering", "got", "inbox", "least", "listener", "read_at", "reader",
+        "room", "sock", "stream", "taken", "wait", "writable", "writer", "written",
     )  # fmt: skip
 
     exact = True  # an interrupt before the session has begun changes nothing

@@ -20,17 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Generator
-    from typing import Any, Protocol
+    from typing import Any
 
     from zkwire.net.driver import Driver
     from zkwire.session.hosts import Address
-
-    class Selector(Protocol):
-        """What a connector needs of a selector."""
-
-        def register(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
-        def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
-        def unregister(self, sock: socket.socket, /) -> object: ...
 
 
 QUESTION = b"isro"
@@ -112,7 +105,7 @@ PROBE_SECONDS = 2.0
 class Connector:
     """See the module's docstring."""
 
-    def __init__(self, driver: Driver, selector: Selector, wake: Callable[[], None]) -> None:
+    def __init__(self, driver: Driver, selector: Any, wake: Callable[[], None]) -> None:
         self._driver = driver
         self._mutex = driver.mutex
         self._selector = selector

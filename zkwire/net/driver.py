@@ -32,7 +32,6 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
-    from contextlib import AbstractAsyncContextManager
     from random import Random
     from ssl import SSLContext
     from typing import Any, Self, TypeVar
@@ -89,6 +88,7 @@ class Driver(_Runtime):
     mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
     waiter: Callable[[], object]  # the same; in a simulation, too
+    cancelled_by: Any  # under asyncio and trio alone
     io: Any = None  # an IOThread or a LoopIO, once it is started
 
     def __init__(
@@ -138,15 +138,6 @@ class Driver(_Runtime):
     def _sessions(self) -> Self:
         return self
 
-    def cancelled_by(
-        self,
-        add: Callable[[Callable[[object], None]], Callable[[], object]],
-        error: Callable[[], Exception],
-        value: T,
-    ) -> AbstractAsyncContextManager[T]:
-        """Under asyncio: cancel the body when something happens."""
-        raise NotImplementedError
-
     awaits = False
     """Whether what a user's function returns is awaited."""
 
@@ -174,6 +165,11 @@ class Driver(_Runtime):
     def call_soon(self, function: Callable[[], object]) -> bool:
         """Have the thread that does I/O call ``function``; False if it never will."""
         raise NotImplementedError
+
+    def wake(self) -> None:
+        """Have the thread that does I/O do soon what there is to do; from any thread."""
+        if (io := self.io) is not None:
+            io.wake()
 
     def flush(self) -> None:
         """Send what there is to send, as far as the kernel takes it."""
@@ -498,13 +494,13 @@ class Driver(_Runtime):
         Raises what ended the session if that comes first.
         """
         alarm, alarms = Alarm(self.now() + seconds), self.session.alarms
-        alarms.set(alarm)
+        alarms[alarm] = None
         try:
             if self.io is not None:
                 self.io.wake()  # it has a deadline
             await self.any_of(alarm, *waitables)
         finally:
-            alarms.drop(alarm)
+            alarms.pop(alarm, None)
 
     def jitter(self) -> float:
         """A random number from 0.5 to 1."""

@@ -28,26 +28,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
-    from typing import Any, Protocol
-
-    class Unfinished(Protocol):
-        """Something that may have to be cleaned up."""
-
-        def wind_up(self, seconds: float) -> None: ...
-
-    class Shared(Protocol):
-        """Something that a fork duplicates."""
-
-        def after_fork(self) -> None: ...
+    from typing import Any
 
 
 SECONDS = 1.0  # for all together
 
 # Not a WeakSet: `list` copies a set in one step, while daemon threads still add to it.
-_unfinished: set[weakref.ref[Unfinished]] = set()
+_unfinished: set[weakref.ref[Any]] = set()
 
 
-def clean_up_at_exit(unfinished: Unfinished) -> None:
+def clean_up_at_exit(unfinished: Any) -> None:
     """Have ``unfinished.wind_up`` called when the interpreter ends; this keeps nothing alive."""
     _unfinished.add(weakref.ref(unfinished, _unfinished.discard))
 
@@ -59,10 +49,10 @@ def _wind_up() -> None:
         unfinished.wind_up(max(0.0, latest - time.monotonic()))
 
 
-_drivers: weakref.WeakSet[Shared] = weakref.WeakSet()
+_drivers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def close_in_child(driver: Shared) -> None:
+def close_in_child(driver: Any) -> None:
     """Have ``driver.after_fork`` called in every forked child."""
     _drivers.add(driver)
 

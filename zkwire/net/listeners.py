@@ -97,20 +97,24 @@ def _load() -> None:
         import logging  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-class _StateLog:
+class _Log:
+    """What a log of one session needs."""
+
+    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
+        self._session = session
+        self._name = name
+        self._dispatch = dispatch
+        self._margin = self._wanted = session.lease_margin
+
+
+class _StateLog(_Log):
     """One line for each state, with what is known of it at that moment.
 
     A lost connection is news once, and not with each attempt to make another.  The line has what
     it says as fields, too, for formatters that want them.
     """
 
-    __slots__ = ("_dispatch", "_name", "_news", "_session")
-
-    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
-        self._session = session
-        self._name = name
-        self._dispatch = dispatch
-        self._news: State | None = None
+    _news: State | None = None
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""
@@ -140,23 +144,15 @@ class _StateLog:
         return "{}:{}".format(*session.server) if session.server else "no server"
 
 
-class _MarginLog:
+class _MarginLog(_Log):
     """One line when the margin for the lease does not fit into what a server has granted."""
-
-    __slots__ = ("_dispatch", "_known", "_name", "_session", "_wanted")
-
-    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
-        self._session = session
-        self._name = name
-        self._dispatch = dispatch
-        self._wanted = self._known = session.lease_margin
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""
         margin = self._session.lease_margin
-        if not state.usable or margin == self._known:
+        if not state.usable or margin == self._margin:
             return []
-        self._known = margin
+        self._margin = margin
         if margin == self._wanted:
             return []
         line = (

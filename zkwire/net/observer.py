@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.errors import OperationTimeoutError
-    from zkwire.net.driver import Driver
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waker
     from zkwire.wire.model import Event, State
@@ -97,15 +96,6 @@ class Observer:
         """
 
 
-def attach(observer: Observer, client: Any) -> None:
-    """Have the client tell this observer of itself, before it is used."""
-    driver = client._driver
-    operations = [client, driver.operations, driver.background]
-    if hasattr(driver, "pipeline"):
-        operations.append(driver.pipeline)
-    Observation(observer, driver, operations)
-
-
 _METHODS = ("request_submitted", "request_ended", "state_changed", "watch_fired")
 
 
@@ -122,20 +112,21 @@ def check_observer(observer: object) -> None:
 
 
 class Observation:
-    """Tells one observer of one client."""
+    """Tells one observer of one client, from before it is used."""
 
     __slots__ = ("_driver", "_ended", "_here", "_observer", "now", "session")
 
-    def __init__(self, observer: Observer, driver: Driver, operations: list[Any]) -> None:
+    def __init__(self, observer: Observer, client: Any) -> None:
         self._observer = observer
-        self._driver = driver
+        self._driver: Any = (driver := client._driver)
         self.session: Session = driver.session
         self.now: Callable[[], float] = driver.now
         self._here = driver.awaits  # callbacks of the session are called by the event loop
         self._ended: deque[Any] = deque()  # requests that nothing waits for
         self.session.observers.add(self)
         self.session._watches.observer = self._see_event
-        for each in operations:
+        pipelines = [driver.pipeline] if hasattr(driver, "pipeline") else []
+        for each in (client, driver.operations, driver.background, *pipelines):
             each._kind = observed(each._kind)
             each._submit = partial(self._submit, each._submit)
 

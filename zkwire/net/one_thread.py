@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from zkwire.errors import ClientClosedError
 from zkwire.net.connection import INTERRUPTED
@@ -19,6 +20,7 @@ from zkwire.net.timing import DEADLINES_EVERY
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
     from random import Random
     from types import CodeType, FrameType
     from typing import Any, Final, TypeVar
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waitable, Watch
 
     Function = TypeVar("Function", bound=Callable[..., object])
+    T = TypeVar("T")
 
 
 _work: set[CodeType] = set()  # of what is uninterruptible
@@ -54,10 +57,26 @@ def in_the_middle() -> bool:
     return frame is not None
 
 
+def value_of_each_task(current: Callable[[], object], make: Callable[[], T]) -> Callable[[], T]:
+    """A function that returns the value of the task that calls it, made at the first call."""
+    values: WeakKeyDictionary[object, T] = WeakKeyDictionary()
+
+    def value() -> T:
+        task = current()
+        if task is None:
+            raise RuntimeError("a re-entrant lock is its task's, and this is no task")
+        if task not in values:
+            values[task] = make()
+        return values[task]
+
+    return value
+
+
 class OneThreadDriver(Driver):
     """A driver whose session belongs to one thread, in which tasks wait: of asyncio, or of trio."""
 
     awaits = True
+    context: Context  # of the functions of a user's
 
     @property
     def outside(self) -> bool:
@@ -72,6 +91,10 @@ class OneThreadDriver(Driver):
     def check(self) -> None:
         """Raise RuntimeError in another event loop, ForkedError in a forked child."""
         self.start()
+
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the task that calls it."""
+        return value_of_each_task(self.caller, make)
 
     def _turn_soon(self) -> None:
         """Have the I/O do soon what there is to do; in the session's own thread."""

@@ -6,7 +6,7 @@ TypeError or ValueError, when the client is made.
 from __future__ import annotations
 
 from zkwire.jute.records import AuthPacket, ConnectRequest
-from zkwire.operations.nodes import HEADER_BYTES, check_flag, too_large
+from zkwire.operations.nodes import HEADER_BYTES, too_large
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import Credentials
@@ -131,28 +131,6 @@ def check_resume(resume: Credentials | None, send_limit: int) -> Credentials | N
     if size > send_limit:
         raise ValueError(f"resume cannot be sent: its password has {len(resume.passwd)} bytes")
     return resume
-
-
-def check_session_options(
-    session_timeout: float | timedelta,
-    receive_limit: int,
-    send_limit: int,
-    sasl: Mechanism | None,
-    read_only: bool,
-    resume: Credentials | None,
-    lease_margin: float,
-) -> dict[str, Any]:
-    """What a Session is made with, beside its hosts."""
-    timeout = check_session_timeout(session_timeout)
-    return {
-        "timeout": timeout,
-        "send_limit": check_limit("send_limit", send_limit),
-        "receive_limit": check_limit("receive_limit", receive_limit),
-        "sasl": check_sasl(sasl) is not None,
-        "read_only": check_flag("read_only", read_only),
-        "resume": check_resume(resume, send_limit),
-        "lease_margin": check_lease_margin(lease_margin, timeout),
-    }
 
 
 def check_observers(

@@ -8,22 +8,17 @@ from zkwire.operations import Operations
 from zkwire.operations.multi import WRITES, Recorder
 from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
-from zkwire.session.waitable import ClosedWatchError
+from zkwire.session.waitable import Bound, ClosedWatchError
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from typing import Any, Protocol
+    from typing import Any
 
     from zkwire.jute.records import ACL
-    from zkwire.session.waitable import Watch, WatchOwner
-
-    class AnyDriver(WatchOwner, Protocol):
-        """What a pipeline needs of a driver."""
-
-        def submit(self, request: Request, eager: bool) -> None: ...
+    from zkwire.session.waitable import Watch
 
 
 def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> OperationTimeoutError:
@@ -44,28 +39,38 @@ def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> Opera
     return error
 
 
-def reply_repr(request: Request) -> str:
-    """What shows a reply to people: the operation, and whether it has ended."""
-    name = f"{request.op.name} {request.path or ''}".rstrip()
-    return f"<reply of {name}: {'ended' if request.ready else 'not yet'}>"
+class ReplyToCome(Bound):
+    """The answer to come of one operation, which a user has asked for.  See the subclasses."""
 
+    __slots__ = ("_request",)
+    _request: Any
+    _first = "await it first"  # what is to be done for an attribute of the result
 
-def no_attribute(reply: object, request: Request, name: str, first: str) -> AttributeError:
-    """The error for an attribute of a result that is looked for in the reply to come."""
-    kind = type(reply).__name__
-    return AttributeError(
-        f"{kind!r} object has no attribute {name!r}: it is the reply to come of "
-        f"{request.op.name}; {first}",
-        name=name,
-        obj=reply,
-    )
+    def __repr__(self) -> str:
+        name = f"{self._request.op.name} {self._request.path or ''}".rstrip()
+        return f"<reply of {name}: {'ended' if self.ready else 'not yet'}>"
+
+    @property
+    def ready(self) -> bool:
+        """Whether the operation has ended."""
+        return self._request.outcome is not None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}: it is the reply to "
+                f"come of {self._request.op.name}; {self._first}",
+                name=name,
+                obj=self,
+            )
 
 
 class BackgroundReply(Request):
     """A reply whose await yields it, to the BackgroundTask that drives the coroutine."""
 
     __slots__ = ("driver",)
-    driver: AnyDriver
+    driver: Any  # a Driver
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.ready:
@@ -76,7 +81,7 @@ class BackgroundReply(Request):
 class Submitter(Requests):
     """What submits requests to a driver."""
 
-    _driver: Any  # an AnyDriver, or what a subclass says
+    _driver: Any  # a Driver
 
     def _own(self, watch: Watch) -> None:
         if watch.closed:
@@ -99,7 +104,7 @@ class Pipeline(Submitter, Operations):
 
     def __init__(
         self,
-        driver: AnyDriver,
+        driver: Any,
         chroot: str,
         kind: type[Request],
         *,
@@ -112,8 +117,8 @@ class Pipeline(Submitter, Operations):
         self._send_limit = send_limit
         self._kind = kind
 
-    def _submit(self, request: Request) -> Any:
-        request.driver = self._driver  # type: ignore[attr-defined]  # every kind of reply has one
+    def _submit(self, request: Any) -> Any:
+        request.driver = self._driver  # every kind of reply has one
         self._driver.submit(request, True)
         return request
 
@@ -121,8 +126,8 @@ class Pipeline(Submitter, Operations):
 class LazyPipeline(Pipeline):
     """The same for recipes: what is asked for together leaves in one write, when it is awaited."""
 
-    def _submit(self, request: Request) -> Any:
-        request.driver = self._driver  # type: ignore[attr-defined]
+    def _submit(self, request: Any) -> Any:
+        request.driver = self._driver
         self._driver.submit(request, False)
         return request
 

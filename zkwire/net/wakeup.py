@@ -35,22 +35,12 @@ from zkwire.net.dial import kernel_says
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any, TypeAlias
 
     from zkwire.session.waitable import Waitable
 
+    Poller: TypeAlias = "EpollPoller | PairPoller"
     Ready = list[tuple[selectors.SelectorKey, int]]
-
-    class Poller(Protocol):
-        """What the I/O thread waits for, and its wake-up."""
-
-        def register(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
-        def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> object: ...
-        def unregister(self, sock: socket.socket, /) -> object: ...
-        def select(self, seconds: float | None, /) -> Ready: ...
-        def wake(self) -> None: ...
-        def epolls_for(self, sock: socket.socket, /) -> WakeupEpolls | None: ...
-        def close(self) -> None: ...
 
 
 # A signal that comes between the interpreter's last check for one and the system call is not
@@ -247,22 +237,13 @@ class PairPoller:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self.register: Any = self._selector.register
+        self.modify: Any = self._selector.modify
+        self.unregister: Any = self._selector.unregister
         self._listening, self._waking = socket.socketpair()
         self._listening.setblocking(False)
         self._waking.setblocking(False)
-        self._selector.register(self._listening, selectors.EVENT_READ)
-
-    def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
-        """Have :meth:`select` return these events of the socket."""
-        self._selector.register(sock, events, data)
-
-    def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
-        """The same for a socket that is registered."""
-        self._selector.modify(sock, events, data)
-
-    def unregister(self, sock: socket.socket, /) -> None:
-        """Forget the socket."""
-        self._selector.unregister(sock)
+        self.register(self._listening, selectors.EVENT_READ)
 
     def select(self, seconds: float | None, /) -> Ready:
         """Wait, at most so many seconds (None: for ever)."""

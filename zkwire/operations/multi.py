@@ -11,27 +11,12 @@ from functools import partial
 from struct import Struct
 from types import NoneType
 
-from zkwire.errors import (
-    AS_IF_EXPIRED,
-    SESSION_EXPIRED,
-    EphemeralOnLocalSessionError,
-    MultiError,
-    ProtocolError,
-    RuntimeInconsistencyError,
-    ServerError,
-    SessionExpiredError,
-)
+from zkwire import errors
+from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import pack_multi
 from zkwire.jute.record import Record
-from zkwire.jute.records import (
-    Create2Response,
-    CreateResponse,
-    ErrorResponse,
-    GetChildrenResponse,
-    GetDataResponse,
-    Stat,
-)
+from zkwire.jute.records import ErrorResponse
 from zkwire.operations.nodes import EPHEMERAL, SEQUENTIAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
@@ -42,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Concatenate, Final, NoReturn, ParamSpec
 
-    from zkwire.errors import ZooKeeperError
     from zkwire.jute.multi import MultiResponse
     from zkwire.jute.records import ACL
     from zkwire.operations.nodes import Reply
@@ -52,7 +36,7 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
 
 _LENGTH = Struct(">i")  # of a path or of data, in front of it
-_NOT_ATTEMPTED = RuntimeInconsistencyError.code
+_NOT_ATTEMPTED = errors.RuntimeInconsistencyError.code
 _OF_EPHEMERALS = (EPHEMERAL, EPHEMERAL | SEQUENTIAL)
 
 
@@ -196,12 +180,12 @@ WRITES = {
 _READS = {ops.GET_DATA, ops.GET_CHILDREN}
 # The records that may answer an operation; 3.8.0 answers some creates without a stat.
 _ANSWERS: dict[Op, tuple[type[Record], ...]] = {
-    ops.CREATE: (CreateResponse, Create2Response),
-    ops.CREATE_CONTAINER: (CreateResponse, Create2Response),
-    ops.CREATE_TTL: (CreateResponse, Create2Response),
-    ops.SET_DATA: (Stat,),
-    ops.GET_DATA: (GetDataResponse,),
-    ops.GET_CHILDREN: (GetChildrenResponse,),
+    ops.CREATE: (r.CreateResponse, r.Create2Response),
+    ops.CREATE_CONTAINER: (r.CreateResponse, r.Create2Response),
+    ops.CREATE_TTL: (r.CreateResponse, r.Create2Response),
+    ops.SET_DATA: (r.Stat,),
+    ops.GET_DATA: (r.GetDataResponse,),
+    ops.GET_CHILDREN: (r.GetChildrenResponse,),
 }
 
 
@@ -265,9 +249,9 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
             # Code 0: it succeeded and was undone, so it ends like those that were not attempted.
             request.outcome = Refused(answer.err or _NOT_ATTEMPTED)
             refusal = _refusal(request, answer.err)
-            if isinstance(refusal, SessionExpiredError):
+            if isinstance(refusal, errors.SessionExpiredError):
                 raise refusal
-            if not isinstance(refusal, ServerError | None):
+            if not isinstance(refusal, errors.ServerError | None):
                 raise _misunderstood(op, f"{request.op.name} was refused with {answer.err}")
             results.append(refusal)
         elif not isinstance(answer, _ANSWERS.get(request.op, NoneType)):
@@ -278,24 +262,28 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
     return results
 
 
-def _refusal(request: Request, code: int) -> ZooKeeperError | None:
+def _refusal(request: Request, code: int) -> errors.ZooKeeperError | None:
     """What became of one operation of a refused multi; None: it is undone or was not attempted."""
-    if code == SESSION_EXPIRED and request.create_flags in _OF_EPHEMERALS:
+    if code == errors.SESSION_EXPIRED and request.create_flags in _OF_EPHEMERALS:
         path = request.path
-        return EphemeralOnLocalSessionError(AS_IF_EXPIRED, op=request.op.name, path=path)
+        return errors.EphemeralOnLocalSessionError(
+            errors.AS_IF_EXPIRED, op=request.op.name, path=path
+        )
     return request.error() if code else None
 
 
-def _misunderstood(op: Op, message: str) -> ProtocolError:
+def _misunderstood(op: Op, message: str) -> errors.ProtocolError:
     """The error for an answer that tells only that the server has executed something."""
-    return ProtocolError(message, op=op.name, maybe_applied=op.changes)
+    return errors.ProtocolError(message, op=op.name, maybe_applied=op.changes)
 
 
 def _all_or_error(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
     """The results; or the one error that carries them."""
     results = _each(op, requests, answers)
-    refused = [index for index, result in enumerate(results) if isinstance(result, ServerError)]
+    refused = [
+        index for index, result in enumerate(results) if isinstance(result, errors.ServerError)
+    ]
     if refused:
         culprits = [index for index in refused if results[index].code != _NOT_ATTEMPTED]
-        raise MultiError(results, (culprits or refused)[0])
+        raise errors.MultiError(results, (culprits or refused)[0])
     return results

@@ -11,16 +11,9 @@ from __future__ import annotations
 from collections import deque
 
 from zkwire.errors import REJECTIONS, AuthFailedError, NotReadOnlyError, ProtocolError
+from zkwire.jute import records as r
 from zkwire.jute.frames import frame
-from zkwire.jute.records import (
-    AuthPacket,
-    ConnectRequest,
-    ConnectResponse,
-    GetSASLRequest,
-    ReplyHeader,
-    SetSASLResponse,
-)
-from zkwire.session import control_frames, outcomes
+from zkwire.session import outcomes
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials
 
@@ -68,7 +61,7 @@ class Authentication:
 
     def submit(self, request: Request) -> Credential:
         """The credential that an ``auth`` request holds; its answer ends the request."""
-        packet = AuthPacket.decode(request.body)
+        packet = r.AuthPacket.decode(request.body)
         credential = self.add(packet.scheme, packet.auth or b"")
         credential.requests.append(request)
         return credential
@@ -84,7 +77,8 @@ class Authentication:
     def send(self, credential: Credential) -> bytes:
         """The frame with a credential."""
         self._sent.append(credential)
-        return control_frames.authentication(credential.scheme, credential.secret)
+        packet = r.AuthPacket.pack(0, credential.scheme, credential.secret)
+        return ops.encode(ops.AUTH_XID, ops.AUTH, packet)
 
     def restart(self) -> list[bytes]:
         """The frames with all credentials, for a new connection."""
@@ -158,7 +152,7 @@ class Identity:
 
     def greeting(self, last_zxid: int) -> bytes:
         """The first frame of a connection; without an id it asks for a new session."""
-        request = ConnectRequest(
+        request = r.ConnectRequest(
             _PROTOCOL_VERSION,
             last_zxid,
             round(self._timeout * 1000),
@@ -168,7 +162,7 @@ class Identity:
         )
         return frame(request.encode())
 
-    def recognised(self, answer: ConnectResponse) -> bool:
+    def recognised(self, answer: r.ConnectResponse) -> bool:
         """Whether the server has accepted the connection for this session; False: it has ended.
 
         A server that answers with a session of its own making does not know this one either.
@@ -218,14 +212,14 @@ class Handshake:
         if len(data) >= 4 and not 0 <= int.from_bytes(data[:4], signed=True) <= _LONGEST_GREETING:
             raise _not_zookeeper(data)
 
-    def receive_greeting(self, chunk: bytes, at: int, end: int) -> ConnectResponse | None:
+    def receive_greeting(self, chunk: bytes, at: int, end: int) -> r.ConnectResponse | None:
         """The server's first frame; None if it says that the session has ended."""
         if end - at == _REPLY_HEADER_BYTES:
-            code = ReplyHeader.decode(chunk, at, end).err
+            code = r.ReplyHeader.decode(chunk, at, end).err
             refused = f"the server refused the session with error code {code}"
             raise ProtocolError(_REFUSALS.get(code, refused))
         try:
-            answer = ConnectResponse.decode(chunk, at, end)
+            answer = r.ConnectResponse.decode(chunk, at, end)
         except ProtocolError as error:
             raise _not_zookeeper(chunk[at - 4 : end]) from error
         if not self._identity.recognised(answer):
@@ -247,7 +241,7 @@ class Handshake:
     def sasl_token(self, token: bytes, xid: int) -> bytes:
         """The frame with the mechanism's answer to the challenge."""
         self.challenge, self._sasl_xid = None, xid
-        return control_frames.encode(xid, ops.SASL, GetSASLRequest.pack(token))
+        return ops.encode(xid, ops.SASL, r.GetSASLRequest.pack(token))
 
     def receive_sasl(self, xid: int, code: int, chunk: bytes, at: int, end: int) -> None:
         """The server's answer to a token.  Raises AuthFailedError or ProtocolError."""
@@ -259,7 +253,7 @@ class Handshake:
         if code:
             raise ProtocolError(f"the server answered SASL with the error code {code}")
         # A server without SASL sends null, and so may a server with nothing to add at the end.
-        self.challenge = SetSASLResponse.decode(chunk, at, end).token or b""
+        self.challenge = r.SetSASLResponse.decode(chunk, at, end).token or b""
 
     # --- credentials and watches ------------------------------------------------------------------
 

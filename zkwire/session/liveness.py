@@ -238,32 +238,3 @@ class Reported(Liveness):
     @property
     def _ping_interval(self) -> float:
         return min(self.timeout / 3, _PINGS_APART * self.margin)
-
-
-class LeaseHolders:
-    """All that is held in one session's name, locks for instance.
-
-    ``callbacks`` is the state machine's list of functions to call.
-    """
-
-    __slots__ = ("_callbacks", "holders")
-
-    def __init__(self, callbacks: list[Waker]) -> None:
-        self.holders: dict[LeaseHolder, None] = {}  # an ordered set
-        self._callbacks = callbacks
-
-    def add(self, holder: LeaseHolder) -> None:
-        """From now on tell ``holder`` when the session may have expired."""
-        self.holders[holder] = None
-
-    def remove(self, holder: LeaseHolder) -> None:
-        """The holder holds nothing any more.  Idempotent."""
-        if holder in self.holders:
-            self._callbacks += holder._let_go()
-            self.holders.pop(holder, None)  # interrupt-safe: last
-
-    def lose_all(self, message: str) -> None:
-        """The session has ended, or may have; ``message`` says why."""
-        for holder in list(self.holders):
-            self._callbacks += holder._lose(message)
-            self.holders.pop(holder, None)  # interrupt-safe: last

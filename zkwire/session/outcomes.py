@@ -6,24 +6,13 @@ caller to do next.  It must not know when that happens; all of these texts stand
 
 from __future__ import annotations
 
-from zkwire.errors import (
-    AuthFailedError,
-    ClientClosedError,
-    GarbledError,
-    NotSentError,
-    OutcomeUnknownError,
-    ProtocolError,
-    ReplyTooLargeError,
-    SessionExpiredError,
-    UnimplementedError,
-)
+from zkwire import errors
 from zkwire.session.request import ANSWERED, Answered, Failed, Refused
 from zkwire.wire import ops
 from zkwire.wire.model import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.errors import ZooKeeperError
     from zkwire.session.request import Request
     from zkwire.wire.ops import Op
 
@@ -31,13 +20,13 @@ if TYPE_CHECKING:
 # What an error adds for its reader, and the log does not: a supervisor has made the next one.
 NEW_CLIENT = "; make a new Client, or ask the supervisor for its next"
 # How a terminal state ends every request that has not ended.
-TERMINAL: dict[State, tuple[type[ZooKeeperError], str]] = {
+TERMINAL: dict[State, tuple[type[errors.ZooKeeperError], str]] = {
     State.EXPIRED: (
-        SessionExpiredError,
+        errors.SessionExpiredError,
         f"the session has expired: its ephemeral nodes, locks and watches are gone{NEW_CLIENT}",
     ),
-    State.AUTH_FAILED: (AuthFailedError, "the server rejected the credentials"),
-    State.CLOSED: (ClientClosedError, "the client is closed"),
+    State.AUTH_FAILED: (errors.AuthFailedError, "the server rejected the credentials"),
+    State.CLOSED: (errors.ClientClosedError, "the client is closed"),
 }
 NOT_RESUMED = (
     f"the session cannot be resumed: it is over, or these are not its id and password{NEW_CLIENT}"
@@ -65,7 +54,7 @@ _TOO_LARGE = ", perhaps because of the {} bytes of this request: servers do so a
 _LARGE = 64 * 1024  # bytes; hardly any server's limit is below
 _HEADER_BYTES = 8
 CLOSING = "the client is being closed"
-WITHDRAWN = Failed(NotSentError, "withdrawn before it was sent", False)
+WITHDRAWN = Failed(errors.NotSentError, "withdrawn before it was sent", False)
 
 
 def unmet(why: str, last_zxid: int, *, greeted: bool) -> str:
@@ -89,17 +78,17 @@ def terminal(state: State, request: Request, why: str | None) -> Answered | Fail
     return Failed(kind, why or message, request.sent)
 
 
-def unreadable(error: ProtocolError) -> Failed:
+def unreadable(error: errors.ProtocolError) -> Failed:
     """The request's own reply cannot be read, or is too large."""
-    if isinstance(error, ReplyTooLargeError):
-        return Failed(ReplyTooLargeError, str(error), True)
-    return Failed(ProtocolError, f"its reply cannot be read: {error}", True)
+    if isinstance(error, errors.ReplyTooLargeError):
+        return Failed(errors.ReplyTooLargeError, str(error), True)
+    return Failed(errors.ProtocolError, f"its reply cannot be read: {error}", True)
 
 
 def unreachable(seconds: float, last_failure: str, last_zxid: int) -> Failed:
     """The request has waited for a connection for a session timeout, in ``seconds``."""
     return Failed(
-        NotSentError,
+        errors.NotSentError,
         f"no server could be reached for {seconds:.1f} s (last: {last_failure}); it was not sent: "
         f"repeat it freely{perhaps_older(last_failure, last_zxid)}",
         False,
@@ -118,26 +107,26 @@ def broken(request: Request, written: int, why: str, garbled: bool) -> Failed:
         why += _TOO_LARGE.format(size)
     if not (request.sent and request.end <= written):
         message = f"the connection broke ({why}) before it was sent: repeat it freely"
-        return Failed(NotSentError, message, False)
+        return Failed(errors.NotSentError, message, False)
     advice = (
         "it may have been executed; look before you repeat it"
         if request.op.changes
         else "repeat it freely, it changes nothing"
     )
     message = f"the connection broke ({why}) after it was sent, before the answer: {advice}"
-    return Failed(GarbledError if garbled else OutcomeUnknownError, message, True)
+    return Failed(errors.GarbledError if garbled else errors.OutcomeUnknownError, message, True)
 
 
 # Operations that need more than to be sent.
 _LOCAL = (ops.AUTH, ops.REMOVE_WATCHES)
 
 _NO_ZXID = -1
-UNKNOWN = Refused(UnimplementedError.code)
+UNKNOWN = Refused(errors.UnimplementedError.code)
 
 
 def says_unknown(zxid: int, code: int) -> bool:
     """Whether an answer is the refusal of an unknown operation."""
-    return code == UnimplementedError.code and zxid == _NO_ZXID
+    return code == errors.UnimplementedError.code and zxid == _NO_ZXID
 
 
 class UnknownOperations:

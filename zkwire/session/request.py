@@ -18,27 +18,18 @@ import struct
 from collections import deque
 from functools import partial
 
-from zkwire.errors import (
-    SESSION_EXPIRED,
-    UNCERTAIN,
-    NodeExistsError,
-    ProtocolError,
-    SessionMovedError,
-    UnimplementedError,
-    ZooKeeperError,
-    error_for,
-)
+from zkwire import errors
+from zkwire.jute.record import Record
 from zkwire.jute.records import CreateRequest, CreateTTLRequest, ErrorResponse, SyncRequest
-from zkwire.session.control_frames import HEADER_BYTES, LENGTH_BYTES, pack_header
 from zkwire.session.waitable import Waitable
-from zkwire.wire.ops import CLOSE_SESSION, MULTI, SYNC, Op, WatchKind
+from zkwire.wire import ops
+from zkwire.wire.ops import CLOSE_SESSION, HEADER_BYTES, LENGTH_BYTES, MULTI, Op, pack_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from zkwire.errors import OperationTimeoutError
     from zkwire.jute.multi import MultiResponse
     from zkwire.session.liveness import Liveness
     from zkwire.session.waitable import Waker, Watch
@@ -53,17 +44,14 @@ class Answered:
 ANSWERED = Answered()
 
 
-class Refused:
+class Refused(Record):
     """The server refused the request with an error code."""
 
-    __slots__ = ("code",)
-
-    def __init__(self, code: int) -> None:
-        self.code: int = code
+    code: int
 
 
 _SEQUENTIAL = 2  # in the flags of each kind of node that has a number (Java's CreateMode)
-_ABOUT_SESSION = (SESSION_EXPIRED, SessionMovedError.code)
+_ABOUT_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code)
 
 
 def about_session(answers: Any) -> int:
@@ -80,15 +68,12 @@ def about_session(answers: Any) -> int:
     return 0
 
 
-class Failed:
+class Failed(Record):
     """No server answered the request; ``kind`` is the class of the error."""
 
-    __slots__ = ("kind", "maybe_applied", "message")
-
-    def __init__(self, kind: type[ZooKeeperError], message: str, maybe_applied: bool) -> None:
-        self.kind: type[ZooKeeperError] = kind
-        self.message: str = message
-        self.maybe_applied: bool = maybe_applied
+    kind: type[errors.ZooKeeperError]
+    message: str
+    maybe_applied: bool
 
 
 class Request(Waitable):
@@ -122,7 +107,7 @@ class Request(Waitable):
         finish: Callable[[Any], Any] | None = None,
         watch: Watch | None = None,
         watch_path: str = "",
-        watch_kind: WatchKind = WatchKind.DATA,
+        watch_kind: ops.WatchKind = ops.WatchKind.DATA,
         own_czxid: int | None = None,
     ) -> None:
         # One object for each request: what is seldom needed is stored only where it is.
@@ -137,7 +122,7 @@ class Request(Waitable):
         self.watch: Watch | None = watch
         if watch is not None:
             self.watch_path: str = watch_path
-            self.watch_kind: WatchKind = watch_kind
+            self.watch_kind: ops.WatchKind = watch_kind
             self.own_czxid: int | None = own_czxid
             self.covered: bool = False
 
@@ -158,22 +143,24 @@ class Request(Waitable):
             self.record = None
             self.outcome = outcome  # interrupt-safe: last
 
-    def given_up(self, error: OperationTimeoutError) -> None:
+    def given_up(self, error: errors.OperationTimeoutError) -> None:
         """The caller has waited long enough, and gets this error; for an observer."""
 
-    def error(self) -> ZooKeeperError | None:
+    def error(self) -> errors.ZooKeeperError | None:
         """The error that the request ended with, a new object each time; None if it succeeded."""
         outcome = self.outcome
         if isinstance(outcome, Refused):
-            if outcome.code == UnimplementedError.code:
+            if outcome.code == errors.UnimplementedError.code:
                 message = (
                     f"this server does not know it (servers do since {self.op.since}), or it is "
                     "switched off there"
                 )
-                return UnimplementedError(message, op=self.op.name, path=self.path)
-            taken = outcome.code == NodeExistsError.code and bool(self.create_flags & _SEQUENTIAL)
-            error = error_for(outcome.code, self.op.name, self.path, sequential=taken)
-            error.maybe_applied = outcome.code in UNCERTAIN and self.op.changes
+                return errors.UnimplementedError(message, op=self.op.name, path=self.path)
+            taken = outcome.code == errors.NodeExistsError.code and bool(
+                self.create_flags & _SEQUENTIAL
+            )
+            error = errors.error_for(outcome.code, self.op.name, self.path, sequential=taken)
+            error.maybe_applied = outcome.code in errors.UNCERTAIN and self.op.changes
             return error
         if isinstance(outcome, Failed):
             return outcome.kind(
@@ -235,7 +222,7 @@ LAST_XID = 0x7FFFFFFF
 # Bytes that are sent at a time; the kernel's socket buffers are about as large.
 SEND_BATCH = 256 * 1024
 # What a multi becomes that was answered as if its session were over; see ``ask_about``.
-STILL_THERE = Op(MULTI.name, SYNC.opcode, SYNC.request, SYNC.reply)
+STILL_THERE = Op(MULTI.name, ops.SYNC.opcode, ops.SYNC.request, ops.SYNC.reply)
 _SYNC_ROOT = SyncRequest.pack("/")
 
 
@@ -336,7 +323,7 @@ class RequestQueue:
                 head.outcome = ANSWERED
                 unanswered.popleft()  # interrupt-safe: late, connection_lost finds it until then
                 request, at = head, end
-        except ProtocolError:
+        except errors.ProtocolError:
             pass
         if request is not None:
             live.answered(request.sent_at, now)
@@ -376,9 +363,9 @@ class RequestQueue:
         self.queue.extend(late)
         return lost
 
-    def take_all(self, ops: tuple[Op, ...]) -> list[Request]:
+    def take_all(self, unknown: tuple[Op, ...]) -> list[Request]:
         """Remove and return the queued requests of these operations."""
-        taken = [request for request in self.queue if request.op in ops] if ops else []
+        taken = [request for request in self.queue if request.op in unknown] if unknown else []
         for request in taken:
             self.queue.remove(request)
         return taken
@@ -388,5 +375,5 @@ class RequestQueue:
         unanswered = self.unanswered
         if not unanswered or unanswered[0].xid != xid:
             expected = f"expected was {unanswered[0].xid}" if unanswered else "but none is expected"
-            raise ProtocolError(f"a reply has the xid {xid}, {expected}")
+            raise errors.ProtocolError(f"a reply has the xid {xid}, {expected}")
         return unanswered[0]

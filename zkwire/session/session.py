@@ -29,19 +29,10 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
-from zkwire.errors import (
-    REJECTIONS,
-    SESSION_EXPIRED,
-    AuthFailedError,
-    ClientClosedError,
-    NoNodeError,
-    ProtocolError,
-    ReplyTooLargeError,
-    SessionMovedError,
-)
+from zkwire import errors
 from zkwire.jute.multi import MultiResponse
 from zkwire.jute.records import WatcherEvent
-from zkwire.session import control_frames, outcomes
+from zkwire.session import outcomes
 from zkwire.session.liveness import LAPSED
 from zkwire.session.outcomes import UNKNOWN, says_unknown
 from zkwire.session.request import ANSWERED, STILL_THERE, Refused, Request, about_session
@@ -61,8 +52,9 @@ _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
 
-_NO_NODE = NoNodeError.code
-_SESSION_MOVED = SessionMovedError.code
+_EXPIRED = errors.SESSION_EXPIRED
+_NO_NODE = errors.NoNodeError.code
+_SESSION_MOVED = errors.SessionMovedError.code
 
 
 class Session(SessionStatus):
@@ -133,7 +125,7 @@ class Session(SessionStatus):
         if self.ended:
             raise self.ending(request.op.name, request.path)
         if self._closing:
-            raise ClientClosedError(outcomes.CLOSING, op=request.op.name, path=request.path)
+            raise errors.ClientClosedError(outcomes.CLOSING, op=request.op.name, path=request.path)
 
     def withdraw(self, request: Request) -> bool:
         """The caller no longer waits.  True if the request was queued and is never sent."""
@@ -186,15 +178,17 @@ class Session(SessionStatus):
 
     def hold(self, holder: LeaseHolder) -> None:
         """From now on tell ``holder`` when the session's lease ends."""
-        self._lease_holders.add(holder)
+        self.lease_holders[holder] = None
         if self.ended:
-            self._lease_holders.lose_all(str(self.ending()))
+            self._lose_all(str(self.ending()))
         elif self._closing:
-            self._lease_holders.lose_all(outcomes.CLOSING)
+            self._lose_all(outcomes.CLOSING)
 
     def unhold(self, holder: LeaseHolder) -> None:
         """Undo :meth:`hold`.  Idempotent."""
-        self._lease_holders.remove(holder)
+        if holder in self.lease_holders:
+            self.callbacks.extend(holder._let_go())
+            self.lease_holders.pop(holder, None)  # interrupt-safe: last
 
     def close(self, now: float) -> Request | None:
         """Begin to end the session; the request to wait for, or None if the session has ended."""
@@ -208,7 +202,7 @@ class Session(SessionStatus):
         self.submit(request, now)
         self._closing = True
         # The server frees what is held when it reads this; no claim may outlive that.
-        self._lease_holders.lose_all(outcomes.CLOSING)
+        self._lose_all(outcomes.CLOSING)
         return request
 
     def take_callbacks(self) -> list[Waker]:
@@ -332,7 +326,7 @@ class Session(SessionStatus):
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes have arrived.  Never raises; bytes that make no sense set ``broken``."""
-        if self._lease_holders.holders:
+        if self.lease_holders:
             self._lapse(now)
         if self.broken or not (self.usable or self.state is State.HANDSHAKE or self.refused):
             return
@@ -361,18 +355,18 @@ class Session(SessionStatus):
                     self._receive_frame(chunk, start, end, now)
                 else:
                     self._receive_greeting(chunk, start, end, now)
-        except AuthFailedError as error:
+        except errors.AuthFailedError as error:
             self._reject(str(error))
-        except ProtocolError as error:
+        except errors.ProtocolError as error:
             self.broken, self._garbled = str(error), True
             # With any other outcome the caller would repeat it, and break the next connection too.
-            if isinstance(error, ReplyTooLargeError) and self.in_flight:
+            if isinstance(error, errors.ReplyTooLargeError) and self.in_flight:
                 self._fail(self.in_flight[0], outcomes.unreadable(error))
         return whole
 
     def _receive_frame(self, chunk: bytes, at: int, end: int, now: float) -> None:
         if end - at < _REPLY_BYTES:
-            raise ProtocolError(f"a reply of {end - at} bytes has no header")
+            raise errors.ProtocolError(f"a reply of {end - at} bytes has no header")
         xid, zxid, code = _read_reply(chunk, at)
         unknown = code != 0 and says_unknown(zxid, code)
         if unknown:
@@ -409,7 +403,7 @@ class Session(SessionStatus):
         elif xid == ops.SET_WATCHES_XID:
             self._handshake.receive_watches(code)
         else:
-            raise ProtocolError(f"a reply has the xid {xid}")
+            raise errors.ProtocolError(f"a reply has the xid {xid}")
         self._become_usable(now)
 
     def _receive_reply(
@@ -419,14 +413,14 @@ class Session(SessionStatus):
         if code == 0:
             try:
                 record = op.decode_reply(chunk, at, end)
-            except ProtocolError as error:
+            except errors.ProtocolError as error:
                 self._fail(request, outcomes.unreadable(error))
                 raise
             if op is ops.MULTI:
                 code = about_session(record)
         self._live.answered(request.sent_at, now)
         self._requests.last_zxid = max(self.last_zxid, zxid)
-        if code == SESSION_EXPIRED and isinstance(record, MultiResponse) and not self._closing:
+        if code == _EXPIRED and isinstance(record, MultiResponse) and not self._closing:
             self._requests.ask_about(request, record)
             return
         if request.watch is not None:
@@ -463,10 +457,10 @@ class Session(SessionStatus):
 
     def _react(self, code: int) -> None:
         """Some refusals are about the session or the connection, not about the request."""
-        if code == SESSION_EXPIRED:
+        if code == _EXPIRED:
             self._enter("expire")
-        elif code in REJECTIONS:
-            self._reject(REJECTIONS[code])
+        elif code in errors.REJECTIONS:
+            self._reject(errors.REJECTIONS[code])
         elif code == _SESSION_MOVED:
             self.broken = "the session has moved to another server"
 
@@ -532,13 +526,13 @@ class Session(SessionStatus):
             waiting = [*islice(self.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(r.deadline for r in waiting if r.deadline is not None)])
         if self.alarms:
-            due = min(due, self.alarms.next())
-        return min(due, self.lease_deadline) if self._lease_holders.holders else due
+            due = min([due, *(alarm.at for alarm in list(self.alarms))])
+        return min(due, self.lease_deadline) if self.lease_holders else due
 
     def _lapse(self, now: float) -> None:
         """What is held must not outlive the session's lease."""
-        if self._lease_holders.holders and now >= self.lease_deadline:
-            self._lease_holders.lose_all(LAPSED)
+        if self.lease_holders and now >= self.lease_deadline:
+            self._lose_all(LAPSED)
 
     def on_deadline(self, now: float) -> None:
         """Do what is due at ``now``; harmless when nothing is."""
@@ -546,14 +540,16 @@ class Session(SessionStatus):
         if self.ended or self.state is State.NOT_STARTED:
             return
         self._lapse(now)
-        if self.alarms:
-            self.alarms.ring(now)
+        for alarm in list(self.alarms):
+            if alarm.at <= now:
+                self.callbacks.extend(alarm._ring())
+                self.alarms.pop(alarm, None)  # interrupt-safe: last, so that it rings again
         if self.usable:
             if now >= self._live.dead_at:
                 self.broken = self._live.silence(now)
             elif now >= self._live.ping_at:
                 self._live.ping(now)
-                self.control_frames.append(control_frames.PING)
+                self.control_frames.append(ops.PING_FRAME)
             self._read_write_search.on_deadline(now)
             return
         for waiting in (self.queue, *self._identity.authentication.waiting):

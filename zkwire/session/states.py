@@ -127,25 +127,22 @@ class Listener:
         return [partial(self._dispatch, partial(self.function, state))]
 
 
-class Observers:
-    """All observers of one session."""
+class Observers(dict["Observer", None]):
+    """All observers of one session, in order."""
 
-    __slots__ = ("_observers",)
-
-    def __init__(self) -> None:
-        self._observers: dict[Observer, None] = {}  # an ordered set
+    __slots__ = ()
 
     def add(self, observer: Observer) -> None:
         """From now on tell ``observer`` every state."""
-        self._observers[observer] = None
+        self[observer] = None
 
     def remove(self, observer: Observer) -> None:
         """Undo :meth:`add`.  Idempotent."""
-        self._observers.pop(observer, None)
+        self.pop(observer, None)
 
     def tell(self, state: State) -> list[Waker]:
         """The session has entered ``state``; returns the functions to call."""
-        return [waker for observer in list(self._observers) for waker in observer.see(state)]
+        return [waker for observer in list(self) for waker in observer.see(state)]
 
 
 class StateMachine:

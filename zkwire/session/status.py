@@ -19,18 +19,16 @@ from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter
 from zkwire.session import outcomes
 from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.hosts import ReadWriteSearch
-from zkwire.session.liveness import LeaseHolders, Liveness, Reported
+from zkwire.session.liveness import Liveness, Reported
 from zkwire.session.outcomes import UnknownOperations
 from zkwire.session.request import RequestQueue
 from zkwire.session.states import StateMachine
-from zkwire.session.waitable import Alarms
 from zkwire.session.watch_table import WatchManager
 from zkwire.wire.model import Credentials, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Collection
 
     from zkwire.errors import ZooKeeperError
     from zkwire.session.hosts import Address, HostList
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from zkwire.session.request import Failed, Refused, Request
     from zkwire.session.states import Observers, StateChange
     from zkwire.session.trace import Tracer
-    from zkwire.session.waitable import Waker
+    from zkwire.session.waitable import Alarm, Waker
 
 
 class SessionStatus:
@@ -54,11 +52,11 @@ class SessionStatus:
     # More than thirty attributes would make Python look each of them up in a dict.
     __slots__ = (
         "_address", "_all_ended", "_closed_by", "_closing", "_garbled", "_handshake", "_identity",
-        "_lease_holders", "_live", "_machine", "_peer", "_read_write_search", "_reason",
+        "_live", "_machine", "_peer", "_read_write_search", "_reason",
         "_receive_limit", "_requests", "_splitter", "_unknown", "_watches", "act_at", "alarms",
         "broken", "callbacks", "change", "chroot", "control_frames", "ended", "failures", "hosts",
-        "in_flight", "last_failure", "observers", "queue", "refused", "resumed", "send_limit",
-        "server", "trace", "usable",
+        "in_flight", "last_failure", "lease_holders", "observers", "queue", "refused", "resumed",
+        "send_limit", "server", "trace", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +77,7 @@ class SessionStatus:
         self._machine = StateMachine(self.callbacks)
         self.observers: Observers = self._machine.observers
         self.change: StateChange = self._machine.change
-        self.alarms: Alarms = Alarms(self.callbacks)
+        self.alarms: dict[Alarm, None] = {}  # that have not rung; any thread sets and drops one
         self.usable: bool = False  # requests are sent at once; False if the server refuses to go on
         self.refused: bool = False  # for an operation that it does not know: it ends the connection
         self.ended: bool = False  # the state is terminal
@@ -94,7 +92,8 @@ class SessionStatus:
         self.trace: Tracer | None = None
         self._identity = Identity(timeout, sasl=sasl, read_only=read_only, resume=resume)
         self._live = Reported(timeout, lease_margin) if lease_margin else Liveness(timeout)
-        self._lease_holders = LeaseHolders(self.callbacks)
+        # What is held while the lease runs, in the order of its acquisition: an ordered set.
+        self.lease_holders: dict[LeaseHolder, None] = {}
         self._requests = RequestQueue(first_xid)
         self.queue: deque[Request] = self._requests.queue
         self.in_flight: deque[Request] = self._requests.unanswered
@@ -138,11 +137,6 @@ class SessionStatus:
     def last_zxid(self) -> int:
         """The newest transaction that an answer has shown; a server behind it is refused."""
         return self._requests.last_zxid
-
-    @property
-    def lease_holders(self) -> Collection[LeaseHolder]:
-        """What is held while the session's lease runs, in the order of its acquisition."""
-        return self._lease_holders.holders
 
     @property
     def watch_count(self) -> int:
@@ -250,10 +244,16 @@ class SessionStatus:
         for watch in watches:
             watch._end(self.state, self.ending)
             self.callbacks.extend(watch._take_wakers())
-        self._lease_holders.lose_all(str(self.ending()))
+        self._lose_all(str(self.ending()))
         self._requests.clear()
         self._watches.table.clear()
         self._all_ended = True  # interrupt-safe: last
+
+    def _lose_all(self, message: str) -> None:
+        """The session has ended, or may have; ``message`` tells what was held why."""
+        for holder in list(self.lease_holders):
+            self.callbacks += holder._lose(message)
+            self.lease_holders.pop(holder, None)  # interrupt-safe: last
 
     def _everything(self) -> list[Request]:
         """All requests that have not ended."""

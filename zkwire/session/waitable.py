@@ -163,7 +163,11 @@ class Awaited:
 
 
 class Alarm(Waitable):
-    """Ready from the moment ``at`` on, in seconds on the I/O layer's clock, once it has rung."""
+    """Ready from the moment ``at`` on, in seconds on the I/O layer's clock, once it has rung.
+
+    A session keeps those that have not with its other deadlines, so that they come in virtual time
+    too.
+    """
 
     __slots__ = ("_rung", "at")
 
@@ -177,42 +181,10 @@ class Alarm(Waitable):
         """Whether the moment has come."""
         return self._rung
 
-
-class Alarms:
-    """The alarms of a session that have not rung.
-
-    The I/O layer keeps them with the session's other deadlines, so that they come in virtual time
-    too.  Any thread may set and drop an alarm; it rings under the state lock.
-    """
-
-    __slots__ = ("_callbacks", "_waiting")
-
-    def __init__(self, callbacks: list[Waker]) -> None:
-        self._callbacks = callbacks
-        self._waiting: dict[Alarm, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def set(self, alarm: Alarm) -> None:
-        """Have it ring."""
-        self._waiting[alarm] = None
-
-    def drop(self, alarm: Alarm) -> None:
-        """It need not ring any more.  Idempotent."""
-        self._waiting.pop(alarm, None)
-
-    def next(self) -> float:
-        """When the first one is due; infinity if there is none."""
-        return min((alarm.at for alarm in list(self._waiting)), default=float("inf"))
-
-    def ring(self, now: float) -> None:
-        """Those that are due are ready."""
-        for alarm in list(self._waiting):
-            if alarm.at <= now:
-                alarm._rung = True
-                self._callbacks.extend(alarm._take_wakers())
-                self.drop(alarm)  # interrupt-safe: last, so that it rings again
+    def _ring(self) -> tuple[Waker, ...]:
+        """The moment has come; returns the wakers to call."""
+        self._rung = True
+        return self._take_wakers()
 
 
 class ClosedWatchError(ValueError):

@@ -26,18 +26,9 @@ hide that end, and its answer decides whether the node there is still that one.
 
 from __future__ import annotations
 
-from zkwire.errors import (
-    REJECTIONS,
-    SESSION_EXPIRED,
-    NoNodeError,
-    NoWatcherError,
-    RequestTimeoutError,
-    SessionMovedError,
-    ThrottledOpError,
-)
+from zkwire import errors
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import RemoveWatchesRequest, SetWatches, SetWatches2
-from zkwire.session import control_frames
 from zkwire.session.request import ANSWERED, Answered, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State, WatchType
@@ -201,10 +192,10 @@ class WatchTable:
         for lists in self.batches():
             if any(lists[3:]):
                 body = SetWatches2.pack(last_zxid, *lists)
-                yield control_frames.encode(xid, ops.SET_WATCHES2, body)
+                yield ops.encode(xid, ops.SET_WATCHES2, body)
             else:
                 body = SetWatches.pack(last_zxid, *lists[:3])
-                yield control_frames.encode(xid, ops.SET_WATCHES, body)
+                yield ops.encode(xid, ops.SET_WATCHES, body)
 
 
 def _each_once(found: list[Told]) -> list[Told]:
@@ -242,10 +233,10 @@ def _no_paths() -> Batch:
 
 _new: Callable[..., Event] = tuple.__new__  # pyright: ignore
 _TYPES = {int(known): known for known in EventType}
-_NO_NODE = NoNodeError.code
-_TRY_AGAIN = (RequestTimeoutError.code, ThrottledOpError.code)
-_OF_THE_SESSION = (SESSION_EXPIRED, SessionMovedError.code, *REJECTIONS)
-_NO_WATCHER = Refused(NoWatcherError.code)
+_NO_NODE = errors.NoNodeError.code
+_TRY_AGAIN = (errors.RequestTimeoutError.code, errors.ThrottledOpError.code)
+_OF_THE_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code, *errors.REJECTIONS)
+_NO_WATCHER = Refused(errors.NoWatcherError.code)
 _NO_WATCH = b"\0"  # the last field of every read that can set a watch
 
 _ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)

@@ -1,4 +1,4 @@
-"""The operations of the protocol, one :class:`Op` per opcode.
+"""The operations of the protocol, one :class:`Op` per opcode, and the bytes of a request.
 
 An Op has what the layers above need to know about an operation: its opcode (Java's
 ``ZooDefs.OpCode``), the records of its request and reply, the kind of watch that it can set,
@@ -8,6 +8,7 @@ release whose servers know it.  It must not know paths, chroots or sessions.
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 
 from zkwire.errors import ProtocolError
@@ -16,6 +17,8 @@ from zkwire.jute.multi import MultiResponse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from zkwire.jute.record import Record
 
 
@@ -141,3 +144,20 @@ NOTIFICATION_XID = -1
 PING_XID = -2
 AUTH_XID = -4
 SET_WATCHES_XID = -8
+
+# --- the header of a request ----------------------------------------------------------------------
+
+_HEADER = struct.Struct(">iii")
+HEADER_BYTES = _HEADER.size
+LENGTH_BYTES = 4  # at the header's beginning; the length does not count itself
+
+pack_header: Final = _HEADER.pack
+"""A header, of three numbers: how many bytes follow the length, the xid, the opcode."""
+
+
+def encode(xid: int, op: Op, body: bytes = b"") -> bytes:
+    """A whole request."""
+    return pack_header(len(body) + HEADER_BYTES - LENGTH_BYTES, xid, op.opcode) + body
+
+
+PING_FRAME = encode(PING_XID, PING)
