@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from zkwire.operations import Operations
     from zkwire.recipes.runtime import Owned
-    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waker, Watch
@@ -184,12 +183,6 @@ class ThreadDriver(LeaderFollower):
             self._collect()
         self.flush()
         self._schedule_callbacks()
-
-    def hold(self, hold: LeaseHolder) -> None:
-        """Tell ``hold`` when the session may be gone."""
-        super().hold(hold)
-        if not self.session.usable:
-            self.wake()  # the end of the lease may come before what the I/O thread waits for
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function in the callback thread."""

@@ -237,11 +237,13 @@ class Driver(_Runtime):
     def hold(self, hold: LeaseHolder) -> None:
         """Tell ``hold`` when the session may be gone."""
         with self.mutex:
-            self.session.hold(hold)
-            if not self.session.callbacks:
+            session = self.session
+            session.hold(hold)
+            if session.usable and not session.callbacks:
                 return
             self._collect()
         self._schedule_callbacks()
+        self.wake()  # without a connection, the lease's end may come before what else is due
 
     def unhold(self, hold: LeaseHolder) -> None:
         """The opposite of :meth:`hold`."""

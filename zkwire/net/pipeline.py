@@ -117,19 +117,11 @@ class Pipeline(Submitter, Operations):
         self._send_limit = send_limit
         self._kind = kind
 
-    def _submit(self, request: Any) -> Any:
-        request.driver = self._driver  # every kind of reply has one
-        self._driver.submit(request, True)
-        return request
-
 
 class LazyPipeline(Pipeline):
     """The same for recipes: what is asked for together leaves in one write, when it is awaited."""
 
-    def _submit(self, request: Any) -> Any:
-        request.driver = self._driver
-        self._driver.submit(request, False)
-        return request
+    _eager = False
 
 
 class TransactionBase(Recorder):

@@ -177,10 +177,12 @@ class Requests(Bound):
     """What the operations have in common.
 
     A client sets ``_chroot``, ``_acl`` (the access list of nodes created without one),
-    ``_send_limit`` (the bytes of the longest request) and ``_kind`` (its class of requests), and
-    defines ``_submit`` and ``_own``.
+    ``_send_limit`` (the bytes of the longest request), ``_kind`` (its class of requests) and
+    ``_driver``, which a request is submitted to, and defines ``_own``.
     """
 
+    _driver: Any
+    _eager = True  # a request leaves by itself; else with others, when one of them is awaited
     _chroot = ""
     _acl: Sequence[ACL] = OPEN_ACL_UNSAFE
     _send_limit: int = SEND_LIMIT
@@ -188,7 +190,9 @@ class Requests(Bound):
 
     def _submit(self, request: Request) -> Any:
         """Submit a request of this ``_kind``; returns its Reply."""
-        raise NotImplementedError
+        driver = request.driver = self._driver  # type: ignore[attr-defined]  # each kind has one
+        driver.submit(request, self._eager)
+        return request
 
     def _own(self, watch: Watch) -> None:
         """Make the watch one of this client's."""
