@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
@@ -321,6 +321,18 @@ def test_a_stopped_client_refuses_and_starts_again(server: Server, client: Any) 
     assert states.next() == "LOST"
     with pytest.raises(ke.ConnectionClosedError):
         client.get("/")
+
+
+def test_a_link_that_is_called_in_place_may_ask_for_the_result(client: Any) -> None:
+    client.handler.stop()  # from now on kazoo calls what is linked to a result as it sets it
+    told: list[Any] = []
+    for error in (None, ke.NodeExistsError):
+        made = client.create_async("/made")
+        made.rawlink(told.append)
+        with nullcontext() if error is None else pytest.raises(error):
+            assert made.get(timeout=PATIENCE) == "/made"
+        assert told.pop() is made
+        assert told == []
 
 
 def test_a_listener_may_stop_the_client(server: Server) -> None:

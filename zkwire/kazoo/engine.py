@@ -318,7 +318,11 @@ class _Reading:
         result._unread = unread
 
     def _set(self, answer: tuple[Any, Exception | None]) -> None:
-        with self._condition:  # kazoo's, which is re-entrant
+        # A stopped handler has kazoo call what is linked to the result in place, which may ask for
+        # it; so who has kazoo's condition already, which is re-entrant, must not set it again.
+        if self._condition._is_owned():
+            return
+        with self._condition:
             if self._unread is not None:
                 _store(self, answer)
                 self._unread = None  # interrupt-safe: last, else it is set again
