@@ -18,12 +18,15 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import Client
+
+T = TypeVar("T")
 
 _PING, _REVALIDATE, _SNAPSHOT = 5, 6, 15
 _OVERTAKING = {_PING, _REVALIDATE}
@@ -200,6 +203,17 @@ class Lag:
         """From now on it can do nothing with the others."""
         for relay in self._relays:
             relay.keep_back(everything=True)
+
+    def around(self, experiment: Callable[..., T]) -> Callable[..., T]:
+        """The same experiment, behind which it is let catch up."""
+
+        def run(*arguments: Any) -> T:
+            try:
+                return experiment(*arguments)
+            finally:
+                self.end()
+
+        return run
 
     def end(self) -> None:
         """Let it catch up."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias
 
-from tests.connection_loss.case import Case, Setting, repeat
-from tests.connection_loss.document import table
+from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, told
 from tests.connection_loss.lagging import Lag
-from tests.connection_loss.points import told
 from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
 from tests.support.server_control import poll
 from zkwire import SequentialLock, State
@@ -17,21 +14,14 @@ from zkwire import SequentialLock, State
 HEADS = ("moment", "the client's state", "a call gets", "the holder", "on the server",
          "the next one")  # fmt: skip
 
-Row: TypeAlias = tuple[str, ...]
-
 
 class Tale(Case):
     """A holder behind the proxy, and another client that waits for the lock."""
 
     def __init__(self, setting: Setting, timeout: float = LONG) -> None:
         super().__init__(setting, timeout)
-        self.holder = self.subjects_lock(
-            lambda recipes, client, path: recipes.SequentialLock(client, path)
-        )
+        self.hold_lock()
         self.next = SequentialLock(self.observer, self.path)
-        assert self.holder.acquire(GRACE)
-        self.session_id = self.subject.session_id
-        self.subject.sync()
 
     def row(self, moment: str, call: str) -> Row:
         """What each side knows now."""
@@ -49,10 +39,6 @@ class Tale(Case):
             "holds" if self.next.held else "waits",
         )  # fmt: skip
 
-    def disconnected(self) -> None:
-        """Wait until the client has noticed."""
-        poll("it notices", lambda: not self.subject.state.usable or None, PATIENCE)
-
     def close(self) -> None:
         """Close the client; `close` waits for a second only, and a busy machine may take longer."""
         self.subject.close()
@@ -67,9 +53,7 @@ def cut_and_back(setting: Setting) -> list[Row]:
     """The connection breaks visibly, and there is another one in time."""
     with Tale(setting) as tale:
         rows = [tale.row("connected", outcome(tale, tale.subject.sync))]
-        tale.proxy.refuse()
-        tale.proxy.cut_all()
-        tale.disconnected()
+        tale.keep_away()
         rows.append(tale.row("the connection has broken", "waits for the next one"))
         queued = Running(tale.subject.sync)
         tale.proxy.refuse(False)
@@ -98,7 +82,7 @@ def outlived(setting: Setting) -> list[Row]:
         assert acquired
         assert not still_held, "two hold"
         assert tale.next.fence > tale.holder.fence
-        tale.disconnected()
+        tale.wait_noticed()
         call = outcome(tale, tale.subject.sync)
         rows = [tale.row("the server has ended the session; the network is still silent", call)]
         tale.proxy.black_hole(False)
@@ -112,9 +96,7 @@ def outlived(setting: Setting) -> list[Row]:
 def closed_unreachable(setting: Setting) -> list[Row]:
     """`close` when no server can be told."""
     with Tale(setting, LONG) as tale:
-        tale.proxy.refuse()
-        tale.proxy.cut_all()
-        tale.disconnected()
+        tale.keep_away()
         tale.close()
         call = outcome(tale, tale.subject.sync)
         return [tale.row("closed without a server; until the session timeout", call)]
@@ -133,14 +115,14 @@ def closed(setting: Setting) -> list[Row]:
 TALES = (cut_and_back, silence, outlived, closed, closed_unreachable)
 
 
-def run_all(setting: Setting) -> list[Row]:
+def run_all(setting: Setting) -> Rows:
     """All tales, side by side."""
     with ThreadPoolExecutor(len(TALES), thread_name_prefix="experiment") as pool:
         told_all = list(pool.map(lambda tale: tale(setting), TALES))
-    return [row for rows in told_all for row in rows]
+    return {"": [row for rows in told_all for row in rows]}
 
 
-def run_behind(setting: Setting, lag: Lag) -> list[Row]:
+def run_behind(setting: Setting, lag: Lag) -> Rows:
     """A server that is behind what the client has seen refuses it."""
     with Tale(setting) as tale:
         lag.catch_up()
@@ -156,7 +138,7 @@ def run_behind(setting: Setting, lag: Lag) -> list[Row]:
             )
             refused = [frame for frame in tale.proxy.frames() if frame.direction == "s2c"]
             assert not refused, "the server takes a client that has seen more"
-            tale.disconnected()
+            tale.wait_noticed()
             row = tale.row(
                 "the only server that can be reached is behind what the client has seen",
                 "waits: that server refuses the client",
@@ -165,9 +147,5 @@ def run_behind(setting: Setting, lag: Lag) -> list[Row]:
             lag.end()
         repeat(tale.subject.sync)
         assert tale.holder.held
-        return [row, tale.row("that server has caught up", outcome(tale, tale.subject.sync))]
-
-
-def render(rows: list[Row]) -> str:
-    """The table of moments."""
-    return table(HEADS, rows)
+        there = tale.row("that server has caught up", outcome(tale, tale.subject.sync))
+        return {"": [row, there]}
