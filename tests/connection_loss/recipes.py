@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from tests.connection_loss import losses
 from tests.connection_loss.case import Row, Rows, Setting, run_each
-from tests.connection_loss.clients import BLOCKING, Make, Owned, Recipes
+from tests.connection_loss.clients import BLOCKING, Make, Owned
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.losses import NOTHING, Call, Point, Trial, has_watch, outcome
+from tests.support.both_clients import Side
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
 from tests.support.server_control import poll
 from zkwire import Client
@@ -41,15 +42,15 @@ class Kind(NamedTuple):
     """Where they are, from the lock's path on."""
 
 
-def sequential(recipes: Recipes, client: Any, path: str) -> Any:
+def sequential(recipes: Side, client: Any, path: str) -> Any:
     return recipes.SequentialLock(client, path)
 
 
-def writing(recipes: Recipes, client: Any, path: str) -> Any:
+def writing(recipes: Side, client: Any, path: str) -> Any:
     return recipes.ReadWriteLock(client, path).write
 
 
-def both(recipes: Recipes, client: Any, path: str) -> Any:
+def both(recipes: Side, client: Any, path: str) -> Any:
     return recipes.MultiLock(*(sequential(recipes, client, f"{path}/{name}") for name in "ab"))
 
 

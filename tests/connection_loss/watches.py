@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, run_each
 from tests.connection_loss.lagging import Lag
@@ -42,48 +42,30 @@ KINDS = (
          lasting=True),
 )  # fmt: skip
 
-Change: TypeAlias = Callable[[Client, str], object]
-"""What the observer does to the node with this path."""
+Change: TypeAlias = list[tuple[Any, ...]]
+"""What the observer does: its operations, each with a place below the node, and data."""
 
-
-def one_then_other(first: Change, second: Change) -> Change:
-    return lambda client, path: (first(client, path), second(client, path))
-
-
-def set_to(data: bytes) -> Change:
-    return lambda client, path: client.set_data(path, data)
-
-
-def create(client: Client, path: str) -> None:
-    client.create(path, b"a")
-
-
-def delete(client: Client, path: str) -> None:
-    client.delete(path)
-
-
-def create_child(client: Client, path: str) -> None:
-    client.create(f"{path}/child")
-
-
-def delete_child(client: Client, path: str) -> None:
-    client.delete(f"{path}/child")
-
-
+CREATE, DELETE, SET = ("create", "", b"a"), ("delete", ""), ("set_data", "", b"b")
+CREATE_CHILD, DELETE_CHILD = ("create", "/child"), ("delete", "/child")
 ON_NOTHING: dict[str, Change] = {
-    "nothing": lambda client, path: None,
-    "node created": create,
-    "node created and deleted again": one_then_other(create, delete),
+    "nothing": [],
+    "node created": [CREATE],
+    "node created and deleted again": [CREATE, DELETE],
 }
 ON_NODE: dict[str, Change] = {
-    "nothing": lambda client, path: None,
-    "data set": set_to(b"b"),
-    "data set, and set back": one_then_other(set_to(b"b"), set_to(b"a")),
-    "child created": create_child,
-    "child created and deleted again": one_then_other(create_child, delete_child),
-    "node deleted": delete,
-    "node deleted and created again": one_then_other(delete, create),
+    "nothing": [],
+    "data set": [SET],
+    "data set, and set back": [SET, ("set_data", "", b"a")],
+    "child created": [CREATE_CHILD],
+    "child created and deleted again": [CREATE_CHILD, DELETE_CHILD],
+    "node deleted": [DELETE],
+    "node deleted and created again": [DELETE, CREATE],
 }
+
+
+def make(change: Change, case: Case) -> None:
+    for verb, place, *data in change:
+        getattr(case.observer, verb)(case.path + place, *data)
 
 
 def begin(kind: Kind, case: Case) -> None:
@@ -122,12 +104,12 @@ def compared(kind: Kind, title: str, change: Change, setting: Setting) -> Row:
     """One change, for a client that has stayed and for one that comes back."""
     with Case(setting) as case:
         begin(kind, case)
-        change(case.observer, case.path)
+        make(change, case)
         told = case.events()
     with Case(setting) as case:
         begin(kind, case)
         case.keep_away()
-        change(case.observer, case.path)
+        make(change, case)
         case.proxy.refuse(False)
         seen = case.events()
         advice = again(kind, case)
@@ -158,8 +140,7 @@ def moved(kind: Kind, setting: Setting, lag: Lag) -> Row:
         case.proxy.upstream = lag.hosts
         lag.begin()
         case.keep_away()
-        change = one_then_other(set_to(b"b"), create_child) if kind.there else create
-        change(case.observer, case.path)
+        make([SET, CREATE_CHILD] if kind.there else [CREATE], case)
         case.proxy.refuse(False)
         repeat(case.subject.exists, "/")
         early = case.taken()
