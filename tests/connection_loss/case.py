@@ -17,6 +17,7 @@ from tests.connection_loss.clients import ClientKind, Owned
 from tests.support.lock_helpers import GRACE, LONG, PATIENCE, Stage, greeting, guards_at_once
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
+from zkwire.jute.records import Stat
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[str, ...]
@@ -55,6 +56,7 @@ class Case(Stage):
         self.notes: dict[str, Any] = {}
         setting.observer.create(self.base)
         self.subject = self.client(timeout=timeout)
+        self.session_id: int = self.subject.session_id
 
     def client(self, *, timeout: float = LONG, direct: bool = False, chroot: str = "") -> Client:
         """A connected client; behind the proxy, the one that this is about."""
@@ -75,7 +77,6 @@ class Case(Stage):
             self.subject, self.path, run,
         )  # fmt: skip
         assert self.holder.acquire(GRACE)
-        self.session_id: int = self.subject.session_id
         self.subject.sync()
 
     def fresh_client(self) -> Client:
@@ -122,9 +123,16 @@ class Case(Stage):
             return error
         return None
 
-    def events(self, client: Client | None = None) -> list[str]:
+    def owned(self, path: str) -> Stat:
+        """The stat of a node, which is one of its session."""
+        stat = self.observer.exists(path)
+        assert stat is not None
+        assert stat.ephemeral_owner == self.session_id
+        return stat
+
+    def events(self) -> list[str]:
         """The events that the watch has got, after all that has happened so far."""
-        repeat((client or self.subject).sync)  # an event stands before the answers that follow it
+        repeat(self.subject.sync)  # an event stands before the answers that follow it
         return self.taken()
 
     def taken(self) -> list[str]:

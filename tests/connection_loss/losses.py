@@ -26,7 +26,6 @@ from tests.support.lock_helpers import (
 )
 from tests.support.server_control import poll
 from zkwire import NoNodeError, ZooKeeperError
-from zkwire.jute.records import Stat
 from zkwire.testing.proxy import Action, Frame, cut_after, cut_before
 
 NOTHING = "nothing"
@@ -113,7 +112,7 @@ class Trial(Case):
             self.home = self.run(lambda: supervisor(self.proxy.hosts, session_timeout=LONG))
             self._guard_at_once()
             self._exit.callback(self._aside, self.home.close)
-        self.session_id: int = self.present().session_id
+        self.session_id = self.present().session_id
 
     def prepare(self) -> None:
         """Do what comes before the call; the log begins behind it."""
@@ -206,13 +205,6 @@ class Trial(Case):
         with suppress(NoNodeError):
             return self.observer.get_children(path)
         return []
-
-    def owned(self, path: str) -> Stat:
-        """The stat of a node, which is one of its session."""
-        stat = self.observer.exists(path)
-        assert stat is not None
-        assert stat.ephemeral_owner == self.session_id
-        return stat
 
     def flush(self) -> None:
         """Wait until what has been asked so far is answered, and what that leads to."""

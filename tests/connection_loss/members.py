@@ -16,6 +16,7 @@ from tests.connection_loss.changes import (
     join_another,
     joined,
     note_version,
+    on_same_version,
     read_config,
     reconfig,
     reconfig_again,
@@ -123,22 +124,18 @@ class Removal(Case):
         """The change, if no other client has made one."""
         return operations.reconfig(leaving=[str(self.number)], version=self.notes["version"])
 
-    def removed(self) -> bool:
+    def removed(self, client: Client | None = None) -> bool:
         """Whether the ensemble knows it no more; the observer's server may not know that yet."""
-        self.observer.sync()
-        return not lines_of(self.number, read_config(self, self.observer))
+        client = client or self.observer
+        repeat(client.sync)
+        return not lines_of(self.number, read_config(self, client))
 
     def recover(self) -> None:
         """Repeat it with the same version; if that is gone, see whether it is done."""
-        while True:
-            try:
-                repeat(self.ask, self.subject)
-            except ReconfigInProgressError:
-                continue
-            except BadVersionError:
-                repeat(self.subject.sync)
-                assert not lines_of(self.number, read_config(self)), "another client's"
-            return
+        again = on_same_version(
+            lambda operations, _: self.ask(operations), lambda _, client: self.removed(client)
+        )
+        assert again(self, self.subject) == "done"
 
     def where(self) -> str:
         """How the session goes on; the lock is still held by it, and it can still write."""
@@ -148,9 +145,7 @@ class Removal(Case):
         repeat(self.observer.sync)
         assert self.holder.held
         (node,) = repeat(self.nodes, self.path)
-        stat = repeat(self.observer.exists, node)
-        assert stat is not None
-        assert stat.ephemeral_owner == self.session_id
+        repeat(self.owned, node)
         # The server that it has left may not have noticed yet; so it is not asked.
         moved = self.staying.server_for_session(self.session_id)
         place = "that server" if moved is None else "a member"
