@@ -72,10 +72,7 @@ class Case(Stage):
     def hold_lock(self) -> None:
         """That client is the ``holder`` of a lock on ``path``."""
         run = self._exit.enter_context(self.client_kind.owner())
-        self.holder: Owned = self.client_kind.lock(
-            lambda recipes, client, path: recipes.SequentialLock(client, path),
-            self.subject, self.path, run,
-        )  # fmt: skip
+        self.holder: Owned = self.client_kind.lock("sequential", self.subject, self.path, run)
         assert self.holder.acquire(GRACE)
         self.subject.sync()
 

@@ -22,7 +22,6 @@ from zkwire.session.waitable import Waitable
 
 T = TypeVar("T")
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
-Make: TypeAlias = Callable[[Side, Any, str], Any]
 
 
 class ClientKind(NamedTuple):
@@ -35,9 +34,9 @@ class ClientKind(NamedTuple):
     owner: Callable[[], AbstractContextManager[Run]]
     """One thread, or one task, that makes all the calls it is given."""
 
-    def lock(self, make: Make, client: Any, path: str, run: Run) -> Owned:
-        """A lock of this client."""
-        return Owned(make(self.recipes, getattr(client, "real", client), path), run)
+    def lock(self, kind: str, client: Any, path: str, run: Run) -> Owned:
+        """A lock of this client, of one of `both_clients.LOCKS`."""
+        return Owned(self.recipes.lock(kind, getattr(client, "real", client), path), run)
 
 
 class Owned:

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from tests.connection_loss import losses
 from tests.connection_loss.case import Row, Rows, Setting, run_each
-from tests.connection_loss.clients import BLOCKING, Make, Owned
+from tests.connection_loss.clients import BLOCKING, Owned
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.losses import NOTHING, Call, Point, Trial, has_watch, outcome
-from tests.support.both_clients import Side
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
 from tests.support.server_control import poll
 from zkwire import Client
@@ -30,11 +29,12 @@ class Kind(NamedTuple):
     """One kind of lock."""
 
     title: str
-    make: Make
+    named: str
+    """In `both_clients.LOCKS`."""
     create: int = 1
     """Which create is that of the node which decides; a lease stands in another queue before."""
     waits: bool = True
-    rival: Make | None = None
+    rival: str = ""
     """Whom it must not share the lock with, if that is another kind."""
     nodes: int = 1
     """How many nodes a holder has."""
@@ -42,34 +42,17 @@ class Kind(NamedTuple):
     """Where they are, from the lock's path on."""
 
 
-def sequential(recipes: Side, client: Any, path: str) -> Any:
-    return recipes.SequentialLock(client, path)
-
-
-def writing(recipes: Side, client: Any, path: str) -> Any:
-    return recipes.ReadWriteLock(client, path).write
-
-
-def both(recipes: Side, client: Any, path: str) -> Any:
-    return recipes.MultiLock(*(sequential(recipes, client, f"{path}/{name}") for name in "ab"))
-
-
 KINDS = (
-    Kind("NonBlockingLock", lambda recipes, client, path: recipes.NonBlockingLock(client, path),
-         waits=False),
-    Kind("BlockingLock", lambda recipes, client, path: recipes.BlockingLock(client, path)),
-    Kind("SequentialLock", sequential),
-    Kind("ReentrantLock, twice", lambda recipes, client, path: recipes.ReentrantLock(client, path),
-         rival=sequential),
-    Kind("Election", lambda recipes, client, path: recipes.Election(client, path).lead()),
-    Kind("ReadWriteLock, the write side", writing),
-    Kind("ReadWriteLock, the read side",
-         lambda recipes, client, path: recipes.ReadWriteLock(client, path).read, rival=writing),
-    Kind("Semaphore, one lease",
-         lambda recipes, client, path: recipes.Semaphore(client, path, 1).lease(),
-         create=2, below=("/leases", "/locks")),
-    Kind("MultiLock, of two SequentialLocks", both, create=2, nodes=2, below=("/a", "/b")),
-)  # fmt: skip
+    Kind("NonBlockingLock", "non-blocking", waits=False),
+    Kind("BlockingLock", "blocking"),
+    Kind("SequentialLock", "sequential"),
+    Kind("ReentrantLock, twice", "re-entrant", rival="sequential"),
+    Kind("Election", "leadership"),
+    Kind("ReadWriteLock, the write side", "write"),
+    Kind("ReadWriteLock, the read side", "read", rival="write"),
+    Kind("Semaphore, one lease", "lease", create=2, below=("/leases", "/locks")),
+    Kind("MultiLock, of two SequentialLocks", "multi", create=2, nodes=2, below=("", "-other")),
+)
 
 
 class LockTrial(Trial):
@@ -78,14 +61,15 @@ class LockTrial(Trial):
     def __init__(self, setting: Setting, kind: Kind, asked: Call) -> None:
         super().__init__(setting, asked)
         self.kind = kind
-        self.other = (kind.rival or kind.make)(BLOCKING.recipes, self.observer, self.path)
+        rival = kind.rival or kind.named
+        self.other: Any = BLOCKING.recipes.lock(rival, self.observer, self.path)
         assert self.other.acquire(GRACE)  # so that what the lock's path needs is there
         self.other.release()
         for node in filter(self.observer.exists, map(self.path.__add__, kind.below)):
             data = self.observer.get_data(node).data
             self.observer.delete(node)  # a server may remove an empty container at any moment
             self.observer.create(node, data)
-        self.own: Owned = self.client_kind.lock(kind.make, self.subject, self.path, self.run)
+        self.own: Owned = self.client_kind.lock(kind.named, self.subject, self.path, self.run)
 
     def all_nodes(self) -> list[str]:
         """The nodes of all contenders."""

@@ -66,43 +66,30 @@ def make(stage: Stage, kind: str, *arguments: Any, **named: Any) -> Any:
 
 
 LOCKS = {
-    "NonBlockingLock": ("BlockingLock", ""),
-    "BlockingLock": ("BlockingLock", ""),
-    "SequentialLock": ("SequentialLock", ""),
-    "ReadWriteLock.read": ("ReadWriteLock.write", ""),
-    "ReadWriteLock.write": ("ReadWriteLock.write", ""),
-    "Semaphore": ("Semaphore", ""),
-    "MultiLock": ("SequentialLock", "/b"),
-    "ReentrantLock": ("SequentialLock", ""),
-    "Election": ("SequentialLock", ""),
+    "NonBlockingLock": ("non-blocking", "blocking", ""),
+    "BlockingLock": ("blocking", "blocking", ""),
+    "SequentialLock": ("sequential", "sequential", ""),
+    "ReadWriteLock.read": ("read", "write", ""),
+    "ReadWriteLock.write": ("write", "write", ""),
+    "Semaphore": ("lease", "lease", ""),
+    "MultiLock": ("multi", "sequential", "/b"),
+    "ReentrantLock": ("re-entrant", "sequential", ""),
+    "Election": ("leadership", "sequential", ""),
 }
-"""By title the lock of another client for which it waits, and where below the path that is."""
-
-
-def lock_of(title: str, side: Side, client: Any, path: str) -> Any:
-    """A lock of the client on this side, that this title names."""
-    kind, _, part = title.partition(".")
-    match kind:
-        case "ReadWriteLock":
-            return getattr(side.ReadWriteLock(client, path), part)
-        case "Semaphore":
-            return side.Semaphore(client, path, 1).lease()
-        case "MultiLock":
-            return side.MultiLock(*(side.SequentialLock(client, f"{path}/{n}") for n in "ab"))
-        case "Election":
-            return side.Election(client, path, "me").lead()
-        case _:
-            return getattr(side, kind)(client, path)
+"""By title its kind, and another client's for which it waits; where below the path that is."""
 
 
 def own_lock(title: str, stage: Stage) -> Any:
-    return lock_of(title, side_of(stage), stage.client, stage.path)
+    kind, side = LOCKS[title][0], side_of(stage)
+    if kind == "multi":  # of two that are told apart in the page
+        paths = (f"{stage.path}/{name}" for name in "ab")
+        return side.MultiLock(*(side.SequentialLock(stage.client, path) for path in paths))
+    return side.lock(kind, stage.client, stage.path)
 
 
 def rival_of(title: str, stage: Stage) -> Any:
-    """Another client's lock, for which the one with this title has to wait."""
-    rival, place = LOCKS[title]
-    return lock_of(rival, Side(""), stage.other, stage.path + place)
+    _, rival, place = LOCKS[title]
+    return Side("").lock(rival, stage.other, stage.path + place)
 
 
 async def acquire(stage: Stage, lock: Any) -> None:
@@ -434,7 +421,7 @@ def delete(client: Client, path: str) -> None:
 
 async def kept_node(stage: Stage, ephemeral: bool = True, expires: bool = False) -> None:
     """It is put back when it is deleted, or when the session has expired."""
-    path = f"{stage.path}/services/db"
+    path = f"{stage.path}/db" if expires else f"{stage.path}/services/db"
     node = make(stage, "PersistentNode", path, b"a", ephemeral=ephemeral)
     assert await stage.ask(node.wait_present, LIMIT)
     if expires:
