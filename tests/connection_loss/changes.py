@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.connection_loss.case import Case, repeat
-from tests.connection_loss.points import Ask, Count, Operation, Recover
+from tests.connection_loss.points import Act, Ask, Count, Operation, Recover
 from zkwire import (
     ACL,
     BadVersionError,
@@ -53,9 +53,8 @@ def create(**kind: Any) -> Ask:
 
 
 def create_numbered(**kind: Any) -> Ask:
-    return lambda operations, case: operations.create(
-        f"{case.base}/{case.id}-", sequential=True, **kind
-    )
+    kind["sequential"] = True
+    return lambda operations, case: operations.create(f"{case.base}/{case.id}-", **kind)
 
 
 def made(case: Case, client: Client) -> int:
@@ -137,26 +136,12 @@ def set_version(operations: Any, case: Case) -> Any:
     return operations.set_data(case.path, case.id.encode(), version=case.notes["stat"].version)
 
 
-def set_any(operations: Any, case: Case) -> Any:
-    return operations.set_data(case.path, case.id.encode())
-
-
 def written(case: Case, client: Client) -> int:
     """How often our data has been written."""
     with suppress(NoNodeError):
         data, stat = repeat(client.get_data, case.path)
         return stat.version - case.notes["stat"].version if data == case.id.encode() else 0
     return 0
-
-
-def overwrite(case: Case) -> None:
-    """Another client has written meanwhile."""
-    case.observer.set_data(case.path, THEIRS)
-
-
-def read_version(case: Case) -> None:
-    """Read again, and decide that it is to be written nevertheless."""
-    case.notes["stat"] = case.subject.get_data(case.path).stat
 
 
 def set_acl(operations: Any, case: Case) -> Any:
@@ -167,11 +152,6 @@ def acl_set(case: Case, client: Client) -> int:
     """How often the list was replaced by ours."""
     acl, stat = repeat(client.get_acl, case.path)
     return stat.aversion - case.notes["stat"].aversion if acl == READ_WRITE else 0
-
-
-def replace_acl(case: Case) -> None:
-    """Another client has replaced it meanwhile."""
-    case.observer.set_acl(case.path, case.observer.get_acl(case.path).acl)
 
 
 # --- multi ----------------------------------------------------------------------------------------
@@ -288,6 +268,16 @@ def _numbered(title: str, ask: Ask, **more: Any) -> Operation:
     )  # fmt: skip
 
 
+def written_first(rival: Act) -> dict[str, Any]:
+    """Another client has written meanwhile; this one reads again, and writes nevertheless."""
+
+    def read_version(case: Case) -> None:
+        case.notes["stat"] = case.subject.get_data(case.path).stat
+
+    return {"prepare": make, "refuse": rival, "rival": rival, "mend": read_version,
+            "refused": "read it and decide again"}  # fmt: skip
+
+
 CHANGES: tuple[Operation, ...] = (
     _create("create", create(), "create"),
     _create("create_with_stat", lambda v, c: v.create_with_stat(c.path, c.id.encode()), "create2"),
@@ -309,15 +299,15 @@ CHANGES: tuple[Operation, ...] = (
         "set_data, with a version", set_version, "set_data",
         "repeat it with the same version; on `BadVersionError` read it: your data means done, "
         "else another client has changed it: decide again",
-        on_same_version(set_version, written), written, prepare=make,
-        refuse=overwrite, mend=read_version, refused="read it and decide again",
-        rival=overwrite, spared=has_theirs,
+        on_same_version(set_version, written), written,
+        **written_first(lambda case: case.observer.set_data(case.path, THEIRS)), spared=has_theirs,
     ),
     _change(
-        "set_data, of any version", set_any, "set_data",
+        "set_data, of any version", lambda v, c: v.set_data(c.path, c.id.encode()), "set_data",
         "repeat it if it may overwrite what other clients have written meanwhile; it can write "
         "twice",
-        lambda case, client: repeat(set_any, client, case), written, prepare=make,
+        lambda case, client: repeat(client.set_data, case.path, case.id.encode()), written,
+        prepare=make,
         goals=frozenset({1, 2}), refuse=lambda case: case.observer.delete(case.path),
         mend=lambda case: case.observer.create(case.path, b"old"),
         refused="create the node, then ask again",
@@ -326,9 +316,10 @@ CHANGES: tuple[Operation, ...] = (
         "set_acl, with a version", set_acl, "set_acl",
         "repeat it with the same `aversion`; on `BadVersionError` read it: your list means done, "
         "else another client has changed it: decide again",
-        on_same_version(set_acl, acl_set), acl_set, prepare=make,
-        refuse=replace_acl, mend=read_version, refused="read it and decide again",
-        rival=replace_acl,
+        on_same_version(set_acl, acl_set), acl_set,
+        **written_first(
+            lambda case: case.observer.set_acl(case.path, case.observer.get_acl(case.path).acl)
+        ),
         spared=lambda case, client: int(client.get_acl(case.path).acl != READ_WRITE),
     ),
     _change(
