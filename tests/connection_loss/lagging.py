@@ -19,8 +19,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import Client
@@ -49,7 +50,7 @@ _NAMES = {1: "one", 2: "two"}
 _HERE, _RELAYED = "127.0.0.1", "127.0.0.2"
 
 
-def packets(leader: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def packets(leader: BufferedReader) -> Iterator[tuple[int, bytes]]:
     """What a leader sends: each packet with its type; pieces of a snapshot count as type 15.
 
     A jute QuorumPacket has no length in front: type, zxid, data, and names of who asks.
@@ -79,6 +80,12 @@ def packets(leader: BinaryIO) -> Iterator[tuple[int, bytes]]:
             while not packet.endswith(_SNAPSHOT_END):
                 more(1)
             yield _SNAPSHOT, bytes(packet)
+
+
+def pieces(source: BufferedReader) -> Iterator[tuple[int, bytes]]:
+    """What is no conversation of a leader with a follower: as it comes, like pings."""
+    while data := source.read1(_CHUNK):
+        yield _PING, data
 
 
 class Relay:
@@ -113,20 +120,19 @@ class Relay:
                     follower.close()
                     continue
                 self._sockets += follower, leader
-                self._start(self._bytes, follower, leader)
-                self._start(self._bytes if self._plain else self._packets, leader, follower)
+                self._start(self._pump, follower, leader, pieces)
+                self._start(self._pump, leader, follower, pieces if self._plain else packets)
 
-    def _bytes(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(_CHUNK):
-                self._pass_on(target, data, overtakes=True)
+    def _pump(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        cut: Callable[[BufferedReader], Iterator[tuple[int, bytes]]],
+    ) -> None:
+        with suppress(OSError, EOFError), source.makefile("rb") as stream:
+            for kind, data in cut(stream):
+                self._pass_on(target, data, overtakes=kind in _OVERTAKING)
         _shut(source, target)
-
-    def _packets(self, leader: socket.socket, follower: socket.socket) -> None:
-        with suppress(OSError, EOFError), leader.makefile("rb") as stream:
-            for kind, packet in packets(stream):
-                self._pass_on(follower, packet, overtakes=kind in _OVERTAKING)
-        _shut(leader, follower)
 
     def _pass_on(self, target: socket.socket, data: bytes, *, overtakes: bool) -> None:
         with self._lock:
