@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, run_each, told
+from tests.connection_loss.case import AT_ONCE, Case, Row, Rows, Setting, repeat, run_each, told
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
     LONG,
@@ -88,6 +88,10 @@ class Call(NamedTuple):
     """Which of its requests with this name is hit."""
     named: str = ""
     """What it is for, where that is not always this request."""
+    points: tuple[Callable[[Any], Row], ...] = ()
+    """Where it is hit, if not where calls of its kind are."""
+    world: Callable[[Setting, Call], Trial] | None = None
+    """A trial of its own."""
 
     @property
     def hit(self) -> str:
@@ -259,28 +263,29 @@ def no_connection(trial: Trial) -> Row:
     return trial.row("no connection", server, call)
 
 
+def hit(trial: Trial, words: str, action: Action, rival: Act = lambda _: None) -> Row:
+    """The request meets its fate; the other client comes before this one is back."""
+    call, server = lost(trial, action)
+    rival(trial)
+    trial.come_back()
+    return trial.row(f"{trial.asked.hit} {words}", server, call)
+
+
 def not_received(trial: Trial) -> Row:
     """The request never arrives."""
-    call, server = lost(trial, cut_before)
-    trial.come_back()
-    return trial.row(f"{trial.asked.hit} sent, not received", server, call)
+    return hit(trial, "sent, not received", cut_before)
 
 
 def reply_lost(trial: Trial) -> Row:
     """The request is carried out, and its sender does not know."""
-    call, server = lost(trial, cut_after)
-    trial.come_back()
-    return trial.row(f"{trial.asked.hit} applied, reply lost", server, call)
+    return hit(trial, "applied, reply lost", cut_after)
 
 
 def overtaken(trial: Trial) -> Row:
     """Another client comes between the loss and the recovery."""
-    call, server = lost(trial, cut_after)
     assert trial.asked.rival
-    trial.asked.rival(trial)
-    trial.come_back()
-    point = f"{trial.asked.hit} applied, reply lost; {trial.asked.rivals} meanwhile"
-    return trial.row(point, server, call)
+    words = f"applied, reply lost; {trial.asked.rivals} meanwhile"
+    return hit(trial, words, cut_after, trial.asked.rival)
 
 
 def later(trial: Trial) -> Row:
@@ -382,6 +387,9 @@ def lost(
 
 def points_of(asked: Call) -> Iterable[tuple[Point, bool]]:
     """The points of a recipe's call, and whether each needs a supervisor."""
+    if asked.points:
+        yield from ((point, False) for point in asked.points)
+        return
     needed = not asked.alone
     points = {
         no_connection: True,
@@ -401,18 +409,17 @@ def points_of(asked: Call) -> Iterable[tuple[Point, bool]]:
 
 def run_all(setting: Setting, calls: Iterable[Call]) -> Rows:
     """Every recipe's call at every point."""
-    return run_each(
-        setting,
-        [
-            (asked.title, partial(tried, setting, asked, point, supervised=supervised))
-            for asked in calls
-            for point, supervised in points_of(asked)
-        ],
-    )
+    cells = [(asked, *point) for asked in calls for point in points_of(asked)]
+    return run_points(setting, cells, AT_ONCE)
 
 
-def tried(setting: Setting, asked: Call, point: Point, *, supervised: bool = False) -> Row:
-    """One experiment, from the beginning."""
-    with Trial(setting, asked, supervised=supervised) as trial:
-        trial.prepare()
-        return point(trial)
+def run_points(setting: Setting, cells: Iterable[tuple[Call, Point, bool]], at_once: int) -> Rows:
+    """These calls at these points, each from the beginning."""
+
+    def run(asked: Call, point: Point, supervised: bool) -> Row:
+        world = asked.world or partial(Trial, supervised=supervised)
+        with world(setting, asked) as trial:
+            trial.prepare()
+            return point(trial)
+
+    return run_each(setting, [(cell[0].title, partial(run, *cell)) for cell in cells], at_once)

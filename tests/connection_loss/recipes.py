@@ -5,16 +5,15 @@ Each life ends with the same question: does exactly one hold, and can the next o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
 from tests.connection_loss import losses
-from tests.connection_loss.case import Row, Rows, Setting, run_each
+from tests.connection_loss.case import Row, Rows, Setting
 from tests.connection_loss.clients import BLOCKING, Owned
 from tests.connection_loss.lagging import Lag
-from tests.connection_loss.losses import NOTHING, Call, Point, Trial, has_watch, outcome
+from tests.connection_loss.losses import NOTHING, Call, Trial, has_watch, outcome
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
 from tests.support.server_control import poll
 from zkwire import Client
@@ -58,7 +57,7 @@ KINDS = (
 class LockTrial(Trial):
     """One lock of one client behind the proxy, and another contender's, on the same path."""
 
-    def __init__(self, setting: Setting, kind: Kind, asked: Call) -> None:
+    def __init__(self, setting: Setting, asked: Call, kind: Kind) -> None:
         super().__init__(setting, asked)
         self.kind = kind
         rival = kind.rival or kind.named
@@ -207,58 +206,40 @@ def node_deleted_unheard(trial: Any) -> Row:
 
 # --- all of them ----------------------------------------------------------------------------------
 
-SAME: tuple[Point, ...] = (losses.no_connection, losses.not_received, losses.reply_lost)
-LOCKS: tuple[tuple[Kind, Call, tuple[Callable[[Any], Row], ...]], ...] = (
-    *(
-        (
-            kind,
-            Call(
-                f"acquire {kind.title}", "create2", nth=kind.create, named="create",
-                call=methodcaller("acquire"), seen=methodcaller("entered"),
-                goal=methodcaller("held_by_one"),
-            ),
-            (*SAME, acquire_expired, *(acquire_woken_unheard,) * kind.waits),
-        )
-        for kind in KINDS
-    ),
-    *(
-        (
-            kind,
-            Call(
-                f"release {kind.title}", "delete", named="delete", prepare=methodcaller("acquire"),
-                call=methodcaller("release"), seen=methodcaller("left"),
-                goal=methodcaller("free_again"),
-            ),
-            (*SAME, release_expired, node_deleted_unheard),
-        )
-        for kind in KINDS
-    ),
-)  # fmt: skip
-"""The calls of each kind, and the points at which each is hit."""
+SAME = (losses.no_connection, losses.not_received, losses.reply_lost)
+
+
+def acquiring(kind: Kind) -> Call:
+    return Call(
+        f"acquire {kind.title}", "create2", nth=kind.create, named="create",
+        call=methodcaller("acquire"), seen=methodcaller("entered"),
+        goal=methodcaller("held_by_one"), world=partial(LockTrial, kind=kind),
+        points=(*SAME, acquire_expired, *(acquire_woken_unheard,) * kind.waits),
+    )  # fmt: skip
+
+
+def releasing(kind: Kind) -> Call:
+    return Call(
+        f"release {kind.title}", "delete", named="delete", prepare=methodcaller("acquire"),
+        call=methodcaller("release"), seen=methodcaller("left"), goal=methodcaller("free_again"),
+        world=partial(LockTrial, kind=kind),
+        points=(*SAME, release_expired, node_deleted_unheard),
+    )  # fmt: skip
 
 
 def run_all(setting: Setting) -> Rows:
     """Every kind of lock at every point."""
-    cells = ((kind, asked, point) for kind, asked, points in LOCKS for point in points)
-    return tried(setting, cells)
+    return without_advice(losses.run_all(setting, [*map(acquiring, KINDS), *map(releasing, KINDS)]))
 
 
 def run_behind(setting: Setting, lag: Lag) -> Rows:
     """Every kind of lock, moved to a server that is behind; one after the other."""
     behind = lag.around(partial(acquire_behind, lag=lag))
-    return tried(setting, ((kind, asked, behind) for kind, asked, _ in LOCKS[: len(KINDS)]), 1)
+    cells = [(asked, behind, False) for asked in map(acquiring, KINDS)]
+    return without_advice(losses.run_points(setting, cells, 1))
 
 
-def tried(
-    setting: Setting, cells: Iterable[tuple[Kind, Call, Callable[[Any], Row]]], at_once: int = 6
-) -> Rows:
+def without_advice(found: Rows) -> Rows:
     """What is safe next is told of other recipes only: here it is nothing."""
-
-    def one(kind: Kind, asked: Call, point: Callable[[Any], Row]) -> Row:
-        with LockTrial(setting, kind, asked) as trial:
-            trial.prepare()
-            *most, advice, end = point(trial)
-        assert advice == NOTHING
-        return *most, end
-
-    return run_each(setting, [(cell[1].title, partial(one, *cell)) for cell in cells], at_once)
+    assert {row[4] for rows in found.values() for row in rows} == {NOTHING}
+    return {title: [(*row[:4], *row[5:]) for row in rows] for title, rows in found.items()}
