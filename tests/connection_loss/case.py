@@ -127,6 +127,11 @@ class Case(Stage):
         assert stat.ephemeral_owner == self.session_id
         return stat
 
+    def own_of(self, nodes: Iterable[str], view: Client | None = None) -> int:
+        """How many of these nodes there are of its session, as the server says."""
+        stats = map((view or self.observer).exists, nodes)
+        return sum(stat is not None and stat.ephemeral_owner == self.session_id for stat in stats)
+
     def events(self) -> list[str]:
         """The events that the watch has got, after all that has happened so far."""
         repeat(self.subject.sync)  # an event stands before the answers that follow it

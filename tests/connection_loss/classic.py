@@ -287,9 +287,7 @@ def another_enters(trial: Trial) -> None:
 
 def own_node(trial: Trial) -> str:
     """What there is of this member."""
-    nodes = (f"{trial.path}/{name}" for name in trial.children(trial.path))
-    stats = map(trial.observer.exists, nodes)
-    return NODES[sum(bool(stat and stat.ephemeral_owner == trial.session_id) for stat in stats)]
+    return NODES[trial.own_of(f"{trial.path}/{name}" for name in trial.children(trial.path))]
 
 
 def both_inside(trial: Trial) -> str:

@@ -75,9 +75,7 @@ class LockTrial(Trial):
         return [node for place in self.kind.below for node in self.nodes(self.path + place)]
 
     def own_nodes(self, view: Client | None = None) -> int:
-        """How many nodes of this client there are, as the server says."""
-        stats = [(view or self.observer).exists(node) for node in self.all_nodes()]
-        return sum(stat is not None and stat.ephemeral_owner == self.session_id for stat in stats)
+        return self.own_of(self.all_nodes(), view)
 
     def decisive(self, view: Client | None = None) -> int:
         """Its nodes, but for the one in the queue for leases."""

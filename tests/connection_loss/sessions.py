@@ -23,18 +23,16 @@ class Tale(Case):
         self.hold_lock()
         self.next = SequentialLock(self.observer, self.path)
 
-    def row(self, moment: str, call: str) -> Row:
-        """What each side knows now."""
+    def row(self, moment: str, call: str | Callable[[], object]) -> Row:
+        """What each side knows now, and what such a call gets."""
+        gets = call if isinstance(call, str) else told(self.ending(call))
         state = self.subject.state
         # Whether it is dialling at this very moment is of no interest.
         known = state.value if state.terminal or state.usable else "disconnected"
         lost = ", `lost` is set" * self.holder.lost.is_set()
-        there = any(
-            stat is not None and stat.ephemeral_owner == self.session_id
-            for stat in map(self.observer.exists, self.nodes(self.path))
-        )
+        there = self.own_of(self.nodes(self.path))
         return (
-            moment, known, call, f"`held` is {self.holder.held}{lost}",
+            moment, known, gets, f"`held` is {self.holder.held}{lost}",
             "session and node" if there else "neither session nor node",
             "holds" if self.next.held else "waits",
         )  # fmt: skip
@@ -45,21 +43,16 @@ class Tale(Case):
         poll("it is closed", lambda: self.subject.state.terminal or None, PATIENCE)
 
 
-def outcome(case: Case, call: Callable[[], object]) -> str:
-    return told(case.ending(call))
-
-
 def cut_and_back(setting: Setting) -> list[Row]:
     """The connection breaks visibly, and there is another one in time."""
     with Tale(setting) as tale:
-        rows = [tale.row("connected", outcome(tale, tale.subject.sync))]
+        rows = [tale.row("connected", tale.subject.sync)]
         tale.keep_away()
         rows.append(tale.row("the connection has broken", "waits for the next one"))
         queued = Running(tale.subject.sync)
         tale.proxy.refuse(False)
-        back = outcome(tale, queued.result)
+        rows.append(tale.row("connected again within the session timeout", queued.result))
         assert tale.subject.session_id == tale.session_id
-        rows.append(tale.row("connected again within the session timeout", back))
     return rows
 
 
@@ -83,12 +76,11 @@ def outlived(setting: Setting) -> list[Row]:
         assert not still_held, "two hold"
         assert tale.next.fence > tale.holder.fence
         tale.wait_noticed()
-        call = outcome(tale, tale.subject.sync)
-        rows = [tale.row("the server has ended the session; the network is still silent", call)]
+        moment = "the server has ended the session; the network is still silent"
+        rows = [tale.row(moment, tale.subject.sync)]
         tale.proxy.black_hole(False)
         assert tale.subject.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
-        call = outcome(tale, tale.subject.sync)
-        rows.append(tale.row("the network is back", call))
+        rows.append(tale.row("the network is back", tale.subject.sync))
         tale.next.release()
     return rows
 
@@ -98,8 +90,8 @@ def closed_unreachable(setting: Setting) -> list[Row]:
     with Tale(setting, LONG) as tale:
         tale.keep_away()
         tale.close()
-        call = outcome(tale, tale.subject.sync)
-        return [tale.row("closed without a server; until the session timeout", call)]
+        moment = "closed without a server; until the session timeout"
+        return [tale.row(moment, tale.subject.sync)]
 
 
 def closed(setting: Setting) -> list[Row]:
@@ -107,7 +99,7 @@ def closed(setting: Setting) -> list[Row]:
     with Tale(setting) as tale:
         tale.close()
         assert tale.next.acquire(GRACE)
-        row = tale.row("closed", outcome(tale, tale.subject.sync))
+        row = tale.row("closed", tale.subject.sync)
         tale.next.release()
         return [row]
 
@@ -125,27 +117,27 @@ def run_all(setting: Setting) -> Rows:
 def run_behind(setting: Setting, lag: Lag) -> Rows:
     """A server that is behind what the client has seen refuses it."""
     with Tale(setting) as tale:
-        lag.catch_up()
-        lag.begin()
-        try:
-            tale.subject.create(f"{tale.base}/seen")
-            tale.proxy.reset()
-            tale.proxy.upstream = lag.hosts
-            tale.proxy.cut_all()
-            # The second greeting shows that the first one was refused.
-            tale.proxy.wait_for(
-                lambda frames: sum(frame.op == "connect" for frame in frames) >= 2, PATIENCE
-            )
-            refused = [frame for frame in tale.proxy.frames() if frame.direction == "s2c"]
-            assert not refused, "the server takes a client that has seen more"
-            tale.wait_noticed()
-            row = tale.row(
-                "the only server that can be reached is behind what the client has seen",
-                "waits: that server refuses the client",
-            )
-        finally:
-            lag.end()
+        row = lag.around(refused)(tale, lag)
         repeat(tale.subject.sync)
         assert tale.holder.held
-        there = tale.row("that server has caught up", outcome(tale, tale.subject.sync))
-        return {"": [row, there]}
+        return {"": [row, tale.row("that server has caught up", tale.subject.sync)]}
+
+
+def refused(tale: Tale, lag: Lag) -> Row:
+    lag.catch_up()
+    lag.begin()
+    tale.subject.create(f"{tale.base}/seen")
+    tale.proxy.reset()
+    tale.proxy.upstream = lag.hosts
+    tale.proxy.cut_all()
+    # The second greeting shows that the first one was refused.
+    tale.proxy.wait_for(
+        lambda frames: sum(frame.op == "connect" for frame in frames) >= 2, PATIENCE
+    )
+    answered = [frame for frame in tale.proxy.frames() if frame.direction == "s2c"]
+    assert not answered, "the server takes a client that has seen more"
+    tale.wait_noticed()
+    return tale.row(
+        "the only server that can be reached is behind what the client has seen",
+        "waits: that server refuses the client",
+    )
