@@ -55,19 +55,14 @@ def kind_named(name: str) -> Any:
     return FAMILY.get(name) or next(kind for kind in ALL_KINDS if kind.__name__ == name)
 
 
-def turns(times: str) -> range:
-    """Say that it is ready, and wait for all others; as many turns."""
-    say("ready")
-    sys.stdin.readline()
-    return range(int(times))
-
-
 def counting(hosts: str, kind_name: str, path: str, times: str, file: str) -> None:
     """Count the number in a file up, under the lock; report each number found and the fence."""
     kind, counter = kind_named(kind_name), Path(file)
     with Client(hosts) as client:
         lock = kind(client, path)
-        for _ in turns(times):
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
             wait_for(lock)
             number = int(counter.read_text())
             counter.write_text(str(number + 1))
@@ -181,7 +176,9 @@ def writing_two(hosts: str, path: str, times: str, directory: str) -> None:
     """Count two files up, one after the other, under the write lock; report each fence."""
     with Client(hosts) as client:
         lock = ReadWriteLock(client, path)
-        for _ in turns(times):
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
             with lock.write:
                 for name in ("first", "second"):
                     file = Path(directory, name)
@@ -194,7 +191,9 @@ def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
     """Read two files, the second one first, under the read lock; report what they say."""
     with Client(hosts) as client:
         lock = ReadWriteLock(client, path)
-        for _ in turns(times):
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
             with lock.read:
                 second = Path(directory, "second").read_text()
                 say(f"{Path(directory, 'first').read_text()} {second}")
