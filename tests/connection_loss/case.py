@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from tests.connection_loss.clients import ClientKind, Make, Owned
-from tests.support.lock_helpers import LONG, PATIENCE, Stage, greeting, guards_at_once
-from tests.support.server_control import ZooKeeperServer
+from tests.connection_loss.clients import ClientKind, Owned
+from tests.support.lock_helpers import GRACE, LONG, PATIENCE, Stage, greeting, guards_at_once
+from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
+from zkwire.jute.records import Stat
 
 T = TypeVar("T")
+Row: TypeAlias = tuple[str, ...]
+"""One line of a table, in the document's words."""
+Rows: TypeAlias = dict[str, list[Row]]
+"""By the titles under which the lines stand."""
+
+AT_ONCE = 6  # the experiments wait for sockets most of the time
 
 # More than the kernel takes on both sides of a connection that is not read from.
 FILLING = bytes(1000 * 1000)
@@ -48,6 +56,7 @@ class Case(Stage):
         self.notes: dict[str, Any] = {}
         setting.observer.create(self.base)
         self.subject = self.client(timeout=timeout)
+        self.session_id: int = self.subject.session_id
 
     def client(self, *, timeout: float = LONG, direct: bool = False, chroot: str = "") -> Client:
         """A connected client; behind the proxy, the one that this is about."""
@@ -60,10 +69,12 @@ class Case(Stage):
         self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
         return client
 
-    def subjects_lock(self, make: Make) -> Owned:
-        """A lock of that client on ``path``."""
+    def hold_lock(self) -> None:
+        """That client is the ``holder`` of a lock on ``path``."""
         run = self._exit.enter_context(self.client_kind.owner())
-        return self.client_kind.lock(make, self.subject, self.path, run)
+        self.holder: Owned = self.client_kind.lock("sequential", self.subject, self.path, run)
+        assert self.holder.acquire(GRACE)
+        self.subject.sync()
 
     def fresh_client(self) -> Client:
         """What a program makes after its session has expired."""
@@ -72,6 +83,16 @@ class Case(Stage):
         return self.subject
 
     # --- what networks do -------------------------------------------------------------------------
+
+    def keep_away(self, client: Any = None) -> None:
+        """Have the client lose its connection and find none, and wait until it has noticed."""
+        self.proxy.refuse()
+        self.proxy.cut_all()
+        self.wait_noticed(client)
+
+    def wait_noticed(self, client: Any = None) -> None:
+        state_of = client or self.subject
+        poll("it notices", lambda: not state_of.state.usable or None, PATIENCE)
 
     def fill(self) -> None:
         """Have the kernel take no more bytes of the client, so that the next request waits."""
@@ -99,9 +120,25 @@ class Case(Stage):
             return error
         return None
 
-    def events(self, client: Client | None = None) -> list[str]:
+    def owned(self, path: str) -> Stat:
+        """The stat of a node, which is one of its session."""
+        stat = self.observer.exists(path)
+        assert stat is not None
+        assert stat.ephemeral_owner == self.session_id
+        return stat
+
+    def own_of(self, nodes: Iterable[str], view: Client | None = None) -> int:
+        """How many of these nodes there are of its session, as the server says."""
+        stats = map((view or self.observer).exists, nodes)
+        return sum(stat is not None and stat.ephemeral_owner == self.session_id for stat in stats)
+
+    def events(self) -> list[str]:
         """The events that the watch has got, after all that has happened so far."""
-        repeat((client or self.subject).sync)  # an event stands before the answers that follow it
+        repeat(self.subject.sync)  # an event stands before the answers that follow it
+        return self.taken()
+
+    def taken(self) -> list[str]:
+        """The events that have come, without asking the server for more."""
         seen = []
         while self.watch.ready:
             try:
@@ -123,6 +160,34 @@ def repeat(call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         except ConnectionLossError:  # the next try waits for the next connection
             if time.monotonic() > deadline:
                 raise
+
+
+def run_each(
+    setting: Setting, cells: Iterable[tuple[str, Callable[[], Row]]], at_once: int = AT_ONCE
+) -> Rows:
+    """Each of these experiments, by its title; whatever goes wrong says whose it is."""
+
+    def run(cell: tuple[str, Callable[[], Row]]) -> Row:
+        title, experiment = cell
+        try:
+            return experiment()
+        except Exception as error:
+            error.add_note(f"in {experiment} of {title}, with {setting.client_kind.title}")
+            raise
+
+    rows: Rows = {}
+    cells = list(cells)
+    with ThreadPoolExecutor(at_once, thread_name_prefix="experiment") as pool:
+        for (title, _), row in zip(cells, pool.map(run, cells), strict=True):
+            rows.setdefault(title, []).append(row)
+    return rows
+
+
+def told(error: ZooKeeperError | None) -> str:
+    """What the caller gets."""
+    if error is None:
+        return "a result"
+    return f"`{type(error).__name__}`" + ", `maybe_applied`" * error.maybe_applied
 
 
 def result_of(reply: Any) -> Any:

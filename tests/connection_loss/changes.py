@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.connection_loss.case import Case, repeat
-from tests.connection_loss.operation import DONE, ONCE, Operation
+from tests.connection_loss.points import Act, Ask, Count, Operation, Recover
 from zkwire import (
     ACL,
     BadVersionError,
@@ -22,65 +22,56 @@ from zkwire import (
 from zkwire.jute.records import Id
 
 READ_WRITE = [ACL(Perms.READ | Perms.WRITE | Perms.ADMIN | Perms.DELETE, Id("world", "anyone"))]
+THEIRS = b"another client"
+
+# Observers that are never started: with them an ensemble goes on as before.
+OUR_SERVER = "server.8=127.0.0.1:1008:2008:observer;127.0.0.1:3008"
+THEIR_SERVER = "server.9=127.0.0.1:1009:2009:observer;127.0.0.1:3009"
+
+
+def on_same_version(ask: Ask, ours: Count) -> Recover:
+    """Once more on the same version; if that is gone, see by whom."""
+
+    def recover(case: Case, client: Client) -> str:
+        while True:
+            try:
+                repeat(ask, client, case)
+            except ReconfigInProgressError:
+                continue
+            except BadVersionError:
+                return "done" if ours(case, client) else "another client's"
+            return "done"
+
+    return recover
 
 
 # --- create ---------------------------------------------------------------------------------------
 
 
-def create(operations: Any, case: Case) -> Any:
-    return operations.create(case.path, case.id.encode())
+def create(**kind: Any) -> Ask:
+    return lambda operations, case: operations.create(case.path, case.id.encode(), **kind)
 
 
-def create_with_stat(operations: Any, case: Case) -> Any:
-    return operations.create_with_stat(case.path, case.id.encode())
-
-
-def create_ephemeral(operations: Any, case: Case) -> Any:
-    return operations.create(case.path, case.id.encode(), ephemeral=True)
-
-
-def create_container(operations: Any, case: Case) -> Any:
-    return operations.create(case.path, case.id.encode(), container=True)
-
-
-def create_ttl(operations: Any, case: Case) -> Any:
-    return operations.create(case.path, case.id.encode(), ttl=3600.0)
-
-
-def create_sequential(operations: Any, case: Case) -> Any:
-    return operations.create(f"{case.base}/{case.id}-", sequential=True)
-
-
-def create_in_queue(operations: Any, case: Case) -> Any:
-    return operations.create(f"{case.base}/{case.id}-", ephemeral=True, sequential=True)
+def create_numbered(**kind: Any) -> Ask:
+    kind["sequential"] = True
+    return lambda operations, case: operations.create(f"{case.base}/{case.id}-", **kind)
 
 
 def made(case: Case, client: Client) -> int:
     """Whether the node is there, and is ours."""
-    try:
-        data, _ = repeat(client.get_data, case.path)
-    except NoNodeError:
-        return 0
-    return int(data == case.id.encode())
+    with suppress(NoNodeError):
+        return int(repeat(client.get_data, case.path).data == case.id.encode())
+    return 0
 
 
 def made_in_sequence(case: Case, client: Client) -> int:
     """How many nodes there are that carry our id."""
-    try:
+    with suppress(NoNodeError):
         return sum(name.startswith(case.id) for name in repeat(client.get_children, case.base))
-    except NoNodeError:
-        return 0
+    return 0
 
 
-def lose_parent(case: Case) -> None:
-    case.observer.delete(case.base)
-
-
-def make_parent(case: Case) -> None:
-    case.observer.create(case.base)
-
-
-def create_again(ask: Any) -> Any:
+def create_again(ask: Any) -> Recover:
     """Repeat a create until it is known whose the node is: "done", or "another client's"."""
 
     def recover(case: Case, client: Client) -> str:
@@ -96,7 +87,7 @@ def create_again(ask: Any) -> Any:
     return recover
 
 
-def look_for_id(ask: Any) -> Any:
+def look_for_id(ask: Any) -> Recover:
     """Look for the node by the id in its name before making another one."""
 
     def recover(case: Case, client: Client) -> str:
@@ -110,30 +101,20 @@ def look_for_id(ask: Any) -> Any:
 
 def occupy(case: Case) -> None:
     """Another client has the path."""
-    case.observer.create(case.path, b"another client")
+    case.observer.create(case.path, THEIRS)
 
 
-def occupied(case: Case, client: Client) -> int:
-    """Whether it still has it."""
-    return int(client.get_data(case.path).data == b"another client")
+def has_theirs(case: Case, client: Client) -> int:
+    """Whether the other client's data are still there."""
+    return int(client.get_data(case.path).data == THEIRS)
 
 
-def vacate(case: Case) -> None:
-    """It deletes its node."""
-    case.observer.delete(case.path)
-
-
-# --- delete ---------------------------------------------------------------------------------------
+# --- delete, set_data, set_acl --------------------------------------------------------------------
 
 
 def make(case: Case) -> None:
     """The node is there, and its stat is known."""
-    _, stat = case.observer.create_with_stat(case.path, b"old")
-    case.notes["stat"] = stat
-
-
-def delete(operations: Any, case: Case) -> Any:
-    return operations.delete(case.path)
+    case.notes["stat"] = case.observer.create_with_stat(case.path, b"old").stat
 
 
 def deleted(case: Case, client: Client) -> int:
@@ -145,64 +126,22 @@ def deleted(case: Case, client: Client) -> int:
 def delete_again(case: Case, client: Client) -> str:
     """Delete the node if it is still the one that was meant."""
     repeat(client.sync, case.path)
-    stat = repeat(client.exists, case.path)
-    if stat is not None and stat.czxid == case.notes["stat"].czxid:
+    if not deleted(case, client):
         with suppress(NoNodeError):
             repeat(client.delete, case.path)
     return "done"
-
-
-def have_child(case: Case) -> None:
-    case.observer.create(f"{case.path}/child")
-
-
-def lose_child(case: Case) -> None:
-    case.observer.delete(f"{case.path}/child")
-
-
-# --- set_data, set_acl ----------------------------------------------------------------------------
 
 
 def set_version(operations: Any, case: Case) -> Any:
     return operations.set_data(case.path, case.id.encode(), version=case.notes["stat"].version)
 
 
-def set_any(operations: Any, case: Case) -> Any:
-    return operations.set_data(case.path, case.id.encode())
-
-
 def written(case: Case, client: Client) -> int:
     """How often our data has been written."""
-    try:
+    with suppress(NoNodeError):
         data, stat = repeat(client.get_data, case.path)
-    except NoNodeError:
-        return 0
-    return stat.version - case.notes["stat"].version if data == case.id.encode() else 0
-
-
-def set_version_again(case: Case, client: Client) -> str:
-    """Write once more on the same version; if that is gone, see by whom."""
-    try:
-        repeat(set_version, client, case)
-    except BadVersionError:
-        data, _ = repeat(client.get_data, case.path)
-        return "done" if data == case.id.encode() else "another client's"
-    return "done"
-
-
-def overwritten(case: Case, client: Client) -> int:
-    """Whether the other client's data is there."""
-    return int(client.get_data(case.path).data == b"newer")
-
-
-def overwrite(case: Case) -> None:
-    """Another client has written meanwhile."""
-    case.observer.set_data(case.path, b"newer")
-
-
-def read_version(case: Case) -> None:
-    """Read again, and decide that it is to be written nevertheless."""
-    _, case.notes["stat"] = case.subject.get_data(case.path)
+        return stat.version - case.notes["stat"].version if data == case.id.encode() else 0
+    return 0
 
 
 def set_acl(operations: Any, case: Case) -> Any:
@@ -215,33 +154,12 @@ def acl_set(case: Case, client: Client) -> int:
     return stat.aversion - case.notes["stat"].aversion if acl == READ_WRITE else 0
 
 
-def set_acl_again(case: Case, client: Client) -> str:
-    """Replace it once more on the same version; if that is gone, see by whom."""
-    try:
-        repeat(set_acl, client, case)
-    except BadVersionError:
-        acl, _ = repeat(client.get_acl, case.path)
-        return "done" if acl == READ_WRITE else "another client's"
-    return "done"
-
-
-def acl_replaced(case: Case, client: Client) -> int:
-    """Whether the other client's list is there."""
-    return int(client.get_acl(case.path).acl != READ_WRITE)
-
-
-def replace_acl(case: Case) -> None:
-    """Another client has replaced it meanwhile."""
-    acl, _ = case.observer.get_acl(case.path)
-    case.observer.set_acl(case.path, acl)
-
-
 # --- multi ----------------------------------------------------------------------------------------
 
 
 def make_counter(case: Case) -> None:
     """Two nodes that are to be changed together."""
-    case.notes["stat"] = case.observer.create_with_stat(f"{case.base}/total", b"0").stat
+    case.observer.create(f"{case.base}/total", b"0")
     case.observer.create(f"{case.base}/done")
 
 
@@ -252,10 +170,11 @@ def transfer(operations: Any, case: Case) -> Any:
 
 def transferred(case: Case, client: Client) -> int:
     """How often the total was changed; the marker is there if and only if it was."""
-    _, stat = repeat(client.get_data, f"{case.base}/total")
+    stat = repeat(client.exists, f"{case.base}/total")
+    times = 0 if stat is None else stat.version  # None: it is refused
     marked = case.id in repeat(client.get_children, f"{case.base}/done")
-    assert marked == (stat.version > 0), "half of a multi"
-    return stat.version
+    assert marked == (times > 0), "half of a multi"
+    return times
 
 
 def transfer_again(case: Case, client: Client) -> str:
@@ -268,26 +187,7 @@ def transfer_again(case: Case, client: Client) -> str:
     return "done"
 
 
-def block_transfer(case: Case) -> None:
-    case.observer.delete(f"{case.base}/total")
-    case.notes["blocked"] = True
-
-
-def unblock_transfer(case: Case) -> None:
-    case.observer.create(f"{case.base}/total", b"0")
-    case.notes["blocked"] = False
-
-
-def transferred_or_blocked(case: Case, client: Client) -> int:
-    """As `transferred`, also while there is no total."""
-    return 0 if case.notes.get("blocked") else transferred(case, client)
-
-
 # --- reconfig -------------------------------------------------------------------------------------
-
-# Observers that are never started: with them an ensemble goes on as before.
-OURS = "server.8=127.0.0.1:1008:2008:observer;127.0.0.1:3008"
-THEIRS = "server.9=127.0.0.1:1009:2009:observer;127.0.0.1:3009"
 
 
 def read_config(case: Case, client: Client | None = None) -> str:
@@ -307,34 +207,25 @@ def without_both(case: Case) -> None:
 
 
 def reconfig(operations: Any, case: Case) -> Any:
-    return operations.reconfig(joining=[OURS], version=case.notes["version"])
+    return operations.reconfig(joining=[OUR_SERVER], version=case.notes["version"])
 
 
 def joined(case: Case, client: Client) -> int:
     """Whether our server is a member."""
-    return int(OURS in read_config(case, client))
+    return int(OUR_SERVER in read_config(case, client))
 
 
-def reconfig_again(case: Case, client: Client) -> str:
-    """Once more on the same version; if that is gone, see by whom."""
-    while True:
-        try:
-            repeat(reconfig, client, case)
-        except ReconfigInProgressError:
-            continue
-        except BadVersionError:
-            return "done" if joined(case, client) else "another client's"
-        return "done"
+reconfig_again = on_same_version(reconfig, joined)
 
 
 def join_another(case: Case) -> None:
     """Another client has made another server a member."""
-    case.observer.reconfig(joining=[THEIRS])
+    case.observer.reconfig(joining=[THEIR_SERVER])
 
 
 def another_joined(case: Case, client: Client) -> int:
     """Whether it still is."""
-    return int(THEIRS in read_config(case, client))
+    return int(THEIR_SERVER in read_config(case, client))
 
 
 # --- the list -------------------------------------------------------------------------------------
@@ -348,90 +239,104 @@ LOOK_FOR_IT = (
     "do **not** repeat it: `sync`, list the children, look for the unique id that you put into the "
     "name; create again only if it is not there"
 )
-TAKEN = "the path is taken: decide what to do; when it is free, ask again"
+GONE = "make a new `Client`, and create it again"
+DONE = {0: "not done", 1: "done", 2: "done twice"}
 
-_PLAIN = {
-    "create": (create, "create"),
-    "create_with_stat": (create_with_stat, "create2"),
-    "create, container": (create_container, "create_container"),
-    "create, with a ttl": (create_ttl, "create_ttl"),
-}
+
+def _change(
+    title: str, ask: Ask, wire: str, again: str, recover: Recover, count: Count, **more: Any
+) -> Operation:
+    goals = more.pop("goals", frozenset({1}))
+    return Operation(title, ask, wire, again, recover, count=count, words=DONE, goals=goals, **more)
+
+
+def _create(title: str, ask: Ask, wire: str, **more: Any) -> Operation:
+    return _change(
+        title, ask, wire, CREATE_AGAIN, create_again(ask), made,
+        refuse=occupy, mend=lambda case: case.observer.delete(case.path),
+        refused="the path is taken: decide what to do; when it is free, ask again",
+        rival=occupy, spared=has_theirs, **more,
+    )  # fmt: skip
+
+
+def _numbered(title: str, ask: Ask, **more: Any) -> Operation:
+    return _change(
+        title, ask, "create", LOOK_FOR_IT, look_for_id(ask), made_in_sequence,
+        refuse=lambda case: case.observer.delete(case.base),
+        mend=lambda case: case.observer.create(case.base),
+        refused="create the parent, then ask again", **more,
+    )  # fmt: skip
+
+
+def written_first(rival: Act) -> dict[str, Any]:
+    """Another client has written meanwhile; this one reads again, and writes nevertheless."""
+
+    def read_version(case: Case) -> None:
+        case.notes["stat"] = case.subject.get_data(case.path).stat
+
+    return {"prepare": make, "refuse": rival, "rival": rival, "mend": read_version,
+            "refused": "read it and decide again"}  # fmt: skip
+
 
 CHANGES: tuple[Operation, ...] = (
-    *(
-        Operation(
-            title, ask, wire, CREATE_AGAIN, create_again(ask),
-            count=made, words=DONE, goals=ONCE, refuse=occupy, mend=vacate, refused=TAKEN,
-            rival=occupy, spared=occupied,
-        )
-        for title, (ask, wire) in _PLAIN.items()
-    ),
-    Operation(
-        "create, ephemeral", create_ephemeral, "create", CREATE_AGAIN,
-        create_again(create_ephemeral),
-        count=made, words=DONE, goals=ONCE, refuse=occupy, mend=vacate, refused=TAKEN,
-            rival=occupy, spared=occupied,
-        new_client="make a new `Client`, and create it again",
-    ),
-    Operation(
-        "create, sequential", create_sequential, "create", LOOK_FOR_IT,
-        look_for_id(create_sequential), count=made_in_sequence, words=DONE, goals=ONCE,
-        refuse=lose_parent, mend=make_parent, refused="create the parent, then ask again",
-    ),
-    Operation(
-        "create, ephemeral and sequential", create_in_queue, "create", LOOK_FOR_IT,
-        look_for_id(create_in_queue), count=made_in_sequence, words=DONE, goals=ONCE,
-        refuse=lose_parent, mend=make_parent, refused="create the parent, then ask again",
-        new_client="make a new `Client`, and create it again",
-    ),
-    Operation(
-        "delete", delete, "delete",
+    _create("create", create(), "create"),
+    _create("create_with_stat", lambda v, c: v.create_with_stat(c.path, c.id.encode()), "create2"),
+    _create("create, container", create(container=True), "create_container"),
+    _create("create, with a ttl", create(ttl=3600.0), "create_ttl"),
+    _create("create, ephemeral", create(ephemeral=True), "create", new_client=GONE),
+    _numbered("create, sequential", create_numbered()),
+    _numbered("create, ephemeral and sequential", create_numbered(ephemeral=True), new_client=GONE),
+    _change(
+        "delete", lambda operations, case: operations.delete(case.path), "delete",
         "`sync` and `exists`: gone, or another `czxid` than the one you meant, is done; else "
         "repeat it, where `NoNodeError` means done",
-        delete_again, prepare=make, count=deleted, words=DONE, goals=ONCE,
-        refuse=have_child, mend=lose_child, refused="delete the children, then ask again",
-        rival=occupy, spared=occupied,
+        delete_again, deleted, prepare=make,
+        refuse=lambda case: case.observer.create(f"{case.path}/child"),
+        mend=lambda case: case.observer.delete(f"{case.path}/child"),
+        refused="delete the children, then ask again", rival=occupy, spared=has_theirs,
     ),
-    Operation(
+    _change(
         "set_data, with a version", set_version, "set_data",
         "repeat it with the same version; on `BadVersionError` read it: your data means done, "
         "else another client has changed it: decide again",
-        set_version_again, prepare=make, count=written, words=DONE, goals=ONCE,
-        refuse=overwrite, mend=read_version, refused="read it and decide again",
-        rival=overwrite, spared=overwritten,
+        on_same_version(set_version, written), written,
+        **written_first(lambda case: case.observer.set_data(case.path, THEIRS)), spared=has_theirs,
     ),
-    Operation(
-        "set_data, of any version", set_any, "set_data",
+    _change(
+        "set_data, of any version", lambda v, c: v.set_data(c.path, c.id.encode()), "set_data",
         "repeat it if it may overwrite what other clients have written meanwhile; it can write "
         "twice",
-        lambda case, client: repeat(set_any, client, case),
-        prepare=make, count=written, words=DONE,
+        lambda case, client: repeat(client.set_data, case.path, case.id.encode()), written,
+        prepare=make,
         goals=frozenset({1, 2}), refuse=lambda case: case.observer.delete(case.path),
         mend=lambda case: case.observer.create(case.path, b"old"),
         refused="create the node, then ask again",
     ),
-    Operation(
+    _change(
         "set_acl, with a version", set_acl, "set_acl",
         "repeat it with the same `aversion`; on `BadVersionError` read it: your list means done, "
         "else another client has changed it: decide again",
-        set_acl_again, prepare=make, count=acl_set, words=DONE, goals=ONCE,
-        refuse=replace_acl, mend=read_version, refused="read it and decide again",
-        rival=replace_acl, spared=acl_replaced,
+        on_same_version(set_acl, acl_set), acl_set,
+        **written_first(
+            lambda case: case.observer.set_acl(case.path, case.observer.get_acl(case.path).acl)
+        ),
+        spared=lambda case, client: int(client.get_acl(case.path).acl != READ_WRITE),
     ),
-    Operation(
+    _change(
         "multi, with a create of a unique name", transfer, "multi",
         "repeat it: a `MultiError` whose `index` is the create's and whose code is that of "
         "`NodeExistsError` means that all of it was done",
-        transfer_again, prepare=make_counter, count=transferred_or_blocked, words=DONE, goals=ONCE,
-        refuse=block_transfer, mend=unblock_transfer,
+        transfer_again, transferred, prepare=make_counter,
+        refuse=lambda case: case.observer.delete(f"{case.base}/total"),
+        mend=lambda case: case.observer.create(f"{case.base}/total", b"0"),
         refused="nothing of it was done; correct what its `index` names, then ask again",
     ),
-    Operation(
+    _change(
         "reconfig, with a version", reconfig, "reconfig",
         "repeat it with the same version (again after `ReconfigInProgressError`); on "
         "`BadVersionError` read `get_config`: your change means done, else another client "
         "has changed it: decide again",
-        reconfig_again, prepare=without_both, count=joined, words=DONE, goals=ONCE,
+        reconfig_again, joined, prepare=without_both,
         by_ensemble=True, refuse=join_another, mend=note_version,
         refused="read `get_config` and decide again",
         rival=join_another, spared=another_joined,

@@ -1,41 +1,52 @@
-"""What counters and queues do by themselves when their connection, or their session, is lost."""
+"""What counters, queues and barriers do by themselves when connection or session is lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
-from tests.connection_loss.recipe_calls import Call, Trial, Wait
-from tests.support.lock_helpers import GRACE, PATIENCE
-from zkwire import Counter, NoNodeError, OncePer, Queue, QueueEmptyError
+from tests.connection_loss.losses import HASTE, NODES, Act, Call, Look, Trial, Wait
+from tests.support.lock_helpers import GRACE, PATIENCE, Running
+from tests.support.server_control import poll
+from zkwire import Barrier, Counter, DoubleBarrier, NoNodeError, OncePer, Queue, QueueEmptyError
 
-HASTE = 0.3  # seconds: a time limit that passes while the client is away
 SENT = b"x"
+PERIOD = 3600.0
+
+
+def asks(verb: str, *arguments: Any) -> Act:
+    """A call of the recipe's own method."""
+    return lambda trial: trial.do(verb, *arguments)
+
+
+def made(kind: str, *arguments: Any, then: Act = lambda _: None) -> Act:
+    """A recipe of this kind; what it does next."""
+
+    def make(trial: Trial) -> object:
+        trial.make(kind, trial.path, *arguments)
+        return then(trial)
+
+    return make
+
 
 # --- counter --------------------------------------------------------------------------------------
-
-
-def counter(trial: Trial) -> None:
-    trial.make("Counter", trial.path)
-
-
-def counted(trial: Trial) -> None:
-    """A counter that has been changed before by the same client."""
-    counter(trial)
-    trial.notes["before"] = add(trial)
 
 
 def add(trial: Trial, timeout: float = PATIENCE) -> object:
     return trial.do("add", 1, timeout)
 
 
+def note_added(trial: Trial) -> None:
+    """It has been changed before by the same client."""
+    trial.notes["before"] = add(trial)
+
+
 def number(trial: Trial) -> int:
     """What the server has."""
-    try:
+    with suppress(NoNodeError):
         return int(trial.observer.get_data(trial.path).data)
-    except NoNodeError:
-        return 0
+    return 0
 
 
 def the_number(trial: Trial) -> str:
@@ -47,31 +58,31 @@ def add_ten(trial: Trial) -> None:
     Counter(trial.observer, trial.path).add(10, GRACE)
 
 
+def without_it(trial: Trial) -> int:
+    """What the number would be."""
+    return int(trial.notes.get("before", 0) + trial.notes.get("others", 0))
+
+
 def add_if_missing(trial: Trial) -> None:
     """As a caller can that knows what the number may be."""
-    counter(trial)
-    if trial.do("get", PATIENCE) == trial.notes.get("before", 0) + trial.notes.get("others", 0):
+    if trial.do("get", PATIENCE) == without_it(trial):
         add(trial)
 
 
 def added_once(trial: Trial) -> str:
-    expected = trial.notes.get("before", 0) + trial.notes.get("others", 0) + 1
-    assert number(trial) == expected, the_number(trial)
+    assert number(trial) == without_it(trial) + 1, the_number(trial)
     return "added once"
 
 
-def adding(title: str, prepare: Callable[[Trial], object]) -> Call:
+def adding(title: str, prepare: Act) -> Call:
     look = "read the number, if it tells you whether it was added"
     return Call(title, "multi", add, the_number, added_once, prepare=prepare, rival=add_ten,
-                rivals="10 added", again=add_if_missing, renew=f"make a new `Client`; {look}",
-                hasty=partial(add, timeout=HASTE), late=look, supervised=False)  # fmt: skip
+                rivals="10 added", again=made("Counter", then=add_if_missing),
+                renew=f"make a new `Client`; {look}", hasty=partial(add, timeout=HASTE), late=look,
+                supervised=False)  # fmt: skip
 
 
 # --- queue ----------------------------------------------------------------------------------------
-
-
-def queue(trial: Trial) -> None:
-    trial.make("Queue", trial.path)
 
 
 def others(trial: Trial) -> Queue:
@@ -81,7 +92,7 @@ def others(trial: Trial) -> Queue:
 
 def used_queue(trial: Trial) -> None:
     """A queue that has been used before by the same client."""
-    queue(trial)
+    trial.make("Queue", trial.path)
     trial.do("put", b"y")
     trial.do("get", PATIENCE)
 
@@ -91,17 +102,10 @@ def filled_queue(trial: Trial) -> None:
     others_put(trial)
 
 
-def children(trial: Trial, below: str) -> list[str]:
-    try:
-        return trial.observer.get_children(f"{trial.path}/{below}")
-    except NoNodeError:
-        return []
-
-
 def items(trial: Trial) -> str:
     """What the server has of the item, in words."""
-    there = {0: "no item", 1: "the item"}[len(children(trial, "entries"))]
-    return f"{there}, claimed" if children(trial, "taken") else there
+    there = {0: "no item", 1: "the item"}[len(trial.children(f"{trial.path}/entries"))]
+    return f"{there}, claimed" if trial.children(f"{trial.path}/taken") else there
 
 
 def put(trial: Trial, timeout: float = PATIENCE) -> object:
@@ -109,9 +113,10 @@ def put(trial: Trial, timeout: float = PATIENCE) -> object:
     return "its zxid"
 
 
-def got(trial: Trial, data: bytes) -> None:
+def got(trial: Trial, data: bytes) -> bytes:
     assert data == SENT
     trial.notes["got"] = trial.notes.get("got", 0) + 1
+    return data
 
 
 def others_get(trial: Trial) -> None:
@@ -125,7 +130,7 @@ def delivered(trial: Trial) -> int:
     """How often the item was delivered when the queue is empty."""
     others_get(trial)
     assert items(trial) == "no item"
-    return trial.notes.get("got", 0)
+    return int(trial.notes.get("got", 0))
 
 
 def put_once(trial: Trial) -> str:
@@ -136,14 +141,11 @@ def put_once(trial: Trial) -> str:
 
 def put_again(trial: Trial) -> object:
     trial.notes["again"] = True
-    queue(trial)
     return put(trial)
 
 
 def get(trial: Trial) -> object:
-    data = trial.do("get", PATIENCE).data
-    got(trial, data)
-    return data
+    return got(trial, trial.do("get", PATIENCE).data)
 
 
 def get_from_empty(trial: Trial) -> object:
@@ -165,14 +167,14 @@ def got_once(trial: Trial) -> str:
 def lose(trial: Trial) -> None:
     """What has removed the item was told nothing."""
     trial.notes["lost"] = True
-    queue(trial)
 
 
-def take(trial: Trial) -> object:
+def take(trial: Trial, timeout: float = PATIENCE) -> object:
     """Begin to work on the item."""
-    block = trial.do("take", PATIENCE)
+    block = trial.do("take", timeout)
+    item = trial.run(getattr(block, "__aenter__", None) or block.__enter__)
     trial.notes["block"] = block
-    return trial.run(getattr(block, "__aenter__", None) or block.__enter__).data
+    return item.data
 
 
 def end(trial: Trial) -> object:
@@ -180,11 +182,6 @@ def end(trial: Trial) -> object:
     block = trial.notes["block"]
     leave = getattr(block, "__aexit__", None) or block.__exit__
     return trial.run(lambda: leave(None, None, None)) or "no error"
-
-
-def take_anew(trial: Trial) -> None:
-    queue(trial)
-    take(trial)
 
 
 def worked_on(trial: Trial) -> str:
@@ -198,18 +195,13 @@ def worked_on(trial: Trial) -> str:
 
 def take_what_is_left(trial: Trial) -> None:
     """The item, if it was not removed."""
-    queue(trial)
     with suppress(QueueEmptyError):
-        block = trial.do("take", 0)
-        trial.run(getattr(block, "__aenter__", None) or block.__enter__)
-        trial.notes["block"] = block
+        take(trial, 0)
         end(trial)
 
 
 def removed(trial: Trial) -> str:
-    others_get(trial)
-    assert "got" not in trial.notes, "it is delivered again"
-    assert items(trial) == "no item"
+    assert delivered(trial) == 0, "it is delivered again"
     return "removed"
 
 
@@ -220,8 +212,6 @@ def taking(trial: Trial) -> None:
 
 # --- once per period ------------------------------------------------------------------------------
 
-PERIOD = 3600.0
-
 
 def due(trial: Trial) -> None:
     trial.observer.create(trial.path)
@@ -229,14 +219,8 @@ def due(trial: Trial) -> None:
 
 
 def claim(trial: Trial, timeout: float = PATIENCE) -> object:
-    claimed = trial.do("claim", timeout)
-    trial.notes["claimed"] = claimed
+    claimed = trial.notes["claimed"] = trial.do("claim", timeout)
     return claimed
-
-
-def claim_anew(trial: Trial) -> None:
-    trial.make("OncePer", trial.path, PERIOD)
-    claim(trial)
 
 
 def claims(trial: Trial) -> str:
@@ -252,26 +236,123 @@ def claimed_once(trial: Trial) -> str:
     return "claimed once" if trial.notes["claimed"] else "claimed, and not done in this period"
 
 
+# --- barriers -------------------------------------------------------------------------------------
+
+close, open_it, look = asks("close", PATIENCE), asks("open", PATIENCE), asks("wait", 0)
+pass_through = asks("wait", PATIENCE)
+barrier, closed = made("Barrier"), made("Barrier", then=close)
+
+
+def others_close(trial: Trial) -> None:
+    Barrier(trial.observer, trial.path).close(GRACE)
+
+
+def others_open(trial: Trial) -> None:
+    Barrier(trial.observer, trial.path).open(GRACE)
+
+
+def state(trial: Trial) -> str:
+    return "open" if trial.observer.exists(trial.path) is None else "closed"
+
+
+def is_state(expected: str) -> Look:
+    def goal(trial: Trial) -> str:
+        assert state(trial) == expected
+        return expected
+
+    return goal
+
+
+def lets_through(trial: Trial) -> str:
+    """It waits until the barrier is opened."""
+    others_open(trial)
+    assert pass_through(trial)
+    return "let through when it is open"
+
+
+enter, leave = asks("enter", PATIENCE), asks("leave", PATIENCE)
+inside = made("DoubleBarrier", 1, then=enter)
+"""Of a double barrier of one member, which enters and leaves as soon as it asks."""
+
+
+def used_barrier(trial: Trial) -> None:
+    inside(trial)
+    leave(trial)
+
+
+def another_enters(trial: Trial) -> None:
+    trial.notes["other"] = DoubleBarrier(trial.observer, trial.path, 2)
+    assert trial.notes["other"].enter(GRACE)
+
+
+def own_node(trial: Trial) -> str:
+    """What there is of this member."""
+    return NODES[trial.own_of(f"{trial.path}/{name}" for name in trial.children(trial.path))]
+
+
+def both_inside(trial: Trial) -> str:
+    other = Running(lambda: trial.notes["other"].leave(PATIENCE))
+    is_inside(trial)
+    assert other.result()
+    return "both are inside, and leave"
+
+
+def is_inside(trial: Trial) -> str:
+    assert own_node(trial) == "its node"
+    assert leave(trial)
+    return f"is inside, and {left(trial)}"
+
+
+def left(trial: Trial) -> str:
+    poll("nothing is left", lambda: own_node(trial) == "no node" or None, PATIENCE)
+    return "has left"
+
+
+# --- the list -------------------------------------------------------------------------------------
+
 REPEAT = "put it again, with an id by which a consumer knows a second one"
-ASKS = "another consumer asks"
+TAKE = "make a new `Client`, and take again"
+
+
+def of_client(
+    title: str, wire: str, call: Act, seen: Look, goal: Look, prepare: Act, again: Act, **more: Any
+) -> Call:
+    return Call(title, wire, call, seen, goal, prepare, again=again, supervised=False, **more)
+
+
+def of_queue(title: str, call: Act, goal: Look, prepare: Act, then: Act, **more: Any) -> Call:
+    return of_client(title, "multi", call, items, goal, prepare,
+                     made("Queue", then=then), rival=others_get, **more)  # fmt: skip
+
+
+ASKS: dict[str, Any] = {"rivals": "another consumer asks"}
 CALLS = (
-    adding("`Counter.add`, the first", counter),
-    adding("`Counter.add`", counted),
-    Call("`Queue.put`", "multi", put, items, put_once, prepare=used_queue, rival=others_get,
-         rivals="the item consumed", again=put_again, renew=f"make a new `Client`; {REPEAT}",
-         hasty=partial(put, timeout=HASTE), late=REPEAT, supervised=False),
-    Call("`Queue.get`", "multi", get, items, got_once, prepare=filled_queue, rival=others_get,
-         rivals=ASKS, again=lose, supervised=False,
-         renew="make a new `Client`; the item may be lost: `take` loses none",
-         waits=Wait(get_from_empty, others_put, "an item put", got_once)),
-    Call("`Queue.take`, the beginning", "multi", take, items, worked_on, prepare=filled_queue,
-         rival=others_get, rivals=ASKS, again=take_anew, supervised=False,
-         renew="make a new `Client`, and take again"),
-    Call("`Queue.take`, the end", "multi", end, items, removed, prepare=taking, rival=others_get,
-         rivals=ASKS, again=take_what_is_left, supervised=False,
-         renew="make a new `Client`, and take again: it comes again if it was not removed"),
-    Call("`OncePer.claim`", "set_data", claim, claims, claimed_once, prepare=due,
-         rival=others_claim, rivals="another client claims", again=claim_anew, supervised=False,
-         hasty=partial(claim, timeout=HASTE), late="claim again: it was given back",
-         renew="make a new `Client`; if it was claimed, the work waits for the next period"),
+    adding("`Counter.add`, the first", made("Counter")),
+    adding("`Counter.add`", made("Counter", then=note_added)),
+    of_queue("`Queue.put`", put, put_once, used_queue, put_again, rivals="the item consumed",
+             renew=f"make a new `Client`; {REPEAT}", hasty=partial(put, timeout=HASTE),
+             late=REPEAT),
+    of_queue("`Queue.get`", get, got_once, filled_queue, lose, **ASKS,
+             renew="make a new `Client`; the item may be lost: `take` loses none",
+             waits=Wait(get_from_empty, others_put, "an item put", got_once)),
+    of_queue("`Queue.take`, the beginning", take, worked_on, filled_queue, take, renew=TAKE,
+             **ASKS),
+    of_queue("`Queue.take`, the end", end, removed, taking, take_what_is_left, **ASKS,
+             renew=f"{TAKE}: it comes again if it was not removed"),
+    of_client("`OncePer.claim`", "set_data", claim, claims, claimed_once, due,
+              made("OncePer", PERIOD, then=claim), rival=others_claim,
+              rivals="another client claims",
+              hasty=partial(claim, timeout=HASTE), late="claim again: it was given back",
+              renew="make a new `Client`; if it was claimed, the work waits for the next period"),
+    of_client("`Barrier.close`", "create", close, state, is_state("closed"), barrier, closed,
+              rival=others_open, rivals="opened"),
+    of_client("`Barrier.open`", "delete", open_it, state, is_state("open"), closed,
+              made("Barrier", then=open_it), rival=others_close, rivals="closed"),
+    of_client("`Barrier.wait`", "get_data", look, state, lets_through, closed,
+              made("Barrier", then=look),
+              waits=Wait(pass_through, others_open, "opened", is_state("open"))),
+    of_client("`DoubleBarrier.enter`", "create", enter, own_node, is_inside, used_barrier, inside,
+              waits=Wait(made("DoubleBarrier", 2, then=enter), another_enters,
+                         "the other member has entered", both_inside)),
+    of_client("`DoubleBarrier.leave`", "multi", leave, own_node, left, inside, lambda _: None),
 )  # fmt: skip

@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import zkwire
-from tests.support.aio_stage import LoopThread, ThreadedClient
-from zkwire import Client
+from tests.support.aio_helpers import Complaints
+from tests.support.both_clients import Side
+from tests.support.lock_helpers import PATIENCE
+from zkwire import AsyncClient, Client
+from zkwire.session.waitable import Waitable
 
+T = TypeVar("T")
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
-Make: TypeAlias = Callable[["Recipes", Any, str], Any]
-
-
-class Recipes:
-    """The locks for one of the clients, by the names of the blocking ones."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(zkwire, self._prefix + name)
 
 
 class ClientKind(NamedTuple):
@@ -37,13 +30,13 @@ class ClientKind(NamedTuple):
     title: str
     open: Callable[[str, float], Any]
     """A client of these servers, with this session timeout."""
-    recipes: Recipes
+    recipes: Side
     owner: Callable[[], AbstractContextManager[Run]]
     """One thread, or one task, that makes all the calls it is given."""
 
-    def lock(self, make: Make, client: Any, path: str, run: Run) -> Owned:
-        """A lock of this client."""
-        return Owned(make(self.recipes, getattr(client, "real", client), path), run)
+    def lock(self, kind: str, client: Any, path: str, run: Run) -> Owned:
+        """A lock of this client, of one of `both_clients.LOCKS`."""
+        return Owned(self.recipes.lock(kind, getattr(client, "real", client), path), run)
 
 
 class Owned:
@@ -90,40 +83,97 @@ def own_thread() -> Iterator[Run]:
 
 
 BLOCKING = ClientKind(
-    "Client",
-    lambda hosts, timeout: Client(hosts, session_timeout=timeout),
-    Recipes(""),
-    own_thread,
+    "Client", lambda hosts, timeout: Client(hosts, session_timeout=timeout), Side(""), own_thread
 )
 
 
 # --- asyncio --------------------------------------------------------------------------------------
 
 
-class Subject(ThreadedClient):
-    """An `AsyncClient` that has a pipeline, as the blocking one has, and watches to wait for."""
+class LoopThread:
+    """An event loop in a thread of its own, which must have nothing left at the end."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.heard = Complaints()
+        self.loop.set_exception_handler(self.heard)
+        self.thread = threading.Thread(target=self.loop.run_forever, name="test-loop")
+        self.thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], seconds: float | None = PATIENCE) -> T:
+        """Run a coroutine there; its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(seconds)
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Call a function there; its result, which is not awaited."""
+
+        async def calling() -> Any:
+            return function()
+
+        return self.run(calling())
+
+    def close(self) -> None:
+        tasks = self.run(self._left())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(PATIENCE)
+        self.loop.close()
+        assert not tasks, f"tasks are left: {tasks}"
+        assert not self.heard, f"the loop's exception handler was called: {self.heard}"
+
+    async def _left(self) -> set[asyncio.Task[Any]]:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def awaited(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call it; what comes of it if that is to be awaited."""
+    result = function(*arguments, **named)
+    return await result if inspect.isawaitable(result) else result
+
+
+class ThreadedClient:
+    """An `AsyncClient`, to be used from any thread but its loop's.
+
+    As the blocking one it has a pipeline, and watches to wait for.
+    """
 
     def __init__(self, thread: LoopThread, hosts: str, session_timeout: float) -> None:
-        super().__init__(thread, hosts, session_timeout)
-        pump: Any = self.real._driver
-        pump.wait = self._wait
-        self.pipeline = Pipelined(thread, self.real)
+        self.thread = thread
+        self.real = AsyncClient(hosts, session_timeout=session_timeout)
+        self.pipeline = Pipelined(self)
+        driver: Any = self.real._driver
+        self._call_when_ready = driver.when_ready
+        driver.wait = self._wait
+        driver.when_ready = self._when_ready
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.real, name)
+        if name.startswith("_") or not callable(value):
+            return value
+        return lambda *args, **kwargs: self.thread.run(awaited(value, *args, **kwargs))
+
+    def _when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
+        if threading.current_thread() is self.thread.thread:
+            self._call_when_ready(waitable, function)
+        else:
+            self.thread.call(lambda: self._call_when_ready(waitable, function))
+
+    def _wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        ready = threading.Event()
+        self._when_ready(waitable, ready.set)
+        ready.wait(timeout)
+        return waitable.ready
 
 
-class Pipelined:
+class Pipelined(NamedTuple):
     """Operations that are sent when they are called, and answered later."""
 
-    def __init__(self, thread: LoopThread, client: zkwire.AsyncClient) -> None:
-        self._thread = thread
-        self._client = client
+    client: ThreadedClient
 
     def __getattr__(self, name: str) -> Callable[..., Later]:
-        verb = getattr(self._client, name)
-
-        def send(*arguments: Any, **named: Any) -> Later:
-            return Later(self._thread, self._thread.call(lambda: verb(*arguments, **named)))
-
-        return send
+        verb, thread = getattr(self.client.real, name), self.client.thread
+        return lambda *args, **kwargs: Later(thread, thread.call(partial(verb, *args, **kwargs)))
 
 
 class Later(NamedTuple):
@@ -133,7 +183,7 @@ class Later(NamedTuple):
     reply: Any
 
     def result(self, timeout: float) -> Any:
-        return self.thread.run(self.reply._request.within(timeout))
+        return self.thread.run(self.reply._request.within(timeout), None)
 
 
 @contextmanager
@@ -145,8 +195,7 @@ def own_task(thread: LoopThread) -> Iterator[Run]:
         while (job := await jobs.get()) is not None:
             function, future = job
             try:
-                result = function()
-                future.set_result(await result if inspect.isawaitable(result) else result)
+                future.set_result(await awaited(function))
             except Exception as error:
                 future.set_exception(error)
 
@@ -169,7 +218,7 @@ def every_way() -> Iterator[tuple[ClientKind, ...]]:
     thread = LoopThread()
     try:
         asynchronous = ClientKind(
-            "AsyncClient", partial(Subject, thread), Recipes("Async"), partial(own_task, thread)
+            "AsyncClient", partial(ThreadedClient, thread), Side("Async"), partial(own_task, thread)
         )
         yield BLOCKING, asynchronous
     finally:

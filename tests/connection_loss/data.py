@@ -12,23 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tests.connection_loss import document, losses, members, operations, points, recipes
-from tests.connection_loss import sessions as moments
-from tests.connection_loss import watches as watch_table
+from tests.connection_loss import document, members, operations, points
 from tests.connection_loss.document import slug
+from tests.connection_loss.every import HEADS, IN_ONE_TABLE
 
 PATH = document.PATH.with_name("connection-loss.json")
 VERSION = 1
 
-HEADS = {
-    "operations": operations.HEADS,
-    "members": members.HEADS,
-    "recipes": recipes.HEADS,
-    "services": losses.HEADS,
-    "classic": losses.HEADS,
-    "watches": watch_table.HEADS,
-    "sessions": moments.HEADS,
-}
 FIELDS = {
     "point": ("point of failure", "asked of", "moment", "while the connection was lost"),
     "server": ("on the server", "on the ensemble"),
@@ -80,10 +70,9 @@ def written(made: Mapping[str, str]) -> str:
 
 def rows_of(part: str, section: str) -> Iterator[Row]:
     """The rows of one part of the document, each line once for every title above it."""
-    if part in WITHOUT_HEADING:
-        titled = [(WITHOUT_HEADING[part], line) for line in document.lines(section)]
-    elif part == "watches":
-        titled = [(cells(line)[0], line) for line in document.lines(section)]
+    if part in IN_ONE_TABLE:
+        named = WITHOUT_HEADING.get(part)
+        titled = [(named or cells(line)[0], line) for line in document.lines(section)]
     else:
         titled = [
             (title, line)

@@ -58,7 +58,7 @@ def replaced(text: str, made: Mapping[str, str]) -> str:
     """The document with new contents between its markers; each must have its place."""
     missing = made.keys() - sections(text).keys()
     if missing:
-        raise ValueError(f"{PATH.name} has no markers for: {', '.join(sorted(missing))}")
+        raise ValueError(f"the page has no markers for: {', '.join(sorted(missing))}")
     for name, content in made.items():
         begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
         before, _, rest = text.partition(begin)

@@ -1,44 +1,44 @@
-"""All experiments, in the order in which they share servers."""
+"""All experiments, in the order in which they share servers, and the document's tables of them."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from tests.connection_loss import (
-    barriers,
     classic,
     document,
-    leading,
     losses,
     members,
     operations,
+    points,
     recipes,
     services,
     sessions,
     watches,
 )
-from tests.connection_loss.case import Setting
+from tests.connection_loss.case import Rows, Setting
 from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
 from tests.support.lock_helpers import LONG
 from tests.support.server_control import Backend, ZooKeeperServer
 from zkwire import Client
 
+Runs: TypeAlias = dict[str, Rows]
+"""What the experiments have observed on the same servers, by section and title."""
 
-@dataclass(frozen=True)
-class Runs:
-    """What the experiments have observed on the same servers."""
-
-    operations: operations.Rows
-    recipes: recipes.Rows
-    services: losses.Rows
-    classic: losses.Rows
-    watches: list[watches.Row]
-    sessions: list[sessions.Row]
-    members: list[members.Row]
+HEADS: dict[str, tuple[str, ...]] = {
+    "operations": points.HEADS,
+    "members": members.HEADS,
+    "recipes": recipes.HEADS,
+    "services": losses.HEADS,
+    "classic": losses.HEADS,
+    "watches": watches.HEADS,
+    "sessions": sessions.HEADS,
+}
+IN_ONE_TABLE = {"members", "watches", "sessions"}
 
 
 def tables(backend: Backend) -> dict[str, dict[str, str]]:
@@ -64,15 +64,14 @@ def run_all(setting: Setting) -> Runs:
     """One client through all of it; the sessions wait for their ends beside the rest."""
     with ThreadPoolExecutor(1, thread_name_prefix="sessions") as pool:
         of_sessions = pool.submit(sessions.run_all, setting)
-        return Runs(
-            operations.run_all(setting),
-            recipes.run_all(setting),
-            losses.run_all(setting, services.CALLS + leading.CALLS),
-            losses.run_all(setting, classic.CALLS + barriers.CALLS),
-            watches.run_all(setting),
-            of_sessions.result(),
-            [],
-        )
+        return {
+            "operations": operations.run_all(setting),
+            "recipes": recipes.run_all(setting),
+            "services": losses.run_all(setting, services.CALLS),
+            "classic": losses.run_all(setting, classic.CALLS),
+            "watches": watches.run_all(setting),
+            "sessions": of_sessions.result(),
+        }
 
 
 def in_ensembles(backend: Backend) -> dict[str, Runs]:
@@ -89,46 +88,49 @@ def in_ensembles(backend: Backend) -> dict[str, Runs]:
             for client_kind in client_kinds
         }
         for client_kind in client_kinds:  # and now it matters no more which of the members leads
-            found[client_kind.title].members.extend(
-                members.run_removals(client_kind, lag.ensemble, root)
-            )
+            removals = members.run_removals(client_kind, lag.ensemble, root)
+            found[client_kind.title]["members"][""] += removals
     return found
 
 
 def run_behind(setting: Setting, lag: Lag) -> Runs:
     """One client through all of it."""
-    rows = operations.run_in_ensemble(setting)
-    for title, moved in operations.run_behind(setting, lag).items():
-        rows.setdefault(title, []).extend(moved)
-    return Runs(
-        rows,
-        recipes.run_behind(setting, lag),
-        {},
-        {},
-        watches.run_behind(setting, lag),
-        sessions.run_behind(setting, lag),
-        members.run_behind(setting, lag),
-    )
+    in_ensemble = operations.run_all(setting, by_ensemble=True)
+    return {
+        "operations": joined(in_ensemble, operations.run_behind(setting, lag)),
+        "recipes": recipes.run_behind(setting, lag),
+        "watches": watches.run_behind(setting, lag),
+        "sessions": sessions.run_behind(setting, lag),
+        "members": members.run_behind(setting, lag),
+    }
+
+
+def joined(first: Rows, then: Rows) -> Rows:
+    """The lines of both, below the same titles."""
+    return {title: first.get(title, []) + then.get(title, []) for title in {**first, **then}}
 
 
 def rendered(on_one: Runs, behind: Runs) -> dict[str, str]:
     """The tables' text, by marker."""
-    of_operations = {
-        op.title: [*on_one.operations.get(op.title, ()), *behind.operations.get(op.title, ())]
-        for op in operations.OPERATIONS
-    }
-    of_recipes = {
-        key: [*rows, *behind.recipes.get(key, ())] for key, rows in on_one.recipes.items()
-    }
     return {
-        "operations": operations.render(of_operations),
-        "recipes": recipes.render(of_recipes),
-        "services": losses.render(on_one.services),
-        "classic": losses.render(on_one.classic),
-        "sessions": sessions.render(on_one.sessions + behind.sessions),
-        "members": members.render(behind.members),
-        "watches": watches.render(on_one.watches + behind.watches),
+        section: render(section, joined(on_one.get(section, {}), behind.get(section, {})))
+        for section in HEADS
     }
+
+
+def render(section: str, rows: Rows) -> str:
+    """One table, or one for each group of titles below which exactly the same is to be said."""
+    heads = HEADS[section]
+    if section in IN_ONE_TABLE:
+        return document.table(heads, [row for lines in rows.values() for row in lines])
+    above = {}
+    if section == "operations":
+        above = {op.title: f"Recover: {op.again}.\n\n" for op in operations.OPERATIONS}
+        rows = {title: [row for row in rows[title] if any(row[1:])] for title in above}
+    groups: dict[str, list[str]] = {}
+    for title, lines in rows.items():
+        groups.setdefault(above.get(title, "") + document.table(heads, lines), []).append(title)
+    return "\n\n".join(f"### {'; '.join(titles)}\n\n{body}" for body, titles in groups.items())
 
 
 def cells(made: Mapping[str, str]) -> int:

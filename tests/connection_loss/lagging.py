@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import re
 import socket
-import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import Client
+
+T = TypeVar("T")
 
 _PING, _REVALIDATE, _SNAPSHOT = 5, 6, 15
 _OVERTAKING = {_PING, _REVALIDATE}
@@ -47,45 +50,42 @@ _NAMES = {1: "one", 2: "two"}
 _HERE, _RELAYED = "127.0.0.1", "127.0.0.2"
 
 
-class Packets:
-    """Cuts what a leader sends into its packets; jute's QuorumPacket has no length in front."""
+def packets(leader: BufferedReader) -> Iterator[tuple[int, bytes]]:
+    """What a leader sends: each packet with its type; pieces of a snapshot count as type 15.
 
-    def __init__(self) -> None:
-        self._buffer = b""
-        self._in_snapshot = False
+    A jute QuorumPacket has no length in front: type, zxid, data, and names of who asks.
+    """
+    packet = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The whole packets, each with its type; pieces of a snapshot count as type 15."""
-        self._buffer += data
-        while self._buffer:
-            size = self._snapshot_size() if self._in_snapshot else self._packet_size()
-            if not size:
-                return
-            piece, self._buffer = self._buffer[:size], self._buffer[size:]
-            if self._in_snapshot:
-                self._in_snapshot = False
-                yield _SNAPSHOT, piece
-                continue
-            kind = int.from_bytes(piece[:4], "big", signed=True)
-            self._in_snapshot = kind == _SNAPSHOT
-            yield kind, piece
+    def more(size: int) -> bytes:
+        data = leader.read(size)
+        if len(data) < size:
+            raise EOFError
+        packet.extend(data)
+        return data
 
-    def _snapshot_size(self) -> int:
-        at = self._buffer.find(_SNAPSHOT_END)
-        return at + len(_SNAPSHOT_END) if at >= 0 else 0
+    def number() -> int:
+        return int.from_bytes(more(4), "big", signed=True)
 
-    def _packet_size(self) -> int:
-        """Type, zxid, data, authinfo; 0 if it is not whole yet."""
-        with suppress(struct.error):
-            (length,) = struct.unpack_from(">i", self._buffer, 12)
-            at = 16 + max(0, length)
-            (count,) = struct.unpack_from(">i", self._buffer, at)
-            at += 4
-            for _ in range(2 * max(0, count)):
-                (text,) = struct.unpack_from(">i", self._buffer, at)
-                at += 4 + max(0, text)
-            return at if at <= len(self._buffer) else 0
-        return 0
+    while True:
+        packet.clear()
+        kind = number()
+        more(8)
+        more(max(0, number()))
+        for _ in range(2 * max(0, number())):
+            more(max(0, number()))
+        yield kind, bytes(packet)
+        if kind == _SNAPSHOT:
+            packet.clear()
+            while not packet.endswith(_SNAPSHOT_END):
+                more(1)
+            yield _SNAPSHOT, bytes(packet)
+
+
+def pieces(source: BufferedReader) -> Iterator[tuple[int, bytes]]:
+    """What is no conversation of a leader with a follower: as it comes, like pings."""
+    while data := source.read1(_CHUNK):
+        yield _PING, data
 
 
 class Relay:
@@ -120,22 +120,19 @@ class Relay:
                     follower.close()
                     continue
                 self._sockets += follower, leader
-                self._start(self._bytes, follower, leader)
-                self._start(self._bytes if self._plain else self._packets, leader, follower)
+                self._start(self._pump, follower, leader, pieces)
+                self._start(self._pump, leader, follower, pieces if self._plain else packets)
 
-    def _bytes(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(_CHUNK):
-                self._pass_on(target, data, overtakes=True)
+    def _pump(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        cut: Callable[[BufferedReader], Iterator[tuple[int, bytes]]],
+    ) -> None:
+        with suppress(OSError, EOFError), source.makefile("rb") as stream:
+            for kind, data in cut(stream):
+                self._pass_on(target, data, overtakes=kind in _OVERTAKING)
         _shut(source, target)
-
-    def _packets(self, leader: socket.socket, follower: socket.socket) -> None:
-        packets = Packets()
-        with suppress(OSError):
-            while data := leader.recv(_CHUNK):
-                for kind, packet in packets.feed(data):
-                    self._pass_on(follower, packet, overtakes=kind in _OVERTAKING)
-        _shut(leader, follower)
 
     def _pass_on(self, target: socket.socket, data: bytes, *, overtakes: bool) -> None:
         with self._lock:
@@ -200,6 +197,17 @@ class Lag:
         """From now on it can do nothing with the others."""
         for relay in self._relays:
             relay.keep_back(everything=True)
+
+    def around(self, experiment: Callable[..., T]) -> Callable[..., T]:
+        """The same experiment, behind which it is let catch up."""
+
+        def run(*arguments: Any) -> T:
+            try:
+                return experiment(*arguments)
+            finally:
+                self.end()
+
+        return run
 
     def end(self) -> None:
         """Let it catch up."""

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
-from tests.connection_loss.case import Case, Setting, repeat, result_of
+from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, result_of, told
 from tests.connection_loss.changes import (
     another_joined,
     join_another,
     joined,
     note_version,
+    on_same_version,
     read_config,
     reconfig,
     reconfig_again,
     without_both,
 )
 from tests.connection_loss.clients import ClientKind
-from tests.connection_loss.document import table
 from tests.connection_loss.lagging import Lag
-from tests.connection_loss.points import carried_out, told
-from tests.support.lock_helpers import GRACE, PATIENCE
+from tests.connection_loss.points import carried_out
+from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import Ensemble, ZooKeeperServer, poll
 from zkwire import (
     BadVersionError,
@@ -42,24 +42,19 @@ UNKNOWN = "`OutcomeUnknownError`, `maybe_applied`"
 OUTLIVES_ELECTIONS = 50.0
 DONE = {False: "not done", True: "done"}
 
-Row: TypeAlias = tuple[str, ...]
-
 
 # --- a server that is behind ----------------------------------------------------------------------
 
 
-def run_behind(setting: Setting, lag: Lag) -> list[Row]:
+def run_behind(setting: Setting, lag: Lag) -> Rows:
     """Both ways of asking a server that is behind."""
     there = setting._replace(server=lag.ensemble.servers[2])
     rows = []
     for experiment in (asked_behind, read_behind):
         with Case(there) as case:
             without_both(case)
-            try:
-                rows.append(experiment(case, lag))
-            finally:
-                lag.end()
-    return rows
+            rows.append(lag.around(experiment)(case, lag))
+    return {"": rows}
 
 
 def asked_behind(case: Case, lag: Lag) -> Row:
@@ -71,14 +66,9 @@ def asked_behind(case: Case, lag: Lag) -> Row:
     case.subject.pipeline.exists(case.base)
     poll("the ensemble has done it", lambda: joined(case, case.observer) or None, PATIENCE)
     assert not joined(case, lag.view), "the server is not behind"
-    assert not answered(case), "the server is not behind"
-    lag.end()
-    error = case.ending(lambda: result_of(reply))
+    gets = caught_up(case, lag, reply)
     assert joined(case, case.subject), "an answer before the change"
-    return (
-        "a server that is behind", "done", f"waits; {told(error)} when that server has caught up",
-        session(case), "nothing: wait for it", "done",
-    )  # fmt: skip
+    return "a server that is behind", "done", gets, session(case), "nothing: wait for it", "done"
 
 
 def read_behind(case: Case, lag: Lag) -> Row:
@@ -89,22 +79,22 @@ def read_behind(case: Case, lag: Lag) -> Row:
     note_version(case)
     reply = reconfig(case.subject.pipeline, case)
     assert not another_joined(case, lag.view), "the server is not behind"
-    assert not answered(case), "the server is not behind"
-    lag.end()
-    error = case.ending(lambda: result_of(reply))
+    gets = caught_up(case, lag, reply)
     there = DONE[bool(joined(case, case.subject))]
     note_version(case)
     assert reconfig_again(case, case.subject) == "done"
-    return (
-        "a server that is behind, with the version that it shows", there,
-        f"waits; {told(error)} when that server has caught up", session(case),
-        "read `get_config` and decide again", DONE[bool(joined(case, case.subject))],
-    )  # fmt: skip
+    then = DONE[bool(joined(case, case.subject))]
+    return ("a server that is behind, with the version that it shows", there, gets, session(case),
+            "read `get_config` and decide again", then)  # fmt: skip
 
 
-def answered(case: Case) -> bool:
-    """Whether there was an answer to the change, or to what was asked behind it."""
-    return any(carried_out(case.proxy.frames(), wire) for wire in ("reconfig", "exists"))
+def caught_up(case: Case, lag: Lag, reply: Any) -> str:
+    """There is no answer to the change, nor to what was asked behind it, before it knows."""
+    frames = case.proxy.frames()
+    assert not any(carried_out(frames, wire) for wire in ("reconfig", "exists")), "not behind"
+    lag.end()
+    error = case.ending(lambda: result_of(reply))
+    return f"waits; {told(error)} when that server has caught up"
 
 
 def session(case: Case) -> str:
@@ -127,34 +117,25 @@ class Removal(Case):
         super().__init__(setting, OUTLIVES_ELECTIONS)
         self.staying = staying
         self.number = ensemble.servers.index(setting.server) + 1
-        self.holder = self.subjects_lock(
-            lambda recipes, client, path: recipes.SequentialLock(client, path)
-        )
-        assert self.holder.acquire(GRACE)
-        self.session_id = self.subject.session_id
-        self.subject.sync()
+        self.hold_lock()
         note_version(self)
 
     def ask(self, operations: Any) -> Any:
         """The change, if no other client has made one."""
         return operations.reconfig(leaving=[str(self.number)], version=self.notes["version"])
 
-    def removed(self) -> bool:
+    def removed(self, client: Client | None = None) -> bool:
         """Whether the ensemble knows it no more; the observer's server may not know that yet."""
-        self.observer.sync()
-        return not lines_of(self.number, read_config(self, self.observer))
+        client = client or self.observer
+        repeat(client.sync)
+        return not lines_of(self.number, read_config(self, client))
 
     def recover(self) -> None:
         """Repeat it with the same version; if that is gone, see whether it is done."""
-        while True:
-            try:
-                repeat(self.ask, self.subject)
-            except ReconfigInProgressError:
-                continue
-            except BadVersionError:
-                repeat(self.subject.sync)
-                assert not lines_of(self.number, read_config(self)), "another client's"
-            return
+        again = on_same_version(
+            lambda operations, _: self.ask(operations), lambda _, client: self.removed(client)
+        )
+        assert again(self, self.subject) == "done"
 
     def where(self) -> str:
         """How the session goes on; the lock is still held by it, and it can still write."""
@@ -164,9 +145,7 @@ class Removal(Case):
         repeat(self.observer.sync)
         assert self.holder.held
         (node,) = repeat(self.nodes, self.path)
-        stat = repeat(self.observer.exists, node)
-        assert stat is not None
-        assert stat.ephemeral_owner == self.session_id
+        repeat(self.owned, node)
         # The server that it has left may not have noticed yet; so it is not asked.
         moved = self.staying.server_for_session(self.session_id)
         place = "that server" if moved is None else "a member"
@@ -185,24 +164,18 @@ def follower(case: Removal) -> Row:
     return row(case, "a follower, which it removes", told(error), "nothing")
 
 
-def follower_reply_lost(case: Removal) -> Row:
+def follower_reply_lost(case: Removal, next_is: str = "") -> Row:
     """The connection breaks, and the next one is to the same server."""
     case.proxy.on("reconfig", action=cut_after)
     error = case.ending(lambda: case.ask(case.subject))
-    return row(
-        case, "a follower, which it removes; the reply is lost", told(error), RECOVER, case.recover
-    )
+    title = f"a follower, which it removes; the reply is lost{next_is}"
+    return row(case, title, told(error), RECOVER, case.recover)
 
 
 def follower_left(case: Removal) -> Row:
     """The connection breaks, and the next one is to a member."""
-    case.proxy.on("reconfig", action=cut_after)
     case.proxy.upstream = case.staying.servers[0].hosts
-    error = case.ending(lambda: case.ask(case.subject))
-    return row(
-        case, "a follower, which it removes; the reply is lost, and a member is next",
-        told(error), RECOVER, case.recover,
-    )  # fmt: skip
+    return follower_reply_lost(case, ", and a member is next")
 
 
 def follower_again(case: Removal) -> Row:
@@ -212,10 +185,8 @@ def follower_again(case: Removal) -> Row:
     note_version(case)
     error = case.ending(lambda: case.subject.reconfig(leaving=[str(case.number)]))
     assert isinstance(case.ending(lambda: case.ask(case.subject)), BadVersionError)
-    return row(
-        case, "a follower, which it has removed already; without a `version`", told(error),
-        "nothing",
-    )  # fmt: skip
+    title = "a follower, which it has removed already; without a `version`"
+    return row(case, title, told(error), "nothing")
 
 
 def leader(case: Removal) -> Row:
@@ -293,8 +264,3 @@ def joins(observer: Client, line: str) -> bool | None:
     except (NewConfigNoQuorumError, ReconfigInProgressError):
         return None
     return True
-
-
-def render(rows: list[Row]) -> str:
-    """The table."""
-    return table(HEADS, rows)

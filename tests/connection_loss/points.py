@@ -1,44 +1,96 @@
-"""The points at which a connection can be lost, each as an experiment on any operation.
+"""An operation, and the points at which a connection can be lost, as an experiment on any of them.
 
-`experiment(operation, case)` brings the connection to an end there, writes down what is true on
-the server and what the caller is told, follows the advice, and writes down where that ends. What
+An operation brings how it is asked for, how one sees whether the server has done it, what makes a
+server refuse it, and the recovery: its text stands in the table, its function is run there.
+
+`experiment(operation, case)` brings the connection to an end, writes down what is true on the
+server and what the caller is told, follows the advice, and writes down where that ends. What
 differs from what was intended is an error here, not a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from tests.connection_loss.case import Case, repeat, result_of
+from tests.connection_loss.case import Case, Row, repeat, result_of, told
 from tests.connection_loss.lagging import Lag
-from tests.connection_loss.operation import Operation, never
 from tests.support.lock_helpers import PATIENCE, Running
-from zkwire import ZooKeeperError
-from zkwire.testing.proxy import Frame, cut_after, cut_before
+from zkwire import Client
+from zkwire.testing.proxy import Action, Frame, cut_after, cut_before
 
-NEVER_SENT = "never sent"
-NOT_RECEIVED = "sent, not received"
-REFUSED = "received and refused"
-REPLY_LOST = "applied, reply lost"
-EXPIRED = "applied, then the session expired"
+HEADS = ("point of failure", "on the server", "the caller gets", "what is safe to do next", "then")
 BEHIND = "applied, then moved to a server that is behind"
-
-OVERTAKEN = "lost, and another client comes in between"
 RECOVER = "recover"
 
+Ask: TypeAlias = Callable[[Any, Case], Any]
+Act: TypeAlias = Callable[[Case], object]
+Recover: TypeAlias = Callable[[Case, Client], object]
+Count: TypeAlias = Callable[[Case, Client], int]
+Experiment: TypeAlias = Callable[["Operation", Case], Row]
 
-class Row(NamedTuple):
-    """One line of an operation's table, in the document's words."""
-
-    point: str
-    server: str
-    caller: str
-    next: str
-    end: str
+NOTHING_TO_DO = {0: "nothing to change"}
 
 
-Experiment: TypeAlias = Callable[[Operation, Case], Row]
+def never(_: Case, __: Client) -> int:
+    """How often a read has been done, as far as the server remembers it."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, in one way of using it."""
+
+    title: str
+    """How the document calls it."""
+    ask: Ask
+    """Ask for it, given the client's pipeline or the client: the reply, or the result."""
+    wire: str
+    """Its name in the proxy."""
+    again: str
+    """What is safe after OutcomeUnknownError; one sentence."""
+    recover: Recover
+    """Do that."""
+    prepare: Act = lambda _: None
+    since: tuple[int, int] = (3, 6)
+    """The line of releases from which on servers know it."""
+    count: Count = never
+    """How often it has been done, as this client sees it."""
+    words: Mapping[int, str] = field(default_factory=lambda: NOTHING_TO_DO)
+    goals: frozenset[int] = frozenset({0})
+    """The counts that are intended."""
+    refuse: Act | None = None
+    """Make the server refuse it."""
+    mend: Act = lambda _: None
+    """Take that away again."""
+    refused: str = ""
+    """What is safe after the refusal."""
+    new_client: str = "make a new `Client`, and recover"
+    """What is safe in a new session."""
+    by_ensemble: bool = False
+    """A server alone refuses it, and an ensemble does one at a time."""
+    by_client: bool = False
+    """Only the client itself can tell whether it is done, when it is connected."""
+    unsent: str = "repeat it"
+    """What is safe after NotSentError."""
+    resend: Recover | None = None
+    """Do that; None for the same request again."""
+    renew: Recover | None = None
+    """Recover in a new session, where that is not the same."""
+    settle: Recover | None = None
+    """Do what is safe after the refusal; None for the same request again."""
+    rival: Act | None = None
+    """Have another client do the same thing, or undo it, before the recovery."""
+    spared: Count = never
+    """Whether what he did is still there."""
+
+    def repeat(self, case: Case, client: Client) -> object:
+        """The same request again, to the end."""
+        return self.ask(client, case)
+
+
+# --- the points -----------------------------------------------------------------------------------
 
 
 def never_sent(op: Operation, case: Case) -> Row:
@@ -50,33 +102,33 @@ def never_sent(op: Operation, case: Case) -> Row:
     server = seen(op, case)
     do = op.resend or op.repeat
     end = followed(op, case, lambda: do(case, case.subject))
-    return Row(NEVER_SENT, server, told(error), op.unsent, end)
+    return "never sent", server, told(error), op.unsent, end
 
 
 def not_received(op: Operation, case: Case) -> Row:
     """The kernel has taken the request, and the server never gets it."""
-    case.proxy.on(op.wire, action=cut_before)
-    return lost(NOT_RECEIVED, op, case)
+    return lost("sent, not received", cut_before, op, case)
 
 
 def reply_lost(op: Operation, case: Case) -> Row:
     """The server has carried the request out, and its answer never arrives."""
-    case.proxy.on(op.wire, action=cut_after)
-    return lost(REPLY_LOST, op, case)
+    return lost("applied, reply lost", cut_after, op, case)
 
 
-def lost(point: str, op: Operation, case: Case) -> Row:
-    """The caller cannot tell the two above apart, so the advice is one."""
+def lost(point: str, cut: Action, op: Operation, case: Case) -> Row:
+    """The caller cannot tell these two apart, so the advice is one."""
+    case.proxy.on(op.wire, action=cut)
     error = case.ending(lambda: result_of(op.ask(case.subject.pipeline, case)))
     server = seen(op, case)
     end = followed(op, case, lambda: op.recover(case, case.subject))
-    return Row(point, server, told(error), RECOVER if error else op.again, end)
+    return point, server, told(error), RECOVER if error else op.again, end
 
 
 def refused(op: Operation, case: Case) -> Row:
     """The server answers with an error."""
+    point = "received and refused"
     if op.refuse is None:
-        return Row(REFUSED, "", "not tried: [its errors](operations.md)", "", "")
+        return point, "", "not tried: [its errors](operations.md)", "", ""
     op.refuse(case)
     before = op.count(case, case.observer)
     error = case.ending(lambda: op.ask(case.subject, case))
@@ -85,7 +137,7 @@ def refused(op: Operation, case: Case) -> Row:
     op.mend(case)
     do = op.settle or op.repeat
     end = followed(op, case, lambda: do(case, case.subject))
-    return Row(REFUSED, op.words[before], told(error), op.refused, end)
+    return point, op.words[before], told(error), op.refused, end
 
 
 def expired(op: Operation, case: Case) -> Row:
@@ -103,7 +155,7 @@ def expired(op: Operation, case: Case) -> Row:
     renew = op.renew or op.recover
     end = followed(op, case, lambda: renew(case, case.fresh_client()))
     caller = told(error) if type(error) is type(then) else f"{told(error)}; then {told(then)}"
-    return Row(EXPIRED, server, caller, op.new_client, end)
+    return "applied, then the session expired", server, caller, op.new_client, end
 
 
 def ended(op: Operation, case: Case, before: int | None) -> str:
@@ -121,8 +173,9 @@ def overtaken(op: Operation, case: Case) -> Row:
     It makes the node that the subject wanted to make and has not made; or it makes the node again
     that the subject wanted to delete and has deleted.
     """
+    point = "lost, and another client comes in between"
     if op.rival is None:
-        return Row(OVERTAKEN, "", "", "", "")
+        return point, "", "", "", ""
     undoing = op.wire == "delete"
     case.proxy.on(op.wire, action=cut_after if undoing else cut_before)
     error = case.ending(lambda: result_of(op.ask(case.subject.pipeline, case)))
@@ -130,7 +183,7 @@ def overtaken(op: Operation, case: Case) -> Row:
     op.rival(case)
     verdict = op.recover(case, case.subject)
     assert op.spared(case, case.observer), f"{op.title}: the recovery harms another client"
-    return Row(OVERTAKEN, f"{server}; then another client's", told(error), RECOVER, str(verdict))
+    return point, f"{server}; then another client's", told(error), RECOVER, str(verdict)
 
 
 def carried_out(frames: Iterable[Frame], wire: str) -> bool:
@@ -158,7 +211,7 @@ def behind(op: Operation, case: Case, lag: Lag) -> Row:
     end = followed(op, case, recovery.result)
     if op.count is never:
         assert case.subject.get_data(case.path).data == b"new", "sync has not helped"
-    return Row(BEHIND, server, told(error), "`sync`, and recover" if error else op.again, end)
+    return BEHIND, server, told(error), "`sync`, and recover" if error else op.again, end
 
 
 def stale_view(op: Operation, case: Case) -> str:
@@ -186,13 +239,6 @@ def followed(op: Operation, case: Case, advice: Callable[[], Any]) -> str:
     count = op.count(case, case.observer)
     assert count in op.goals, f"{op.title}: the advice leads to {op.words.get(count, count)!r}"
     return op.words[count] if op.count is not never else "answered"
-
-
-def told(error: ZooKeeperError | None) -> str:
-    """What the caller gets."""
-    if error is None:
-        return "a result"
-    return f"`{type(error).__name__}`" + ", `maybe_applied`" * error.maybe_applied
 
 
 ON_ONE_SERVER: tuple[Experiment, ...] = (

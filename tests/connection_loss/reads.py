@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.connection_loss.case import Case, repeat
-from tests.connection_loss.operation import ONCE, Ask, Operation, nothing, repeated
+from tests.connection_loss.points import Ask, Operation
 from tests.support.operation_samples import SAMPLES, Sample
 from zkwire import ACL, Client, NoAuthError, Perms, WatchType, digest_auth, digest_id
 from zkwire.operations import Operations
@@ -18,19 +18,18 @@ WATCH_AGAIN = (
     "repeat it: the lost call has set no watch, and what the repeated call returns may be different"
 )
 CREDENTIALS = digest_auth("bob", "secret")
+WATCH = {0: "no watch", 1: "the watch is set"}
 
 
 def make(case: Case) -> None:
     case.observer.create(case.path, b"old")
 
 
-def remove(case: Case) -> None:
-    case.observer.delete(case.path)
+def nothing(*_: object) -> None:
+    """What is left to do."""
 
 
 # --- with a watch ---------------------------------------------------------------------------------
-
-WATCH = {0: "no watch", 1: "the watch is set"}
 
 
 def watched(case: Case, _: Client) -> int:
@@ -47,24 +46,8 @@ def watched(case: Case, _: Client) -> int:
     return int(bool(set(case.events()) - {"REREAD"}))
 
 
-def exists_watching(operations: Any, case: Case) -> Any:
-    return operations.exists(case.path, watch=case.watch)
-
-
 def get_data_watching(operations: Any, case: Case) -> Any:
     return operations.get_data(case.path, watch=case.watch)
-
-
-def get_children_watching(operations: Any, case: Case) -> Any:
-    return operations.get_children(case.path, watch=case.watch)
-
-
-def add_persistent(operations: Any, case: Case) -> Any:
-    return operations.add_watch(case.path, case.watch)
-
-
-def add_recursive(operations: Any, case: Case) -> Any:
-    return operations.add_watch(case.path, case.watch, recursive=True)
 
 
 def set_watch(case: Case) -> None:
@@ -98,8 +81,7 @@ def remove_before(case: Case) -> None:
 
 
 def make_private(case: Case) -> None:
-    acl = [ACL(Perms.ALL, digest_id("bob", "secret"))]
-    case.observer.create(case.path, b"private", acl)
+    case.observer.create(case.path, b"private", [ACL(Perms.ALL, digest_id("bob", "secret"))])
 
 
 def add_auth(operations: Any, case: Case) -> Any:
@@ -128,15 +110,19 @@ def known_scheme(case: Case) -> None:
 # --- the list -------------------------------------------------------------------------------------
 
 
-def _read(method: str, ask: Ask, op: Op, *, refusable: bool = True) -> Operation:
+def _asked(title: str, ask: Ask, wire: str, again: str, refusable: bool, **more: Any) -> Operation:
+    """One that may be asked for again, and that needs a node if it is ``refusable``."""
+    if refusable:
+        more |= {"refuse": lambda case: case.observer.delete(case.path), "mend": make}
     return Operation(
-        method, ask, op.name, AGAIN, repeated(ask),
-        prepare=make,
-        refuse=remove if refusable else None,
-        mend=make if refusable else nothing,
-        refused="create the node, then ask again",
-        since=max((3, 6), (op.release[0], op.release[1])),
+        title, ask, wire, again, lambda case, client: ask(client, case),
+        prepare=make, refused="create the node, then ask again", **more,
     )  # fmt: skip
+
+
+def _read(method: str, ask: Ask, op: Op, *, refusable: bool = True) -> Operation:
+    since = max((3, 6), (op.release[0], op.release[1]))
+    return _asked(method, ask, op.name, AGAIN, refusable, since=since)
 
 
 def _sampled(sample: Sample) -> Operation:
@@ -147,13 +133,8 @@ def _sampled(sample: Sample) -> Operation:
 
 
 def _watch(title: str, wire: str, ask: Ask, *, refusable: bool = False) -> Operation:
-    return Operation(
-        title, ask, wire, WATCH_AGAIN, repeated(ask),
-        prepare=make, count=watched, words=WATCH, goals=ONCE, by_client=True,
-        refuse=remove if refusable else None,
-        mend=make if refusable else nothing,
-        refused="create the node, then ask again",
-    )  # fmt: skip
+    return _asked(title, ask, wire, WATCH_AGAIN, refusable, count=watched, words=WATCH,
+                  goals=frozenset({1}), by_client=True)  # fmt: skip
 
 
 BY_HAND: tuple[Operation, ...] = (
@@ -163,31 +144,28 @@ BY_HAND: tuple[Operation, ...] = (
     _read("get_children_with_stat", lambda v, c: v.get_children_with_stat(c.path),
           ops.GET_CHILDREN2),
     _read("get_config", lambda v, c: v.get_config(), ops.GET_DATA, refusable=False),
-    _watch("exists, with a watch", "exists", exists_watching),
+    _watch("exists, with a watch", "exists", lambda v, c: v.exists(c.path, watch=c.watch)),
     _watch("get_data, with a watch", "get_data", get_data_watching, refusable=True),
-    _watch("get_children, with a watch", "get_children", get_children_watching, refusable=True),
-    _watch("add_watch", "add_watch", add_persistent),
-    _watch("add_watch, recursive", "add_watch", add_recursive),
+    _watch("get_children, with a watch", "get_children",
+           lambda v, c: v.get_children(c.path, watch=c.watch), refusable=True),
+    _watch("add_watch", "add_watch", lambda v, c: v.add_watch(c.path, c.watch)),
+    _watch("add_watch, recursive", "add_watch",
+           lambda v, c: v.add_watch(c.path, c.watch, recursive=True)),
     Operation(
         "remove_watches", remove_watches, "remove_watches",
-        "nothing is left to do: the client does not set the watch on a new connection",
-        lambda case, client: None,
+        "nothing is left to do: the client does not set the watch on a new connection", nothing,
         prepare=set_watch, count=unwatched, words={0: "the watch is set", 1: "no watch"},
-        goals=ONCE, by_client=True,
-        unsent="nothing: the client does not set the watch on a new connection",
-        resend=lambda case, client: None,
-        refuse=remove_before, settle=lambda case, client: None,
-        refused="nothing: there is no watch to remove",
+        goals=frozenset({1}), by_client=True,
+        unsent="nothing: the client does not set the watch on a new connection", resend=nothing,
+        refuse=remove_before, settle=nothing, refused="nothing: there is no watch to remove",
         new_client="nothing: watches end with the session",
     ),
     Operation(
         "add_auth", add_auth, "auth",
         "nothing is left to do: the call waits for the next connection, where it is sent again",
-        lambda case, client: None,
-        prepare=make_private, count=authenticated,
-        words={0: "not authenticated", 1: "authenticated"}, goals=ONCE,
-        by_client=True, unsent="nothing: it was sent on the next connection",
-        resend=lambda case, client: None,
+        nothing, prepare=make_private, count=authenticated,
+        words={0: "not authenticated", 1: "authenticated"}, goals=frozenset({1}), by_client=True,
+        unsent="nothing: it was sent on the next connection", resend=nothing,
         refuse=unknown_scheme, mend=known_scheme,
         refused="make a new `Client` with credentials that the server knows",
         new_client="make a new `Client`, and add them there",

@@ -1,15 +1,16 @@
-"""What each service does by itself when its connection, or its session, is lost."""
+"""What services, those that hold locks too, do by themselves when connection or session is lost."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from tests.connection_loss.recipe_calls import NOTHING, Call, Trial
+from tests.connection_loss.clients import BLOCKING
+from tests.connection_loss.losses import HASTE, NODES, NOTHING, Call, Trial
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-
-HASTE = 0.3  # seconds: a time limit that passes while the client is away
 
 
 def unchanged(_: Trial) -> str:
@@ -21,43 +22,33 @@ def provide_node(trial: Trial) -> None:
     trial.observer.create(trial.path, b"a")
 
 
-def set_data(trial: Trial, data: bytes = b"b") -> None:
-    trial.observer.set_data(trial.path, data)
+def set_data(trial: Trial, data: str = "b") -> None:
+    trial.observer.set_data(trial.path, data.encode())
 
 
 def add_child(trial: Trial, name: str = "b") -> None:
     trial.observer.create(f"{trial.path}/{name}")
 
 
-# --- watches forever -----------------------------------------------------------------------------
-
-
-def watch(trial: Trial, verb: str) -> object:
-    """Watch from now on; the first state."""
-    trial.notes["it"] = trial.run(lambda: getattr(trial.home, verb)(trial.path))
-    return next_state(trial, verb)
-
-
-def next_state(trial: Trial, verb: str) -> object:
-    return getattr(trial.do("next", PATIENCE), verb.removeprefix("watch_"))
-
-
-def told_of_last(trial: Trial, verb: str, change: Callable[..., None], last: str) -> str:
-    """The next change is told."""
-    change(trial, last.encode() if verb == "watch_data" else last)
-    poll("it is told", lambda: last in str(next_state(trial, verb)) or None, PATIENCE)
-    return "the next change is told"
+# --- watches forever, cache -----------------------------------------------------------------------
 
 
 def watching(verb: str, wire: str, change: Callable[..., None], rivals: str) -> Call:
-    return Call(
-        f"`{verb}`", wire, partial(watch, verb=verb), unchanged,
-        partial(told_of_last, verb=verb, change=change, last="last"),
-        prepare=provide_node, rival=change, rivals=rivals, wait=partial(next_state, verb=verb),
-    )  # fmt: skip
+    def watch(trial: Trial) -> object:
+        """Watch from now on; the first state."""
+        trial.notes["it"] = trial.run(lambda: getattr(trial.home, verb)(trial.path))
+        return next_state(trial)
 
+    def next_state(trial: Trial) -> object:
+        return getattr(trial.do("next", PATIENCE), verb.removeprefix("watch_"))
 
-# --- cache ----------------------------------------------------------------------------------------
+    def told_of_last(trial: Trial) -> str:
+        change(trial, "last")
+        poll("it is told", lambda: "last" in str(next_state(trial)) or None, PATIENCE)
+        return "the next change is told"
+
+    return Call(f"`{verb}`", wire, watch, unchanged, told_of_last, prepare=provide_node,
+                rival=change, rivals=rivals, wait=next_state)  # fmt: skip
 
 
 def mirror(trial: Trial) -> object:
@@ -75,7 +66,7 @@ def next_event(trial: Trial) -> object:
 
 def shows_last(trial: Trial) -> str:
     """It shows the next change."""
-    set_data(trial, b"last")
+    set_data(trial, "last")
     poll("it shows it", lambda: trial.do("get", trial.path).data == b"last" or None, PATIENCE)
     return "the next change is shown"
 
@@ -127,13 +118,13 @@ def join(trial: Trial) -> object:
 
 def node(trial: Trial) -> str:
     """What is there, in words."""
-    stat = trial.observer.exists(trial.path)
-    if stat is None:
+    if trial.observer.exists(trial.path) is None:
         return "no node"
-    data = trial.observer.get_data(trial.path).data
-    if data == b"other":
-        return "another client's node"
-    return {b"a": "its node", b"b": "its node, with the new data"}[data]
+    return {
+        b"a": "its node",
+        b"b": "its node, with the new data",
+        b"other": "another client's node",
+    }[trial.observer.get_data(trial.path).data]
 
 
 def delete_node(trial: Trial) -> None:
@@ -143,29 +134,22 @@ def delete_node(trial: Trial) -> None:
 
 def put_back(trial: Trial) -> object:
     """Wait until it is there again; no caller waits for that."""
-    before = trial.notes["czxid"]
 
     def is_new() -> bool | None:
         stat = trial.observer.exists(trial.path)
-        return (stat is not None and stat.czxid != before) or None
+        return (stat is not None and stat.czxid != trial.notes["czxid"]) or None
 
     poll("it is put back", is_new, PATIENCE)
     return NOTHING
-
-
-def children(trial: Trial) -> list[str]:
-    return trial.observer.get_children(trial.base)
 
 
 def kept(trial: Trial, *, data: bytes = b"a", ephemeral: bool = True) -> str:
     """The node is there, and there again when it is deleted."""
     poll("it is present", lambda: look(trial, "present"), PATIENCE)
     for _ in range(2):
-        stat = trial.observer.exists(trial.path)
-        assert stat is not None
-        assert stat.ephemeral_owner == (trial.session_id if ephemeral else 0)
-        assert trial.observer.get_data(trial.path).data == data
-        poll("nothing else is left", lambda: children(trial) == ["node"] or None, PATIENCE)
+        found, stat = trial.observer.get_data(trial.path)
+        assert (found, stat.ephemeral_owner) == (data, trial.session_id if ephemeral else 0)
+        poll("no more", lambda: trial.children(trial.base) == ["node"] or None, PATIENCE)
         delete_node(trial)
         put_back(trial)
     return "its node is there, and put back when it is deleted"
@@ -173,20 +157,20 @@ def kept(trial: Trial, *, data: bytes = b"a", ephemeral: bool = True) -> str:
 
 def gone(trial: Trial) -> str:
     """Nothing of it is left, and another client's node is."""
-    expected = trial.notes.get("other", "no node")
+    expected: str = trial.notes.get("other", "no node")
     assert node(trial) == expected
     return expected
+
+
+def others_node(trial: Trial) -> None:
+    trial.observer.create(trial.path, b"other")
+    trial.notes["other"] = "another client's node"
 
 
 def keeping(title: str, wire: str, *, ephemeral: bool = True) -> Call:
     return Call(title, wire, partial(keep, ephemeral=ephemeral), node,
                 partial(kept, ephemeral=ephemeral), rival=delete_node, rivals="node deleted",
                 wait=put_back, mend=remove_conflict)  # fmt: skip
-
-
-def others_node(trial: Trial) -> None:
-    trial.observer.create(trial.path, b"other")
-    trial.notes["other"] = "another client's node"
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -201,10 +185,6 @@ def names(trial: Trial) -> list[str]:
     return sorted(member.name for member in trial.do("members", PATIENCE))
 
 
-def second(trial: Trial) -> object:
-    return trial.do("wait_for", 2, PATIENCE)
-
-
 def knows_last(trial: Trial) -> str:
     add_child(trial, "last")
     assert "last" in names(trial)
@@ -214,6 +194,78 @@ def knows_last(trial: Trial) -> str:
 def one_member(trial: Trial) -> None:
     provide_node(trial)
     add_child(trial, "a")
+
+
+# --- partitioner ----------------------------------------------------------------------------------
+
+MEMBERS, LOCK = "members", "items/x"
+
+
+def used_partitioner(trial: Trial) -> None:
+    """What it needs is there."""
+    share(trial)
+    trial.do("close")
+
+
+def share(trial: Trial) -> object:
+    """Be a member; the first share with the item: one may come without it."""
+    trial.make("Partitioner", trial.path, ["x"], name="one")
+    return poll("it owns it", lambda: sorted(trial.do("next", PATIENCE)) or None, PATIENCE)
+
+
+def owns(trial: Trial) -> str:
+    """One node of its session stands for each; and none when it is closed."""
+    places = [f"{trial.path}/{place}" for place in (MEMBERS, LOCK)]
+    for place in places:
+        (only,) = trial.children(place)
+        trial.owned(f"{place}/{only}")
+    trial.do("close")
+    assert not any(map(trial.children, places))
+    return "the item is its own, until it is closed"
+
+
+def sharing(title: str, place: str, wire: str) -> Call:
+    def there(trial: Trial) -> list[str]:
+        return [f"{trial.path}/{place}/{n}" for n in trial.children(f"{trial.path}/{place}")]
+
+    return Call(title, wire, share, lambda trial: NODES[len(there(trial))], owns,
+                prepare=used_partitioner, rivals="this node deleted",
+                rival=lambda trial: trial.observer.delete(there(trial)[0]))  # fmt: skip
+
+
+# --- leadership -----------------------------------------------------------------------------------
+
+
+def lead(trial: Trial) -> object:
+    """Run for leader; in a term."""
+    terms = trial.notes["terms"] = []
+
+    def work(lock: Any) -> None:
+        terms.append(lock)
+        lock.lost.wait()
+
+    async def work_async(lock: Any) -> None:
+        terms.append(lock)
+        await asyncio.Event().wait()  # the end of the term cancels it
+
+    function = work if trial.client_kind is BLOCKING else work_async
+    trial.run(lambda: trial.home.lead(trial.path, function))
+    return leads(trial)
+
+
+def leads(trial: Trial, nth: int = 1) -> object:
+    """A term is on, after so many less one; no caller waits for that."""
+    terms = trial.notes["terms"]
+    poll("it leads", lambda: (len(terms) >= nth and terms[-1].held) or None, PATIENCE)
+    return NOTHING
+
+
+def leads_alone(trial: Trial) -> str:
+    """One term is on, of this session."""
+    leads(trial)
+    (only,) = trial.nodes(trial.path)
+    assert trial.owned(only).czxid == trial.notes["terms"][-1].fence
+    return "it leads, by one node"
 
 
 CALLS = (
@@ -231,5 +283,12 @@ CALLS = (
     Call("`PersistentNode.close`", "delete", close, node, gone, prepare=keep, rival=others_node,
          rivals="another client's node created", hasty=partial(close, timeout=HASTE)),
     Call("`Group.members`", "get_children", members, unchanged, knows_last, prepare=one_member,
-         rival=add_child, rivals="a member has joined", wait=second),
+         rival=add_child, rivals="a member has joined",
+         wait=lambda trial: trial.do("wait_for", 2, PATIENCE)),
+    sharing("`Partitioner`, the member's node", MEMBERS, "create"),
+    sharing("`Partitioner`, the item's lock", LOCK, "create2"),
+    Call("`Supervisor.lead`", "create2", lead,
+         lambda trial: NODES[len(trial.nodes(trial.path))], leads_alone, prepare=provide_node,
+         rival=lambda trial: trial.observer.delete(trial.nodes(trial.path)[0]),
+         rivals="its node deleted", wait=partial(leads, nth=2), alone=False),
 )  # fmt: skip

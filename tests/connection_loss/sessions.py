@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias
 
-from tests.connection_loss.case import Case, Setting, repeat
-from tests.connection_loss.document import table
+from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, told
 from tests.connection_loss.lagging import Lag
-from tests.connection_loss.points import told
 from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
 from tests.support.server_control import poll
 from zkwire import SequentialLock, State
@@ -17,41 +14,28 @@ from zkwire import SequentialLock, State
 HEADS = ("moment", "the client's state", "a call gets", "the holder", "on the server",
          "the next one")  # fmt: skip
 
-Row: TypeAlias = tuple[str, ...]
-
 
 class Tale(Case):
     """A holder behind the proxy, and another client that waits for the lock."""
 
     def __init__(self, setting: Setting, timeout: float = LONG) -> None:
         super().__init__(setting, timeout)
-        self.holder = self.subjects_lock(
-            lambda recipes, client, path: recipes.SequentialLock(client, path)
-        )
+        self.hold_lock()
         self.next = SequentialLock(self.observer, self.path)
-        assert self.holder.acquire(GRACE)
-        self.session_id = self.subject.session_id
-        self.subject.sync()
 
-    def row(self, moment: str, call: str) -> Row:
-        """What each side knows now."""
+    def row(self, moment: str, call: str | Callable[[], object]) -> Row:
+        """What each side knows now, and what such a call gets."""
+        gets = call if isinstance(call, str) else told(self.ending(call))
         state = self.subject.state
         # Whether it is dialling at this very moment is of no interest.
         known = state.value if state.terminal or state.usable else "disconnected"
         lost = ", `lost` is set" * self.holder.lost.is_set()
-        there = any(
-            stat is not None and stat.ephemeral_owner == self.session_id
-            for stat in map(self.observer.exists, self.nodes(self.path))
-        )
+        there = self.own_of(self.nodes(self.path))
         return (
-            moment, known, call, f"`held` is {self.holder.held}{lost}",
+            moment, known, gets, f"`held` is {self.holder.held}{lost}",
             "session and node" if there else "neither session nor node",
             "holds" if self.next.held else "waits",
         )  # fmt: skip
-
-    def disconnected(self) -> None:
-        """Wait until the client has noticed."""
-        poll("it notices", lambda: not self.subject.state.usable or None, PATIENCE)
 
     def close(self) -> None:
         """Close the client; `close` waits for a second only, and a busy machine may take longer."""
@@ -59,23 +43,16 @@ class Tale(Case):
         poll("it is closed", lambda: self.subject.state.terminal or None, PATIENCE)
 
 
-def outcome(case: Case, call: Callable[[], object]) -> str:
-    return told(case.ending(call))
-
-
 def cut_and_back(setting: Setting) -> list[Row]:
     """The connection breaks visibly, and there is another one in time."""
     with Tale(setting) as tale:
-        rows = [tale.row("connected", outcome(tale, tale.subject.sync))]
-        tale.proxy.refuse()
-        tale.proxy.cut_all()
-        tale.disconnected()
+        rows = [tale.row("connected", tale.subject.sync)]
+        tale.keep_away()
         rows.append(tale.row("the connection has broken", "waits for the next one"))
         queued = Running(tale.subject.sync)
         tale.proxy.refuse(False)
-        back = outcome(tale, queued.result)
+        rows.append(tale.row("connected again within the session timeout", queued.result))
         assert tale.subject.session_id == tale.session_id
-        rows.append(tale.row("connected again within the session timeout", back))
     return rows
 
 
@@ -98,13 +75,12 @@ def outlived(setting: Setting) -> list[Row]:
         assert acquired
         assert not still_held, "two hold"
         assert tale.next.fence > tale.holder.fence
-        tale.disconnected()
-        call = outcome(tale, tale.subject.sync)
-        rows = [tale.row("the server has ended the session; the network is still silent", call)]
+        tale.wait_noticed()
+        moment = "the server has ended the session; the network is still silent"
+        rows = [tale.row(moment, tale.subject.sync)]
         tale.proxy.black_hole(False)
         assert tale.subject.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
-        call = outcome(tale, tale.subject.sync)
-        rows.append(tale.row("the network is back", call))
+        rows.append(tale.row("the network is back", tale.subject.sync))
         tale.next.release()
     return rows
 
@@ -112,12 +88,10 @@ def outlived(setting: Setting) -> list[Row]:
 def closed_unreachable(setting: Setting) -> list[Row]:
     """`close` when no server can be told."""
     with Tale(setting, LONG) as tale:
-        tale.proxy.refuse()
-        tale.proxy.cut_all()
-        tale.disconnected()
+        tale.keep_away()
         tale.close()
-        call = outcome(tale, tale.subject.sync)
-        return [tale.row("closed without a server; until the session timeout", call)]
+        moment = "closed without a server; until the session timeout"
+        return [tale.row(moment, tale.subject.sync)]
 
 
 def closed(setting: Setting) -> list[Row]:
@@ -125,7 +99,7 @@ def closed(setting: Setting) -> list[Row]:
     with Tale(setting) as tale:
         tale.close()
         assert tale.next.acquire(GRACE)
-        row = tale.row("closed", outcome(tale, tale.subject.sync))
+        row = tale.row("closed", tale.subject.sync)
         tale.next.release()
         return [row]
 
@@ -133,41 +107,37 @@ def closed(setting: Setting) -> list[Row]:
 TALES = (cut_and_back, silence, outlived, closed, closed_unreachable)
 
 
-def run_all(setting: Setting) -> list[Row]:
+def run_all(setting: Setting) -> Rows:
     """All tales, side by side."""
     with ThreadPoolExecutor(len(TALES), thread_name_prefix="experiment") as pool:
         told_all = list(pool.map(lambda tale: tale(setting), TALES))
-    return [row for rows in told_all for row in rows]
+    return {"": [row for rows in told_all for row in rows]}
 
 
-def run_behind(setting: Setting, lag: Lag) -> list[Row]:
+def run_behind(setting: Setting, lag: Lag) -> Rows:
     """A server that is behind what the client has seen refuses it."""
     with Tale(setting) as tale:
-        lag.catch_up()
-        lag.begin()
-        try:
-            tale.subject.create(f"{tale.base}/seen")
-            tale.proxy.reset()
-            tale.proxy.upstream = lag.hosts
-            tale.proxy.cut_all()
-            # The second greeting shows that the first one was refused.
-            tale.proxy.wait_for(
-                lambda frames: sum(frame.op == "connect" for frame in frames) >= 2, PATIENCE
-            )
-            refused = [frame for frame in tale.proxy.frames() if frame.direction == "s2c"]
-            assert not refused, "the server takes a client that has seen more"
-            tale.disconnected()
-            row = tale.row(
-                "the only server that can be reached is behind what the client has seen",
-                "waits: that server refuses the client",
-            )
-        finally:
-            lag.end()
+        row = lag.around(refused)(tale, lag)
         repeat(tale.subject.sync)
         assert tale.holder.held
-        return [row, tale.row("that server has caught up", outcome(tale, tale.subject.sync))]
+        return {"": [row, tale.row("that server has caught up", tale.subject.sync)]}
 
 
-def render(rows: list[Row]) -> str:
-    """The table of moments."""
-    return table(HEADS, rows)
+def refused(tale: Tale, lag: Lag) -> Row:
+    lag.catch_up()
+    lag.begin()
+    tale.subject.create(f"{tale.base}/seen")
+    tale.proxy.reset()
+    tale.proxy.upstream = lag.hosts
+    tale.proxy.cut_all()
+    # The second greeting shows that the first one was refused.
+    tale.proxy.wait_for(
+        lambda frames: sum(frame.op == "connect" for frame in frames) >= 2, PATIENCE
+    )
+    answered = [frame for frame in tale.proxy.frames() if frame.direction == "s2c"]
+    assert not answered, "the server takes a client that has seen more"
+    tale.wait_noticed()
+    return tale.row(
+        "the only server that can be reached is behind what the client has seen",
+        "waits: that server refuses the client",
+    )

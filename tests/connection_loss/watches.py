@@ -8,17 +8,14 @@ next change is seen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import Case, Setting, repeat
-from tests.connection_loss.document import table
+from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, run_each
 from tests.connection_loss.lagging import Lag
 from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import poll
 from zkwire import Client, SessionExpiredError
 
-AT_ONCE = 6
 HEADS = ("watch", "while the connection was lost", "events after it", "not told", "what to do")
 
 
@@ -45,54 +42,30 @@ KINDS = (
          lasting=True),
 )  # fmt: skip
 
+Change: TypeAlias = list[tuple[Any, ...]]
+"""What the observer does: its operations, each with a place below the node, and data."""
 
-def nothing(_: Client, __: str) -> None:
-    pass
-
-
-def change_back(client: Client, path: str) -> None:
-    client.set_data(path, b"b")
-    client.set_data(path, b"a")
-
-
-def recreate(client: Client, path: str) -> None:
-    client.delete(path)
-    client.create(path, b"a")
-
-
-def come_and_go(client: Client, path: str) -> None:
-    client.create(f"{path}/child")
-    client.delete(f"{path}/child")
-
-
-def created_and_deleted(client: Client, path: str) -> None:
-    client.create(path, b"a")
-    client.delete(path)
-
-
-ON_NOTHING: dict[str, Callable[[Client, str], object]] = {
-    "nothing": nothing,
-    "node created": lambda client, path: client.create(path, b"a"),
-    "node created and deleted again": created_and_deleted,
+CREATE, DELETE, SET = ("create", "", b"a"), ("delete", ""), ("set_data", "", b"b")
+CREATE_CHILD, DELETE_CHILD = ("create", "/child"), ("delete", "/child")
+ON_NOTHING: dict[str, Change] = {
+    "nothing": [],
+    "node created": [CREATE],
+    "node created and deleted again": [CREATE, DELETE],
 }
-ON_NODE: dict[str, Callable[[Client, str], object]] = {
-    "nothing": nothing,
-    "data set": lambda client, path: client.set_data(path, b"b"),
-    "data set, and set back": change_back,
-    "child created": lambda client, path: client.create(f"{path}/child"),
-    "child created and deleted again": come_and_go,
-    "node deleted": lambda client, path: client.delete(path),
-    "node deleted and created again": recreate,
+ON_NODE: dict[str, Change] = {
+    "nothing": [],
+    "data set": [SET],
+    "data set, and set back": [SET, ("set_data", "", b"a")],
+    "child created": [CREATE_CHILD],
+    "child created and deleted again": [CREATE_CHILD, DELETE_CHILD],
+    "node deleted": [DELETE],
+    "node deleted and created again": [DELETE, CREATE],
 }
-Make: TypeAlias = Callable[[Client, str], object]
-Row: TypeAlias = tuple[str, ...]
 
 
-def live(kind: Kind, case: Case, make: Make) -> list[str]:
-    """The events of the same change for a client that has stayed, with the same kind of watch."""
-    begin(kind, case)
-    make(case.observer, case.path)
-    return case.events()
+def make(change: Change, case: Case) -> None:
+    for verb, place, *data in change:
+        getattr(case.observer, verb)(case.path + place, *data)
 
 
 def begin(kind: Kind, case: Case) -> None:
@@ -100,22 +73,6 @@ def begin(kind: Kind, case: Case) -> None:
     if kind.there:
         case.observer.create(case.path, b"a")
     kind.set(case.subject, case)
-
-
-def lost(kind: Kind, case: Case, make: Make) -> list[str]:
-    """The events after a loss during which the change was made."""
-    begin(kind, case)
-    keep_away(case)
-    make(case.observer, case.path)
-    case.proxy.refuse(False)
-    return case.events()
-
-
-def keep_away(case: Case) -> None:
-    """Lose the connection, and find none."""
-    case.proxy.refuse()
-    case.proxy.cut_all()
-    poll("it notices", lambda: not case.subject.state.usable or None, PATIENCE)
 
 
 def again(kind: Kind, case: Case) -> str:
@@ -143,19 +100,21 @@ def stir(case: Case) -> None:
         client.create(f"{path}/stirred")
 
 
-def row(kind: Kind, change: str, make: Make, setting: Setting) -> Row:
-    """One change, once with a connection and once without."""
+def compared(kind: Kind, title: str, change: Change, setting: Setting) -> Row:
+    """One change, for a client that has stayed and for one that comes back."""
     with Case(setting) as case:
-        told = live(kind, case, make)
+        begin(kind, case)
+        make(change, case)
+        told = case.events()
     with Case(setting) as case:
-        seen = lost(kind, case, make)
+        begin(kind, case)
+        case.keep_away()
+        make(change, case)
+        case.proxy.refuse(False)
+        seen = case.events()
         advice = again(kind, case)
-    missing = [name for name in told if name not in seen]
-    return (kind.title, change, listed(seen) or "none", listed(missing), advice)
-
-
-def listed(names: list[str]) -> str:
-    return ", ".join(names)
+    missing = ", ".join(name for name in told if name not in seen)
+    return kind.title, title, ", ".join(seen) or "none", missing, advice
 
 
 def session_ended(kind: Kind, setting: Setting) -> Row:
@@ -180,70 +139,33 @@ def moved(kind: Kind, setting: Setting, lag: Lag) -> Row:
         lag.catch_up()
         case.proxy.upstream = lag.hosts
         lag.begin()
-        keep_away(case)
-        change(kind, case)
+        case.keep_away()
+        make([SET, CREATE_CHILD] if kind.there else [CREATE], case)
         case.proxy.refuse(False)
         repeat(case.subject.exists, "/")
-        early = taken(case)
+        early = case.taken()
         lag.end()
         case.subject.sync()
         late = case.events()
         assert late, f"{kind.title} is deaf"
     title = "changed, and moved to a server that is behind"
-    seen = f"{listed(early) or 'none'}; when it has caught up: {listed(late)}"
+    seen = f"{', '.join(early) or 'none'}; when it has caught up: {', '.join(late)}"
     return (kind.title, title, seen, "", "`sync`, and read again" if kind.lasting else
             "read again, which sets it again")  # fmt: skip
 
 
-def change(kind: Kind, case: Case) -> None:
-    """Something that the watch is for."""
-    if kind.there:
-        case.observer.set_data(case.path, b"b")
-        case.observer.create(f"{case.path}/child")
-    else:
-        case.observer.create(case.path)
-
-
-def taken(case: Case) -> list[str]:
-    """The events that have come, without asking the server for more."""
-    seen = []
-    while case.watch.ready and (event := case.watch.take()) is not None:
-        seen.append(getattr(event.type, "name", str(event.type)))
-    return seen
-
-
-def run_all(setting: Setting) -> list[Row]:
+def run_all(setting: Setting) -> Rows:
     """Every kind of watch through every change, and through the end of its session."""
-    jobs: list[tuple[Any, ...]] = []
+    cells = []
     for kind in KINDS:
-        for title, make in (ON_NODE if kind.there else ON_NOTHING).items():
-            jobs.append((row, kind, title, make, setting))
-        jobs.append((session_ended, kind, setting))
-
-    def run(job: tuple[Any, ...]) -> Row:
-        function, *arguments = job
-        try:
-            return function(*arguments)
-        except Exception as error:
-            error.add_note(f"in an experiment on a watch: {arguments}")
-            raise
-
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="experiment") as pool:
-        return list(pool.map(run, jobs))
+        for title, change in (ON_NODE if kind.there else ON_NOTHING).items():
+            cells.append((kind.title, partial(compared, kind, title, change, setting)))
+        cells.append((kind.title, partial(session_ended, kind, setting)))
+    return run_each(setting, cells)
 
 
-def run_behind(setting: Setting, lag: Lag) -> list[Row]:
-    """Every kind of watch, moved to a server that is behind."""
-    rows = []
-    for kind in KINDS:
-        try:
-            rows.append(moved(kind, setting, lag))
-        finally:
-            lag.end()
-    return rows
-
-
-def render(rows: list[Row]) -> str:
-    """One table, by kind of watch."""
-    order = [kind.title for kind in KINDS]
-    return table(HEADS, sorted(rows, key=lambda cells: order.index(cells[0])))
+def run_behind(setting: Setting, lag: Lag) -> Rows:
+    """Every kind of watch, moved to a server that is behind; one after the other."""
+    behind = lag.around(moved)
+    cells = [(kind.title, partial(behind, kind, setting, lag)) for kind in KINDS]
+    return run_each(setting, cells, 1)

@@ -11,18 +11,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 import zkwire
 from tests.connection_loss import (
-    barriers,
     classic,
     data,
     document,
     every,
-    leading,
     losses,
     points,
     recipes,
@@ -32,8 +30,8 @@ from tests.connection_loss import (
 from tests.connection_loss.case import Case, Setting, repeat
 from tests.connection_loss.clients import BLOCKING, TITLES
 from tests.connection_loss.every import Runs
+from tests.connection_loss.losses import Trial
 from tests.connection_loss.operations import OPERATIONS
-from tests.connection_loss.recipe_calls import Trial
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.server_control import Backend, ZooKeeperServer, skip_older
 from zkwire.operations import Operations
@@ -51,8 +49,8 @@ KINDS = [kind.title for kind in recipes.KINDS]
 ALONE = {
     "operations": [op.title for op in OPERATIONS if not op.by_ensemble],
     "recipes": [f"{name} {kind}" for name in ("acquire", "release") for kind in KINDS],
-    "services": [asked.title for asked in services.CALLS + leading.CALLS],
-    "classic": [asked.title for asked in classic.CALLS + barriers.CALLS],
+    "services": [asked.title for asked in services.CALLS],
+    "classic": [asked.title for asked in classic.CALLS],
     "watches": [kind.title for kind in watches.KINDS],
     "sessions": [""],
 }
@@ -109,15 +107,9 @@ def is_moved(line: str) -> bool:
 
 def seen(runs: Runs, section: str, title: str) -> Sequence[Sequence[str]]:
     """What was observed."""
-    if section == "operations" and title not in runs.operations:
+    if title not in runs[section]:
         pytest.skip(f"the servers do not know {title}")
-    if section == "recipes":
-        name, _, kind = title.partition(" ")
-        return runs.recipes[name, kind]
-    found: Any = getattr(runs, section)
-    if section == "watches":
-        return [row for row in found if row[0] == title]
-    return found[title] if title else found
+    return runs[section][title]
 
 
 def documented(section: str, title: str) -> list[str]:

@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 
+from tests.connection_loss.document import replaced
 from tests.refusals import document
 from tests.refusals.lives import CELLS
 from zkwire.testing.kit import sweep_refusals
@@ -32,7 +33,8 @@ def main() -> int:
     text = document.PATH.read_text()
     if arguments.write:
         made = {recipe: document.told(rows) for recipe, rows in tables.items()}
-        document.PATH.write_text(document.replaced(text, document.written(made)))
+        new = replaced(text, {document.MARKER: document.written(made)})
+        document.PATH.write_text(new)
         return 0
     page = document.read(text)
     untold = [

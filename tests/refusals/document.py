@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tests.connection_loss.document import sections, table
 from zkwire.errors import SERVER_ERRORS
 from zkwire.testing.kit import IGNORED, RAISED, REPEATED, Refused
 
 PATH = Path(__file__).resolve().parents[2] / "docs" / "refusals.md"
-BEGIN, END = "<!-- begin: refusals -->\n", "<!-- end: refusals -->"
+MARKER = "refusals"
 COLUMNS = (RAISED, REPEATED, IGNORED)
 QUIET = (REPEATED, IGNORED)
 UNKNOWN = "an unknown code"
@@ -71,17 +72,18 @@ def written(by_recipe: Mapping[str, Rows]) -> str:
     for recipe, rows in by_recipe.items():
         others = sorted({outcome for cells in rows.values() for outcome in cells} - {*COLUMNS})
         columns = [*COLUMNS, *others]
-        lines = [["request", *columns], ["---"] * (1 + len(columns))]
-        for request, cells in sorted(rows.items()):
-            lines.append([request, *(", ".join(sorted(cells.get(c, ()))) for c in columns)])
-        tables.append(f"### {recipe}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join(tables) + "\n"
+        lines = [
+            [request, *(", ".join(sorted(cells.get(c, ()))) for c in columns)]
+            for request, cells in sorted(rows.items())
+        ]
+        tables.append(f"### {recipe}\n\n{table(['request', *columns], lines)}")
+    return "\n\n".join(tables)
 
 
 def read(text: str) -> dict[str, Rows]:
     """The tables of the page."""
     found: dict[str, Rows] = {}
-    for part in text.partition(BEGIN)[2].partition(END)[0].split("### ")[1:]:
+    for part in sections(text)[MARKER].split("### ")[1:]:
         title, *lines = part.strip().splitlines()
         columns = lines[1].strip("| ").split(" | ")[1:]
         rows = found.setdefault(title, {})
@@ -90,9 +92,3 @@ def read(text: str) -> dict[str, Rows]:
             named = zip(columns, cells, strict=True)
             rows[match["request"]] = {c: {*cell.split(", ")} for c, cell in named if cell}
     return found
-
-
-def replaced(text: str, tables: str) -> str:
-    """The page with other tables."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}{tables}{END}{rest.partition(END)[2]}"

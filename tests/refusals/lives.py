@@ -6,12 +6,12 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-import zkwire
-from tests.support import recipe_samples
+from tests.support.both_clients import Side
 from tests.support.lock_helpers import Running
-from tests.support.recipe_samples import BEGUN_BY_A_METHOD, LOCKS, RECIPES, called, is_service, made
+from tests.support.recipe_samples import BEGUN_BY_A_METHOD, RECIPES, called, is_service, made
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
@@ -53,19 +53,43 @@ def of(lives: dict[str, Life], title: str) -> Callable[[Life], Life]:
     return note
 
 
+def side_of(stage: Stage) -> Side:
+    return Side("Async" * stage.asynchronous)
+
+
 def make(stage: Stage, kind: str, *arguments: Any, **named: Any) -> Any:
     """A recipe of the stage's client, by the name of the blocking one."""
-    recipe = getattr(zkwire, "Async" * stage.asynchronous + kind)
-    return recipe(stage.client, *arguments, **named)
+    return getattr(side_of(stage), kind)(stage.client, *arguments, **named)
 
 
 # --- locks ----------------------------------------------------------------------------------------
 
 
-def lock_and_rival(title: str, stage: Stage) -> tuple[Any, Any]:
-    """The lock, and another client's for which it has to wait."""
-    lock = recipe_samples.lock(title, stage.client, stage.path)
-    return lock, recipe_samples.rival(title, stage.other, stage.path)
+LOCKS = {
+    "NonBlockingLock": ("non-blocking", "blocking", ""),
+    "BlockingLock": ("blocking", "blocking", ""),
+    "SequentialLock": ("sequential", "sequential", ""),
+    "ReadWriteLock.read": ("read", "write", ""),
+    "ReadWriteLock.write": ("write", "write", ""),
+    "Semaphore": ("lease", "lease", ""),
+    "MultiLock": ("multi", "sequential", "/b"),
+    "ReentrantLock": ("re-entrant", "sequential", ""),
+    "Election": ("leadership", "sequential", ""),
+}
+"""By title its kind, and another client's for which it waits; where below the path that is."""
+
+
+def own_lock(title: str, stage: Stage) -> Any:
+    kind, side = LOCKS[title][0], side_of(stage)
+    if kind == "multi":  # of two that are told apart in the page
+        paths = (f"{stage.path}/{name}" for name in "ab")
+        return side.MultiLock(*(side.SequentialLock(stage.client, path) for path in paths))
+    return side.lock(kind, stage.client, stage.path)
+
+
+def rival_of(title: str, stage: Stage) -> Any:
+    _, rival, place = LOCKS[title]
+    return Side("").lock(rival, stage.other, stage.path + place)
 
 
 async def acquire(stage: Stage, lock: Any) -> None:
@@ -103,95 +127,79 @@ async def release(stage: Stage, lock: Any) -> None:
     assert not lock.held
 
 
-def free_lock(title: str) -> Life:
+async def free_lock(stage: Stage, title: str) -> None:
     """It is acquired, looked at, and released; then another client acquires it."""
-
-    async def life(stage: Stage) -> None:
-        lock = recipe_samples.lock(title, stage.client, stage.path)
-        await acquire(stage, lock)
-        await stage.until(lambda: stage.watches or lost(stage, lock))
-        await release(stage, lock)
-        rival = recipe_samples.rival(title, stage.other, stage.path)
-        assert rival.acquire(LIMIT)
-        rival.release()
-
-    return life
+    lock = await watched_lock(stage, title)
+    await release(stage, lock)
+    rival = rival_of(title, stage)
+    assert rival.acquire(LIMIT)
+    rival.release()
 
 
-def entered_lock(title: str) -> Life:
+async def watched_lock(stage: Stage, title: str) -> Any:
+    """It is acquired, and its node is watched if that is allowed."""
+    lock = own_lock(title, stage)
+    await acquire(stage, lock)
+    await stage.until(lambda: stage.watches or lost(stage, lock))
+    return lock
+
+
+async def entered_lock(stage: Stage, title: str) -> None:
     """As a context manager."""
-
-    async def life(stage: Stage) -> None:
-        lock, entered = recipe_samples.lock(title, stage.client, stage.path), list[Any]()
-        try:
-            await stage.within(lambda: lock.within(LIMIT), entered.append)
-        except LockTimeoutError:
-            assert (title, stage.code) == ("NonBlockingLock", NodeExistsError.code)
-        except LockLostError as error:
-            note_loss(stage, error)
-        else:
-            assert entered
-
-    return life
+    lock, entered = own_lock(title, stage), list[Any]()
+    try:
+        await stage.within(lambda: lock.within(LIMIT), entered.append)
+    except LockTimeoutError:
+        assert (title, stage.code) == ("NonBlockingLock", NodeExistsError.code)
+    except LockLostError as error:
+        note_loss(stage, error)
+    else:
+        assert entered
 
 
-def contended_lock(title: str) -> Life:
+async def contended_lock(stage: Stage, title: str) -> None:
     """Another client has it: a try fails, and the one that waits gets it afterwards."""
+    lock, rival = own_lock(title, stage), rival_of(title, stage)
 
-    async def life(stage: Stage) -> None:
-        lock, rival = lock_and_rival(title, stage)
-
-        async def wait() -> None:
-            await acquire(stage, lock)
-            await release(stage, lock)
-
-        assert rival.acquire(LIMIT)
-        assert not await stage.call(lock.try_acquire)
-        waiting = stage.start(wait())
-        await stage.until(lambda: stage.watches)
-        rival.release()
-        await waiting.result()
-
-    return life
-
-
-def late_lock(title: str) -> Life:
-    """Another client has it, and goes on having it when the time is over."""
-
-    async def life(stage: Stage) -> None:
-        lock, rival = lock_and_rival(title, stage)
-        assert rival.acquire(LIMIT)
-        assert not await stage.call(lock.acquire, A_WHILE)
-        await stage.until(lambda: not stage.ephemerals, "it has left")
-        rival.release()
-
-    return life
-
-
-def deleted_lock(title: str) -> Life:
-    """An outsider deletes the node of the holder, which notices."""
-
-    async def life(stage: Stage) -> None:
-        lock = recipe_samples.lock(title, stage.client, stage.path)
+    async def wait() -> None:
         await acquire(stage, lock)
-        await stage.until(lambda: stage.watches or lost(stage, lock))
-        for node in stage.ephemerals:
-            stage.other.delete(node)
-        await stage.until(lambda: not lock.held)
-        with suppress(LockLostError):
-            await stage.call(lock.release, again=False)
+        await release(stage, lock)
 
-    return life
+    assert rival.acquire(LIMIT)
+    assert not await stage.call(lock.try_acquire)
+    waiting = stage.start(wait())
+    await stage.until(lambda: stage.watches)
+    rival.release()
+    await waiting.result()
+
+
+async def late_lock(stage: Stage, title: str) -> None:
+    """Another client has it, and goes on having it when the time is over."""
+    lock, rival = own_lock(title, stage), rival_of(title, stage)
+    assert rival.acquire(LIMIT)
+    assert not await stage.call(lock.acquire, A_WHILE)
+    await stage.until(lambda: not stage.ephemerals, "it has left")
+    rival.release()
+
+
+async def deleted_lock(stage: Stage, title: str) -> None:
+    """An outsider deletes the node of the holder, which notices."""
+    lock = await watched_lock(stage, title)
+    for node in stage.ephemerals:
+        stage.other.delete(node)
+    await stage.until(lambda: not lock.held)
+    with suppress(LockLostError):
+        await stage.call(lock.release, again=False)
 
 
 for _title in LOCKS:
-    LIVES[_title] = free_lock(_title)
-    LIVES[f"{_title}, `with`"] = entered_lock(_title)
+    LIVES[_title] = partial(free_lock, title=_title)
+    LIVES[f"{_title}, `with`"] = partial(entered_lock, title=_title)
     if _title != "NonBlockingLock":
-        LIVES[f"{_title}, contended"] = contended_lock(_title)
-        LIVES[f"{_title}, not in time"] = late_lock(_title)
+        LIVES[f"{_title}, contended"] = partial(contended_lock, title=_title)
+        LIVES[f"{_title}, not in time"] = partial(late_lock, title=_title)
 for _title in ("BlockingLock", "SequentialLock"):
-    LIVES[f"{_title}, node deleted"] = deleted_lock(_title)
+    LIVES[f"{_title}, node deleted"] = partial(deleted_lock, title=_title)
 
 
 def note_own_refusal(stage: Stage, error: MultiError) -> None:
@@ -346,14 +354,8 @@ async def put_and_get(stage: Stage, flat: bool) -> None:
         raise AssertionError("there is nothing to get")
 
 
-@of(LIVES, "Queue: put, get")
-async def queue(stage: Stage) -> None:
-    await put_and_get(stage, False)
-
-
-@of(LIVES, "Queue, flat: put, get")
-async def flat_queue(stage: Stage) -> None:
-    await put_and_get(stage, True)
+LIVES["Queue: put, get"] = partial(put_and_get, flat=False)
+LIVES["Queue, flat: put, get"] = partial(put_and_get, flat=True)
 
 
 @of(LIVES, "Queue.put_many")
@@ -417,23 +419,26 @@ def delete(client: Client, path: str) -> None:
         client.delete(path)
 
 
-def kept_node(ephemeral: bool) -> Life:
-    async def life(stage: Stage) -> None:
-        path = f"{stage.path}/services/db"
-        node = make(stage, "PersistentNode", path, b"a", ephemeral=ephemeral)
-        assert await stage.ask(node.wait_present, LIMIT)
+async def kept_node(stage: Stage, ephemeral: bool = True, expires: bool = False) -> None:
+    """It is put back when it is deleted, or when the session has expired."""
+    path = f"{stage.path}/db" if expires else f"{stage.path}/services/db"
+    node = make(stage, "PersistentNode", path, b"a", ephemeral=ephemeral)
+    assert await stage.ask(node.wait_present, LIMIT)
+    if expires:
+        stage.expire()
+        await stage.until(lambda: stage.sessions > 1 and data_of(stage.other, path) == b"a", "back")
+    else:
         await stage.ask(node.set_data, b"b", LIMIT)
         assert data_of(stage.other, path) == b"b"
         delete(stage.other, path)
         await stage.until(lambda: data_of(stage.other, path) == b"b", "put back")
-        await stage.ask(node.close)
-        await stage.until(lambda: data_of(stage.other, path) is None, "closed")
-
-    return life
+    await stage.ask(node.close)
+    await stage.until(lambda: data_of(stage.other, path) is None, "closed")
 
 
-LIVES["PersistentNode"] = kept_node(True)
-LIVES["PersistentNode, ephemeral=False"] = kept_node(False)
+LIVES["PersistentNode"] = kept_node
+LIVES["PersistentNode, ephemeral=False"] = partial(kept_node, ephemeral=False)
+SUPERVISED["PersistentNode, next session"] = partial(kept_node, expires=True)
 
 
 @of(LIVES, "Group")
@@ -457,17 +462,23 @@ async def has_members(stage: Stage, group: Any, names: list[str]) -> None:
     assert sorted(member.name for member in seen) == names
 
 
-@of(LIVES, "Cache")
-async def cache(stage: Stage) -> None:
+async def cache(stage: Stage, expires: bool = False) -> None:
     stage.other.create(stage.path, b"a")
     own = make(stage, "Cache", stage.path)
     assert await stage.ask(own.wait_ready, LIMIT)
     assert own.get(stage.path).data == b"a"
-    stage.other.create(f"{stage.path}/child", b"c")
-    await stage.until(lambda: f"{stage.path}/child" in own, "it is seen")
+    if expires:
+        stage.expire()
+    else:
+        stage.other.create(f"{stage.path}/child", b"c")
+        await stage.until(lambda: f"{stage.path}/child" in own, "it is seen")
     stage.other.set_data(stage.path, b"b")
     await stage.until(lambda: own.get(stage.path).data == b"b", "the data are seen")
     await stage.ask(own.close)
+
+
+LIVES["Cache"] = cache
+SUPERVISED["Cache, next session"] = partial(cache, expires=True)
 
 
 @of(LIVES, "watch_data")
@@ -510,47 +521,21 @@ async def partitioner(stage: Stage) -> None:
 # --- those of which a sample says enough ----------------------------------------------------------
 
 
-def sampled(name: str) -> Life:
+async def sampled(stage: Stage, name: str) -> None:
     """It is made, called once, and ended if it is a service."""
-
-    async def life(stage: Stage) -> None:
-        recipe = made(name, stage.client, f"{stage.path}/a")
-        if is_service(recipe):
-            assert await stage.ask(called, name, recipe) is not False
-            await stage.ask(recipe.close)
-        else:
-            assert await stage.call(called, name, recipe) is not False
-
-    return life
+    recipe = made(name, stage.client, f"{stage.path}/a")
+    if is_service(recipe):
+        assert await stage.ask(called, name, recipe) is not False
+        await stage.ask(recipe.close)
+    else:
+        assert await stage.call(called, name, recipe) is not False
 
 
 _SHOWN = {re.split(r"\W", title)[0] for title in LIVES} | BEGUN_BY_A_METHOD
-LIVES |= {name: sampled(name) for name in RECIPES if name not in _SHOWN}
+LIVES |= {name: partial(sampled, name=name) for name in RECIPES if name not in _SHOWN}
 
 
 # --- services that outlive a session --------------------------------------------------------------
-
-
-@of(SUPERVISED, "PersistentNode, next session")
-async def supervised_node(stage: Stage) -> None:
-    path = f"{stage.path}/db"
-    node = make(stage, "PersistentNode", path, b"a")
-    assert await stage.ask(node.wait_present, LIMIT)
-    stage.expire()
-    await stage.until(lambda: stage.sessions > 1 and data_of(stage.other, path) == b"a", "back")
-    await stage.ask(node.close)
-    await stage.until(lambda: data_of(stage.other, path) is None, "closed")
-
-
-@of(SUPERVISED, "Cache, next session")
-async def supervised_cache(stage: Stage) -> None:
-    stage.other.create(stage.path, b"a")
-    own = make(stage, "Cache", stage.path)
-    assert await stage.ask(own.wait_ready, LIMIT)
-    stage.expire()
-    stage.other.set_data(stage.path, b"b")
-    await stage.until(lambda: own.get(stage.path).data == b"b", "the data are seen")
-    await stage.ask(own.close)
 
 
 @of(SUPERVISED, "Supervisor.lead")
