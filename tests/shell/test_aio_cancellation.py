@@ -35,10 +35,7 @@ from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.operation_samples import SAMPLES
 from zkwire import (
     AsyncClient,
-    AsyncMultiLock,
-    AsyncNonBlockingLock,
     AsyncSequentialLock,
-    ClientClosedError,
     Event,
     EventType,
     NodeExistsError,
@@ -204,50 +201,6 @@ async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -
             assert not [name for name in names if name.startswith("q")]
 
 
-async def _entered(client: AsyncClient) -> None:
-    async with client:
-        await client.exists("/")
-
-
-LIVES: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
-    "connect": lambda c: c.connect(),
-    "enter": _entered,
-    "close": lambda c: c.close(),
-    "detach": lambda c: c.detach(),
-}
-
-
-@pytest.mark.parametrize("life", LIVES)
-async def test_the_ends_of_a_session_cancelled_anywhere(life: str) -> None:
-    async with bed() as b:
-        for how, cut in every_way:
-            for cancelling in b.points(how, cut):
-                client = AsyncClient(b.server.hosts, session_timeout=LONG)
-                if life in ("close", "detach"):
-                    await client.create("/e", ephemeral=True)
-                with suppress(ZooKeeperError):
-                    await cancelled_at(awaited(LIVES[life](client)), cancelling)
-                if life != "connect":
-                    assert client.state is State.CLOSED
-                    with pytest.raises(ClientClosedError):
-                        client.exists("/")
-                await client.close()
-                if life in ("close", "detach"):
-                    await _gone(b, life)
-
-
-async def _gone(b: Bed, life: str) -> None:
-    """The node goes at once, or (a cut, or a session that lives on) with the session."""
-    for _ in range(1000):
-        with suppress(ZooKeeperError):
-            stat = await b.observer.exists("/e")
-            if stat is None:
-                return
-            if life != "detach":
-                await asyncio.sleep(0.001)
-            b.server.expire(stat.ephemeral_owner)
-
-
 # --- watches --------------------------------------------------------------------------------------
 
 
@@ -370,17 +323,3 @@ async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str)
             points += cancelling.happened
         assert points >= 1
         assert b.client.session_id == session_id
-
-
-async def test_the_loss_of_what_was_never_held_is_not_awaited_beyond_the_client() -> None:
-    async with bed() as b:
-        several = AsyncMultiLock(AsyncSequentialLock(b.client, "/m"))
-        losses: list[Awaitable[bool]] = [AsyncNonBlockingLock(b.client, "/l").lost, several.lost]
-        waiting = [asyncio.ensure_future(awaited(loss)) for loss in losses]
-        await asyncio.sleep(0)
-        await b.client.close()
-        waiting += [asyncio.ensure_future(awaited(loss)) for loss in losses]
-        async with asyncio.timeout(PATIENCE):
-            for one in waiting:
-                with pytest.raises(ClientClosedError):
-                    await one

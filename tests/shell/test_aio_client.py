@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import contextvars
 import gc
-import inspect
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -17,26 +13,17 @@ from typing import Any
 import pytest
 
 from tests.support.aio_helpers import awaited, blocking, complaints, eventually, watch_count
-from tests.support.fake_server import FakeServer, mute
-from tests.support.lock_helpers import LONG, PATIENCE
-from tests.support.operation_samples import OPERATIONS, SAMPLES
+from tests.support.fake_server import FakeServer
+from tests.support.lock_helpers import PATIENCE
 from zkwire import (
-    AsyncCache,
     AsyncClient,
     AsyncSequentialLock,
-    AsyncSupervisor,
-    AsyncTransaction,
-    Client,
     ClientClosedError,
     Create,
     Delete,
-    MultiError,
     NoNodeError,
-    OperationTimeoutError,
-    ReconfigDisabledError,
     SessionExpiredError,
     State,
-    Transaction,
     Watch,
 )
 from zkwire.session.request import Request
@@ -44,63 +31,6 @@ from zkwire.session.session import Session
 from zkwire.testing import Server
 
 # --- the same face --------------------------------------------------------------------------------
-
-# What is spelt otherwise; an operation's own pipeline, which a reply makes idle.
-ONLY_BLOCKING = {"pipeline"}
-
-
-def public(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
-
-
-def shape(member: Any) -> list[tuple[str, Any, Any, Any]]:
-    parameters = inspect.signature(member).parameters.values()
-    return [(p.name, p.kind, p.default, p.annotation) for p in parameters if p.name != "self"]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [(Client, AsyncClient), (Transaction, AsyncTransaction)],
-    ids=lambda kind: kind.__name__,
-)
-def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: type) -> None:
-    assert public(one) - ONLY_BLOCKING == public(other)
-    for name in public(other):
-        ours, theirs = getattr(one, name), getattr(other, name)
-        assert isinstance(ours, property) == isinstance(theirs, property), name
-        assert ours.__doc__, name
-        assert theirs.__doc__, name
-        if isinstance(ours, property) or name in OPERATIONS:
-            assert ours.__doc__ == theirs.__doc__, name
-        if not isinstance(ours, property):
-            assert shape(ours) == shape(theirs), name
-    first = 1 if one is Transaction else 0
-    assert shape(one)[first:] == shape(other)[first:]
-
-
-def fits(value: object, annotation: ast.expr) -> bool:
-    """Whether a type checker is told the truth of this value."""
-    match annotation:
-        case ast.BinOp(left=left, right=right):
-            return fits(value, left) or fits(value, right)
-        case ast.Subscript(value=ast.Name(id="list"), slice=item):
-            return type(value) is list and all(fits(each, item) for each in value)
-        case ast.Constant(value=None):
-            return value is None
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in ("Any", type(value).__name__)
-    raise TypeError(ast.unparse(annotation))
-
-
-def test_each_result_is_of_the_type_that_the_signature_tells(server: Server) -> None:
-    with Client(server.hosts) as client:
-        for number, sample in enumerate(SAMPLES):
-            client.ensure_path(f"/{number}/gone")
-            client.get_data(f"/{number}", watch=Watch())
-            told = inspect.signature(getattr(Client, sample.method)).return_annotation
-            with suppress(ReconfigDisabledError):
-                result = sample.call(client, f"/{number}")
-                assert fits(result, ast.parse(told, mode="eval").body), (sample.method, result)
 
 
 async def test_conveniences(whole: str, fresh_path: str) -> None:
@@ -154,61 +84,6 @@ async def test_collected_first_and_awaited_later_often_and_by_several(
 
 
 # --- callbacks, listeners, traces -----------------------------------------------------------------
-
-
-class Kept:
-    """What a program keeps in a context while it serves a request of its own."""
-
-
-async def test_callbacks_have_the_context_in_which_the_client_was_made(server: Server) -> None:
-    """And nothing keeps that of the task which has connected the client."""
-    variable: contextvars.ContextVar[object] = contextvars.ContextVar("variable")
-    seen: dict[str, object] = {}
-
-    def note(name: str) -> Callable[[object], None]:
-        return lambda _: seen.update({name: variable.get()})
-
-    async def later(_: object) -> None:
-        await asyncio.sleep(0)
-        note("a coroutine")(_)
-
-    async def lead(_: object) -> None:
-        note("a leader")(_)
-        await asyncio.sleep(LONG)
-
-    async def connect() -> weakref.ref[Kept]:
-        variable.set(request := Kept())
-        await client.create("/a")
-        return weakref.ref(request)
-
-    async def work() -> None:
-        variable.set("worked")
-        await client.exists("/a", watch=note("a watch"))
-        await client.exists("/a", watch=later)
-        cache = AsyncCache(client, "/a", skip=note("skip"), on_event=note("a cache"))
-        assert await cache.wait_ready()
-        supervisor.watch_data("/a", note("a supervisor"))
-        supervisor.lead("/locks/m", lead)
-        lock = AsyncSequentialLock(client, "/locks/l")
-        await lock.acquire()
-        lock.lost.add_callback(note("a loss"))
-
-    variable.set("made")
-    client = AsyncClient(server.hosts, trace=note("a trace"))
-    client.add_state_listener(note("a listener"))
-    supervisor = AsyncSupervisor(server.hosts)
-    variable.set("used")
-    request = await asyncio.create_task(connect())
-    await eventually("the request is forgotten", lambda: gc.collect() < 0 or request() is None)
-    await asyncio.create_task(work())
-    await client.create("/a/b")
-    await client.set_data("/a", b"")
-    await eventually("the supervisor's are called", lambda: {"a supervisor", "a leader"} <= {*seen})
-    variable.set("closed")
-    await client.close()
-    await eventually("all are called", lambda: len(seen) == 9)
-    assert set(seen.values()) == {"made"}
-    await supervisor.close()
 
 
 async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_path: str) -> None:
@@ -355,30 +230,6 @@ async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported(server: S
         await asyncio.sleep(0)
         (third,) = complaints().take()
         assert "NoNodeError" in third
-
-
-async def test_what_is_no_news_is_not_reported(server: Server) -> None:
-    """Awaited, in whatever way it ended; taken back; ended by the close."""
-    async with AsyncClient(server.hosts) as client:
-        refused = client.get_data("/none"), client.multi([Delete("/none")]), client.exists("/")
-        await refused[-1]
-        with pytest.raises(NoNodeError):
-            await refused[0]
-        with pytest.raises(MultiError):
-            refused[1].result()
-        del refused
-        cancelled = asyncio.ensure_future(client.get_data("/none"))
-        cancelled.cancel()
-        await client.sync()
-        async with AsyncSequentialLock(client, "/l/o/c/k"):  # asks for what is not there
-            pass
-    with FakeServer(mute) as mute_server:
-        async with AsyncClient(mute_server.hosts, operation_timeout=0.01) as client:
-            with pytest.raises(OperationTimeoutError):
-                await client.get_data("/none")
-            client.get_data("/none")
-    gc.collect()
-    assert not complaints()
 
 
 # --- what comes from another thread, or in the middle of something --------------------------------

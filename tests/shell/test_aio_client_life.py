@@ -11,10 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-import zkwire
 from tests.shell.test_client import CLOSE_BOUND, within
 from tests.shell.test_client_threads import in_child
-from tests.support.aio_helpers import awaited, blocking, library_threads, spinning
+from tests.support.aio_helpers import awaited, blocking, library_threads
 from tests.support.fake_server import FakeServer
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import PATIENCE
@@ -23,7 +22,6 @@ from zkwire import (
     AsyncSequentialLock,
     Client,
     ClientClosedError,
-    DigestMD5,
     EventType,
     ForkedError,
     OutcomeUnknownError,
@@ -31,7 +29,6 @@ from zkwire import (
     Watch,
 )
 from zkwire.net.connection import INTERRUPTED
-from zkwire.net.dial import shut_down
 from zkwire.session.session import Session
 from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server
@@ -119,59 +116,6 @@ async def test_a_slow_look_up_of_a_name_does_not_block_the_loop() -> None:
         with pytest.raises(ClientClosedError):
             await waiting
         gate.set()
-
-
-def test_a_look_up_that_ends_after_the_loop_disturbs_nobody() -> None:
-    gate = threading.Event()
-
-    def resolver(host: str, port: int) -> list[Any]:
-        gate.wait(PATIENCE)
-        return []
-
-    async def main() -> AsyncClient:
-        client = hooked(AsyncClient)("some.where:1", _resolver=resolver)
-        client.exists("/a")
-        await asyncio.sleep(0.01)
-        return client  # not closed: that is the point
-
-    client = asyncio.run(main())
-    gate.set()
-    for thread in threading.enumerate():
-        if thread.name == "zkwire-resolve":
-            thread.join(PATIENCE)
-    asyncio.run(client.close())
-
-
-async def test_what_needs_no_loop_leaves_it_alone(fake: FakeServer) -> None:
-    """A client with nothing to do rests; an await on what has been answered does not suspend."""
-    async with AsyncClient(fake.hosts, session_timeout=20) as client:
-        reply = client.exists("/")
-        await client.sync()
-        with spinning() as count:
-            await reply
-        assert count() == 0
-        await asyncio.sleep(0)
-        with spinning() as count:
-            await asyncio.sleep(0.2)
-        assert count() < 10
-
-
-# --- TLS, SASL, read-only -------------------------------------------------------------------------
-
-
-async def test_sasl_of_the_embedded_server_and_auth() -> None:
-    with Server(sasl_users={"bob": "secret"}, enforce_auth=["sasl"]) as server:
-        async with AsyncClient(server.hosts, sasl=DigestMD5("bob", "secret")) as client:
-            await client.create("/a")
-    with Server() as server:
-        async with AsyncClient(server.hosts, auth=[("digest", b"me:pw")]) as client:
-            await client.create("/mine", acl=zkwire.CREATOR_ALL_ACL)
-            assert "digest" in [info.auth_scheme for info in await client.who_am_i()]
-        async with AsyncClient(server.hosts) as other:
-            with pytest.raises(zkwire.NoAuthError):
-                await other.get_data("/mine")
-            await other.add_auth("digest", b"me:pw")
-            assert (await other.get_data("/mine")).data == b""
 
 
 # --- misuse ---------------------------------------------------------------------------------------
@@ -380,20 +324,6 @@ class Flicker(Waitable):
             waker()
 
 
-async def test_who_is_woken_for_nothing_goes_on_waiting(hosts: str) -> None:
-    """A connection that lasted a moment is no time limit that has passed."""
-    async with AsyncClient(hosts) as client:
-        flicker = Flicker()
-        waiter = asyncio.create_task(client._driver.within(flicker, PATIENCE))
-        for _ in range(2):
-            while not flicker._wakers:
-                await asyncio.sleep(0)
-            assert not waiter.done()
-            flicker.flicker()
-        assert await waiter
-        assert not await client._driver.within(Flicker(), 0.01)
-
-
 async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts: str) -> None:
     async with AsyncClient(hosts) as client:
         flicker = Flicker()
@@ -412,18 +342,3 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(hosts:
             with pytest.raises(RuntimeError, match="a lock is held"):
                 await leaving
         assert (await client.detach()).session_id
-
-
-async def test_a_broken_pipe_is_read_to_its_end_by_a_loop_that_does_not_tell(hosts: str) -> None:
-    """uvloop listens no more to a socket that has had an error."""
-    async with AsyncClient(hosts) as client:
-        link, driver = client._driver.current_connection, client._driver.io
-        assert link is not None
-        assert driver is not None
-        driver.connector.listen(0)
-        shut_down(link.sock)
-        link.send(b"0")
-        assert link.broken_pipe
-        driver.turn()
-        assert client._driver.current_connection is not link
-        assert await client.exists("/") is not None

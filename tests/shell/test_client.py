@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-import pytest
-
 import zkwire
-from tests.support.aio_helpers import blocking, eventually
-from tests.support.both_clients import Side, answer, asking, both, done
+from tests.support.both_clients import Side, answer, done
 from tests.support.fake_server import Connection, FakeServer, mute, silent
 from tests.support.operation_samples import OPERATIONS, SAMPLES
 from tests.support.server_control import free_port, poll
@@ -25,12 +22,9 @@ from zkwire import (
     Client,
     Create,
     Delete,
-    Event,
-    EventType,
     GetChildren,
     GetData,
     Id,
-    NoNodeError,
     SetData,
     State,
     Watch,
@@ -186,44 +180,6 @@ async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str)
         assert (refused[1], refused) in seen[0]
 
 
-@both
-@pytest.mark.since("3.5")
-async def test_a_chroot_is_put_before_and_taken_off(
-    side: Side, hosts: str, fresh_path: str
-) -> None:
-    events: list[Event] = []
-    async with side.opened(hosts) as outside, side.opened(hosts + fresh_path) as inside:
-        await done(outside.create(fresh_path))
-        assert await done(inside.create("/a", b"1")) == "/a"
-        assert await done(inside.create("/s-", sequential=True)) == "/s-0000000001"
-        assert sorted(await done(inside.get_children("/"))) == ["a", "s-0000000001"]
-        assert (await done(inside.create_with_stat("/b"))).path == "/b"
-        await done(inside.get_data("/a", watch=events.append))
-        await done(outside.set_data(f"{fresh_path}/a", b"2"))
-        with pytest.raises(NoNodeError) as caught:
-            await done(inside.get_data("/no"))
-        assert caught.value.path == "/no"
-        await eventually("it fires", lambda: events)
-        assert (events[0].type, events[0].path) == (EventType.NODE_DATA_CHANGED, "/a")
-        assert (await done(outside.get_data(f"{fresh_path}/a"))).data == b"2"
-        assert (await done(outside.get_data(f"{fresh_path}/b"))).data == b""
-
-
-@both
-async def test_properties(side: Side, hosts: str) -> None:
-    client: Any = side.Client(hosts, session_timeout=30.0)
-    assert (client.state, client.session_id) == (State.NOT_STARTED, 0)
-    assert (client.session_timeout, client.lease_remaining()) == (30.0, 0.0)
-    await done(client.connect())
-    assert client.state is State.CONNECTED
-    assert client.session_id != 0
-    assert client.session_timeout == 30.0
-    assert 20.0 < client.lease_remaining() <= 30.0
-    assert f"{side.prefix}Client {hosts}" in repr(client)
-    await done(client.close())
-    assert (client.state, client.lease_remaining()) == (State.CLOSED, 0.0)
-
-
 # --- wrong arguments ------------------------------------------------------------------------------
 
 Wrong = list[tuple[Any, type[Exception], str]]
@@ -372,26 +328,6 @@ ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIO
 
 
 # --- replies --------------------------------------------------------------------------------------
-
-
-@both
-async def test_operations_are_carried_out_in_order(side: Side, fake: FakeServer) -> None:
-    """Those from before the connection, too; their results may be asked for in any order."""
-    client: Any = side.Client(fake.hosts)
-    made = [asking(client).create(f"/{n}") for n in range(50)]
-    assert await done(client.exists("/49")) is not None
-    assert [reply.result() for reply in made] == [f"/{n}" for n in range(50)]
-    changed = [asking(client).set_data("/0", b"%d" % n) for n in range(3000)]
-    assert (await answer(changed[-1])).version == 3000
-    assert [reply.result().version for reply in reversed(changed)] == list(range(3000, 0, -1))
-    assert changed[0].result(0).version == 1
-    for n in range(300):  # nobody waits for these
-        asking(client).exists(f"/{n}")
-    await blocking(fake.wait_for, lambda: fake.count("exists") == 301)
-    await done(client.close())
-    assert [r.path for r in fake.executed if r.op == "create"] == [f"/{n}" for n in range(50)]
-    data = [r.record.data for r in fake.executed if r.op == "set_data"]
-    assert data == [b"%d" % n for n in range(3000)]
 
 
 def late(gate: threading.Event) -> Callable[[Connection], None]:

@@ -14,7 +14,6 @@ from tests.shell.test_client import ARGUMENTS, bad, own_threads
 from tests.support.both_clients import Side, answer, asking, both, done, event_of
 from tests.support.fake_server import FakeServer
 from tests.support.recipe_samples import RECIPES, made
-from tests.unit.test_exports import NO_OPERATIONS
 from zkwire import (
     OPEN_ACL_UNSAFE,
     AsyncClient,
@@ -27,14 +26,6 @@ from zkwire import (
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.testing import Server
-
-
-def test_every_operation_has_its_arguments_checked() -> None:
-    """The table is complete; what is no operation is tested where it is tested at all."""
-    public = {name for name in vars(Client) if not name.startswith("_")}
-    assert public - NO_OPERATIONS == set(ARGUMENTS)
-    pipelined = {name for name in dir(Client("h").pipeline) if not name.startswith("_")}
-    assert pipelined == set(ARGUMENTS)
 
 
 @both

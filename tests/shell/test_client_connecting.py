@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, suppress
-from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -35,15 +34,9 @@ from tests.support.fake_server import Connection, FakeServer, reply, serve, sile
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
-from zkwire import (
-    Client,
-    NotSentError,
-    OperationTimeoutError,
-    ZooKeeperError,
-)
+from zkwire import Client, NotSentError, OperationTimeoutError, ZooKeeperError
 from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer
-from zkwire.session.hosts import HostList
 
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
@@ -145,24 +138,6 @@ def test_hazard_A31_names_are_resolved_at_each_attempt() -> None:
         assert len(asked) >= 3
 
 
-def hangs_up(_: Connection) -> None:
-    """It accepts and closes, as a proxy with nothing behind it does."""
-
-
-@pytest.mark.parametrize("script", [hangs_up, silent])
-def test_an_address_that_only_accepts_is_not_the_first_again(
-    script: Callable[[Connection], None],
-) -> None:
-    addresses = [(1, "a"), (1, "b"), (1, "c")]
-    seed = next(
-        s for s in range(99) if HostList([("h", 1)], Random(s)).arrange(addresses) == addresses
-    )
-    with FakeServer(script) as bad, FakeServer(script) as worse, FakeServer() as server:
-        with closing(at_name(bad, worse, server, session_timeout=1.0, _seed=seed)) as client:
-            client.connect(PATIENCE)
-        assert [len(s.connections) for s in (bad, worse, server)] == [1, 1, 1]
-
-
 def test_known_A48_clients_spread_over_the_addresses_of_one_name() -> None:
     """A resolver names the same one first for all of them."""
     with FakeServer() as one, FakeServer() as two, FakeServer() as three:
@@ -217,37 +192,6 @@ def test_a_first_look_up_is_named_before_an_attempt_has_ended() -> None:
         with pytest.raises(NotSentError, match=NAMED):
             client.connect(0.2)
         client.close()
-
-
-def test_a_stuck_look_up_does_not_keep_the_next_from_beginning(fake: FakeServer) -> None:
-    """A31: an answer to the second one arrives while the first hangs."""
-    gate = threading.Event()
-    asked: list[str] = []
-
-    def resolver(host: str, port: int) -> Addresses:
-        asked.append(host)
-        if len(asked) == 1:
-            assert gate.wait(PATIENCE)
-        return named(fake)
-
-    with within(5.0), hooked(Client)("zoo", session_timeout=2.0, _resolver=resolver) as client:
-        client.exists("/")
-        assert len(asked) > 1
-    gate.set()
-
-
-def test_a_failure_that_is_noted_while_the_others_are_told() -> None:
-    class Told(str):
-        __slots__ = ()
-
-        def __format__(self, spec: str) -> str:
-            one._session.failures["another:1"] = "refused"
-            return str(self)
-
-    one = Client("127.0.0.1:1")
-    one._session.failures.update({"one:1": Told("reset"), "other:1": "refused"})
-    assert "(one:1: reset; other:1: refused)" in str(one._unreachable(1.0))
-    one.close()
 
 
 # --- a SASL mechanism that takes its time ---------------------------------------------------------

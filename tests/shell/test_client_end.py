@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +26,6 @@ from tests.support.aio_helpers import blocking, eventually
 from tests.support.both_clients import Side, answer, asking, both, done, ending, event_of
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
-from tests.support.server_control import poll
 from zkwire import (
     AsyncClient,
     AuthFailedError,
@@ -167,24 +164,6 @@ async def test_close_ends_the_session_on_the_server(
         assert (await event_of(watch, observer)).type == EventType.NODE_DELETED
 
 
-@both
-async def test_close_carries_out_what_was_asked_before(
-    side: Side, hosts: str, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A37: all of a pipeline is executed, and its session is gone."""
-    monkeypatch.setattr("zkwire.net.client.CLOSE_SECONDS", PATIENCE)  # a pause is not to end it
-    client: Any = side.Client(hosts)
-    await done(client.create(fresh_path))
-    replies = [asking(client).create(f"{fresh_path}/{n}") for n in range(100)]
-    ephemeral = asking(client).create(f"{fresh_path}/e", ephemeral=True)
-    await done(client.close())
-    assert [each.result() for each in replies] == [f"{fresh_path}/{n}" for n in range(100)]
-    assert ephemeral.result() == f"{fresh_path}/e"
-    async with side.opened(hosts) as observer:
-        names = await done(observer.get_children(fresh_path))
-        assert sorted(names) == sorted(str(n) for n in range(100))
-
-
 def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
     """E9: eight threads use and close fresh clients; each call ends, each thread ends."""
     rng = Random(seed)
@@ -204,15 +183,6 @@ def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
             one.result()
         client.close()
         all_ended()
-
-
-@both
-async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
-    told: list[State] = []
-    never: Any = side.Client("127.0.0.1:1")
-    never.add_state_listener(told.append)
-    await done(never.close())
-    await eventually("the listener is told", lambda: told == [State.CLOSED])
 
 
 @contextmanager
@@ -238,38 +208,6 @@ async def test_close_where_the_caller_has_been_interrupted_in_the_middle(
     client.close()
     all_ended()
     await assert_dead_at_once(client)
-
-
-class Owner:
-    """Part of a cycle, which the collector finds: in any thread, at any time.
-
-    It is older than what it closes, and so is its end.
-    """
-
-    def __init__(self, make: Callable[[], Client | Watch]) -> None:
-        self.cycle = self
-        self.closed = make()
-
-    def __del__(self) -> None:
-        self.closed.close()
-
-
-def test_a_watch_closed_in_a_finalizer(fake: FakeServer) -> None:
-    """E8: the collector may run it in the thread that has the client's state lock."""
-    with Client(fake.hosts) as client:
-
-        def watching() -> Watch:
-            client.exists("/a", watch=(watch := Watch()))
-            return watch
-
-        def collect() -> int:
-            with client._driver.mutex:
-                gc.collect()
-                return client._session.watch_count
-
-        Owner(watching)
-        assert Running(collect).result() == 1, "it was closed in the middle of something else"
-        poll("it is closed", lambda: client._driver.session.watch_count == 0 or None, 5.0)
 
 
 # --- idle -----------------------------------------------------------------------------------------
@@ -334,15 +272,3 @@ async def test_a_search_and_a_full_kernel_do_not_make_it_spin(turns: list[float]
             await answer(client.pipeline.exists("/a"), 0.5)
         assert len(turns) < 200
         client.close()
-
-
-def test_a_request_that_the_kernel_takes_in_pieces(fake: FakeServer) -> None:
-    """Its caller waits for the answer already; the I/O thread, asleep till then, sends the rest."""
-    with Client(fake.hosts, session_timeout=90) as client:
-        link = client._driver.current_connection
-        assert link is not None
-        link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        data = bytes(900_000)
-        with within(5.0):  # a ping would wake it after 30 s
-            client.create("/a", data)
-        assert client.get_data("/a").data == data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -13,74 +12,18 @@ import pytest
 from tests.shell.test_client import late
 from tests.support.aio_helpers import blocking, complaints, eventually
 from tests.support.both_clients import Side, asking, both, done, ending
-from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer, mute
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
     Client,
     ClientClosedError,
-    ConnectionLossError,
     NoNodeError,
     OutcomeUnknownError,
     State,
 )
 from zkwire.net.server_list import ServerListUpdates
-from zkwire.testing import Ensemble, Server, break_connection
-
-# --- start, and the server ------------------------------------------------------------------------
-
-
-@both
-async def test_start_connects_without_waiting(side: Side, server: Server) -> None:
-    """Whether a server answers or not."""
-    await blocking(server.stop)
-    client: Any = side.Client(server.hosts)
-    assert client.state is State.NOT_STARTED
-    client.start()
-    client.start()
-    await eventually("it tries", lambda: client.state in {State.CONNECTING, State.DISCONNECTED})
-    await blocking(server.start)
-    waited = client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
-    assert await done(waited) is State.CONNECTED
-    await done(client.close())
-    with pytest.raises(ClientClosedError):
-        client.start()
-
-
-@both
-async def test_server_is_the_address_of_the_connected_one(side: Side) -> None:
-    with Ensemble(2) as ensemble:
-        servers: dict[Any, Any] = {
-            ("127.0.0.1", member.port): member for member in ensemble.servers
-        }
-        client: Any = side.Client(ensemble.hosts.replace("127.0.0.1", "localhost"))
-        assert client.server is None
-        await done(client.connect())
-        first = servers.pop(client.server)
-        await blocking(first.stop)
-        await eventually("the other", lambda: client.server in servers)
-        for last in servers.values():
-            await blocking(last.stop)
-        await eventually("disconnected", lambda: client.server is None)
-        await done(client.close())
-
-
-@both
-async def test_last_zxid_grows_with_what_answers_show(side: Side, server: Server) -> None:
-    client: Any = side.Client(server.hosts)
-    assert client.last_zxid == 0
-    path, stat = await done(client.create_with_stat("/a"))
-    assert client.last_zxid == stat.czxid > 0
-    with Client(server.hosts) as other:
-        changed = other.set_data(path, b"new").mzxid
-    assert client.last_zxid < changed
-    await done(client.get_data(path))
-    shown = client.last_zxid  # the end of the other session has one, too
-    assert shown >= changed
-    await done(client.close())
-    assert client.last_zxid >= shown
-
+from zkwire.testing import Server, break_connection
 
 # --- the list of servers --------------------------------------------------------------------------
 
@@ -102,16 +45,6 @@ async def test_set_hosts_before_the_first_use_and_from_a_thread(side: Side, serv
     await blocking(server.cut_all)
     await eventually("again", lambda: client.server == ("127.0.0.1", server.port))
     await done(client.close())
-
-
-@both
-async def test_without_shuffle_hosts_the_first_is_tried_first(side: Side) -> None:
-    with Ensemble(5) as ensemble:
-        for first in range(5):
-            turned = ensemble.servers[first:] + ensemble.servers[:first]
-            hosts = ",".join(each.hosts for each in turned)
-            async with side.opened(hosts, shuffle_hosts=False) as client:
-                assert client.server == ("127.0.0.1", turned[0].port)
 
 
 async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
@@ -148,40 +81,6 @@ async def test_break_connection_breaks_the_connection_alone(side: Side, whole: s
     assert not break_connection(client)
 
 
-@both
-async def test_break_connection_through_tls(
-    side: Side, shown: Certificate, trusting: ssl.SSLContext
-) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(shown.both)
-    with Server(tls=context) as server:
-        async with side.opened(server.hosts, tls=trusting) as client:
-            first, states = client.session_id, list[State]()
-            client.add_state_listener(states.append)
-            assert await blocking(break_connection, client)
-            await eventually("it is back", lambda: states[-1:] == [State.CONNECTED])
-            assert states[0] is State.DISCONNECTED
-            assert client.session_id == first
-
-
-def test_a_call_that_a_loss_has_failed_does_not_wait_for_listeners(server: Server) -> None:
-    heard, gate = threading.Event(), threading.Event()
-
-    def listener(_: State) -> None:
-        heard.set()
-        assert gate.wait(PATIENCE)
-
-    with Client(server.hosts, session_timeout=2.0) as client:
-        client.add_state_listener(listener)
-        server.stop()
-        with pytest.raises(ConnectionLossError):
-            client.exists("/")
-        assert heard.wait(PATIENCE)
-        with pytest.raises(ConnectionLossError):  # while the listener still runs
-            client.exists("/")
-        gate.set()
-
-
 # --- replies that no caller waits for -------------------------------------------------------------
 
 PUBLIC = ["add_done_callback", "ready", "result"]
@@ -201,31 +100,6 @@ async def test_a_reply_has_the_few_public_attributes(side: Side, server: Server)
     assert repr(reply) == "<reply of get_data /: ended>"
     assert reply.result().data == b""
     await done(client.close())
-
-
-@both
-async def test_done_callbacks_come_in_the_order_of_the_answers(side: Side, server: Server) -> None:
-    """And between the events around them; for one that has ended, too, and twice."""
-    async with side.opened(server.hosts) as client:
-        seen = list[Any]()
-        replies = [asking(client).exists("/a") for _ in range(100)]
-        for reply in replies:
-            reply.add_done_callback(seen.append)
-        await eventually("all", lambda: len(seen) == len(replies))
-        assert seen == replies
-        assert all(reply.ready for reply in seen)
-        seen.clear()
-        for _ in range(2):
-            replies[0].add_done_callback(seen.append)
-        await eventually("twice", lambda: seen == [replies[0]] * 2)
-        assert replies[0].result() is None
-        seen.clear()
-        await done(client.create("/a"))
-        await done(client.get_data("/a", watch=lambda event: seen.append("event")))
-        changed = asking(client).set_data("/a", b"new")  # the event comes before its answer
-        changed.add_done_callback(lambda _: seen.append("answer"))
-        await eventually("both", lambda: len(seen) == 2)
-        assert seen == ["event", "answer"]
 
 
 @both

@@ -33,14 +33,8 @@ from typing import Any, Self, TypeVar
 import pytest
 
 import zkwire
-from tests.shell.test_client import (
-    CLOSE_BOUND,
-    PATIENCE,
-    all_ended,
-    poll_state,
-    within,
-)
-from tests.support.fake_server import Connection, FakeServer, Request, echo, reply
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, poll_state, within
+from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
@@ -57,7 +51,6 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.jute import records as r
 from zkwire.net.wakeup import EventFd, WakeupEpolls
 from zkwire.testing import Server
 from zkwire.testing.proxy import (
@@ -593,64 +586,3 @@ def test_stress(threads: int, cuts: bool, seed: int) -> None:
         poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
         assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
         assert cuts or len(server.connections) == 1
-
-
-# --- pings under load -----------------------------------------------------------------------------
-
-
-TIMEOUT = 3.0
-
-
-class Flood:
-    """A script: after the first answer, events for longer than the session timeout."""
-
-    def __init__(self) -> None:
-        self.over = threading.Event()
-        # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
-        event = r.WatcherEvent(EventType.NODE_CREATED, 3, "/" + 10_000 * "f")
-        self._events = reply(-1, event, zxid=-1) * 100
-        self._one_frame = threading.Lock()
-
-    def __call__(self, connection: Connection) -> None:
-        connection.greet()
-        connection.answer(connection.request())
-        connection.flush()
-        waiting = connection.request()
-        pouring = threading.Thread(target=self._pour, args=(connection, waiting))
-        pouring.start()
-        try:
-            while not self.over.is_set():
-                ping = connection.request(pings=True)
-                with self._one_frame:  # events alone would not keep the connection
-                    connection.answer(ping)
-                    connection.flush()
-            for request in connection.requests():
-                connection.answer(request)
-        finally:
-            pouring.join()
-
-    def _pour(self, connection: Connection, waiting: Request) -> None:
-        ends = time.monotonic() + 1.5 * TIMEOUT
-        with contextlib.suppress(OSError):
-            while time.monotonic() < ends:
-                with self._one_frame:
-                    connection.sock.sendall(self._events)
-            connection.answer(waiting)
-        self.over.set()
-
-
-@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
-def test_pings_go_out_under_a_flood(reader: str) -> None:
-    """A23: bytes keep the socket readable for longer than the session timeout."""
-    flood = Flood()
-    with FakeServer(flood) as server, Client(server.hosts, session_timeout=TIMEOUT) as client:
-        client.create("/a")
-        call = client.pipeline.exists("/a")
-        if reader == "the I/O thread":
-            assert flood.over.wait(PATIENCE)
-        assert call.result(PATIENCE) is not None
-        times = [q.time for q in server.received]
-        # Due after a third; what matters is that the server never reaches its own limit.
-        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < TIMEOUT
-        assert server.count("ping") >= 3
-        assert len(server.connections) == 1

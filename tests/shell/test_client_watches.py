@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, SLACK, all_ended, within
+from tests.shell.test_client import PATIENCE, all_ended
 from tests.support.aio_helpers import awaited, blocking, eventually, watch_count
-from tests.support.both_clients import Side, asking, both, done, event_of
+from tests.support.both_clients import Side, both, done, event_of
 from tests.support.fake_server import FakeServer
-from tests.support.lock_helpers import Running
 from zkwire import (
     ACL,
     AsyncClient,
@@ -36,74 +34,6 @@ from zkwire.testing import Server
 
 def types(events: list[Event]) -> list[EventType]:
     return [EventType(event.type) for event in events]
-
-
-def test_wait_ends_at_its_limit_and_finds_a_later_event(client: Client, fresh_path: str) -> None:
-    watch = Watch()
-    client.exists(fresh_path, watch=watch)
-    with within(0.1 + SLACK):
-        assert watch.wait(0.1) is None
-    waiting = Running(lambda: watch.wait(PATIENCE))
-    client.create(fresh_path)
-    event = waiting.result()
-    assert event is not None
-    assert event.type == EventType.NODE_CREATED
-
-
-@both
-async def test_iterating_ends_when_the_watch_is_no_longer_set(
-    side: Side, hosts: str, fresh_path: str
-) -> None:
-    """Each round of the loop sets it again, three times."""
-    async with side.opened(hosts) as client:
-        await done(client.create(fresh_path))
-        watch, seen = Watch(), list[Event]()
-
-        async def change() -> None:
-            await done(client.get_data(fresh_path, watch=watch))
-            asking(client).set_data(fresh_path, b"")
-
-        await change()
-        if side.asyncio:
-            async for event in watch:
-                seen.append(event)
-                if len(seen) < 3:
-                    await change()
-        else:
-            for event in watch:
-                seen.append(event)
-                if len(seen) < 3:
-                    await change()
-        assert types(seen) == [EventType.NODE_DATA_CHANGED] * 3
-
-
-@both
-async def test_a_closed_watch_ends_its_waiters_and_is_forgotten_by_the_server(
-    side: Side, fake: FakeServer
-) -> None:
-    async with side.opened(fake.hosts) as client:
-        watch = Watch()
-        await done(client.exists("/a", watch=watch))
-        waiting: Any
-        if not side.asyncio:
-            waiting = asyncio.ensure_future(blocking(watch.wait, PATIENCE))
-        else:
-            waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
-            waiting = asyncio.gather(*waiting, return_exceptions=True)
-        await asyncio.sleep(0.01)
-        watch.close()
-        watch.close()
-        if not side.asyncio:
-            with pytest.raises(ClientClosedError, match="watch has been closed"):
-                await waiting
-        else:
-            assert [type(each) for each in await waiting] == [ClientClosedError] * 2
-        with pytest.raises(ClientClosedError, match="watch has been closed"):
-            await event_of(watch, client)
-        await blocking(fake.wait_for, lambda: fake.count("remove_watches"))
-        left = list(watch) if not side.asyncio else [event async for event in watch]
-        assert left == []
-        assert fake.count("remove_watches") == 1
 
 
 @both
@@ -173,17 +103,6 @@ async def test_a_persistent_watch_in_order_while_nobody_waits(whole: str, fresh_
         await eventually("it is forgotten", lambda: watch_count(client) == 0)
         with pytest.raises(ValueError, match="closed"):
             client.get_data(fresh_path, watch=watch)
-
-
-async def test_two_await_a_watch_that_fires_once(hosts: str, fresh_path: str) -> None:
-    async with AsyncClient(hosts) as client:
-        watch = Watch()
-        await client.exists(fresh_path, watch=watch)
-        waiting = [asyncio.ensure_future(awaited(watch)) for _ in range(2)]
-        await asyncio.sleep(0)
-        await client.create(fresh_path)
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(result) for result in results] == [Event, RuntimeError]
 
 
 # --- callbacks of threads -------------------------------------------------------------------------
@@ -307,26 +226,6 @@ def test_wait_called_tells_a_timeout_a_refusal_and_a_missing_callback(server: Se
             refused.wait_called(PATIENCE)
         with pytest.raises(RuntimeError, match="there is no callback"):
             client.watch_data("/").wait_called()
-
-
-@both
-async def test_the_event_is_passed_if_it_is_asked_for(side: Side, server: Server) -> None:
-    async with side.opened(server.hosts) as client:
-        seen = list[Any]()
-        await done(client.create("/a", b"x"))
-        watch = client.watch_data("/a", lambda *given: seen.append(given), with_event=True)
-        steps: list[tuple[Callable[[], Any], Any]] = [
-            (lambda: None, (b"x", None)),
-            (lambda: client.set_data("/a", b"y"), (b"y", EventType.NODE_DATA_CHANGED)),
-            (lambda: client.delete("/a"), (None, EventType.NODE_DELETED)),
-        ]
-        for change, expected in steps:
-            await done(change())
-            await eventually("it is called", lambda: seen)
-            state, event = seen.pop()
-            assert (state.data, event and event.type) == expected
-            assert event is None or event.path == "/a"
-        watch.close()
 
 
 @both

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -107,22 +106,6 @@ def test_the_nodes_names_are_kazoos(server: Server, words: str, name: str) -> No
     assert locks(server, f"lock --names kazoo {words} /l -- sh -c '{looks}'").status == 0
 
 
-@pytest.mark.parametrize(("words", "margin"), [("", 0.0), ("--lease-margin 2s", 2.0)])
-def test_an_answer_counts_when_the_leader_must_know(
-    words: str, margin: float, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    margins: list[float] = []
-
-    class Watched(Client):
-        def __init__(self, *hosts: Any, **options: Any) -> None:
-            margins.append(options["lease_margin"])
-            super().__init__(*hosts, **options)
-
-    monkeypatch.setattr("zkwire.Client", Watched)
-    assert locks(server, f"lock {words} /p true").status == 0
-    assert margins == [margin]
-
-
 def test_a_lease_margin_that_was_not_granted_is_reduced() -> None:
     with Server(tick=0.2) as server:
         words = "--session-timeout 20 lock --lease-margin 4 /p true"
@@ -214,13 +197,6 @@ def test_hazard_C7_without_a_command_it_holds_until_it_is_told_to_end(
             process.wait(SECONDS)
     assert process.returncode == (122 if end == "loss" else 0)
     assert client.get_children("/p") == []
-
-
-def test_without_a_command_it_shows_its_node_and_its_token(server: Server, teller: Teller) -> None:
-    with teller.run(server.hosts, "lock", "/p") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("/p/")
-        assert int(process.stdout.readline()) > 0
 
 
 def test_closed_streams_do_no_harm(server: Server, client: Client) -> None:

@@ -81,15 +81,6 @@ def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Te
         assert nodes(still) == [node]
 
 
-def test_a_reconnection_in_time_changes_nothing(still: Server, teller: Teller) -> None:
-    with FaultProxy(still.hosts) as proxy:
-        with held(teller, proxy.hosts, "lock /p", "sh", "-c", READS) as (process, _):
-            still.cut_all()
-            proxy.wait_for(lambda frames: sum(f.op == "connect" for f in frames) == 4, SECONDS)
-            process.communicate("go\n", SECONDS)
-        assert process.returncode == 6
-
-
 @pytest.mark.parametrize("policy", ["term", "kill"])
 @pytest.mark.parametrize("cause", ["deleted", "expired"])
 def test_what_the_server_tells_counts_at_once(

@@ -168,22 +168,6 @@ def test_a_name_with_line_ends_is_printed_on_one_line(
     assert all(line.strip() != "b" for line in ran.lines)
 
 
-def test_a_long_list_and_a_stat_have_the_same_numbers(server: Server, client: Client) -> None:
-    client.create("/l")
-    client.create("/l/owned", b"123", ephemeral=True)
-    header, row = prints(server, "ls -l /l")
-    assert header.split() == ["children", "bytes", "version", "modified", "name"]
-    assert re.fullmatch(r"e +0 +3 +0  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  owned", row)
-    assert len(row) <= 80
-    listed = run(server.hosts, "ls", "-l", "-s", "--json", "/l").record
-    assert listed["children"][0]["stat"]["data_length"] == 3
-    assert listed["stat"]["num_children"] == 1
-    ids = ("czxid", "mzxid", "pzxid", "ephemeral_owner")
-    assert all(re.fullmatch("0x[0-9a-f]+", listed["stat"][name]) for name in ids)
-    assert run(server.hosts, "stat", "--json", "/l").record["stat"] == listed["stat"]
-    assert prints(server, "stat /l") == prints(server, "get -s /l")[1:]
-
-
 def test_the_forms_of_data(server: Server, client: Client, tmp_path: Path) -> None:
     client.create("/x", b"\x00ABC\xff")
     client.create("/y", bytes(range(0x1F, 0x22)) + b"}~\x7f")
@@ -248,18 +232,6 @@ def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
     ran = run("127.0.0.1:1", "--connect-timeout", "0", *words.split(" "))
     assert (ran.status, ran.out) == (2, b"")
     assert re.fullmatch("zkwire: .+\n", ran.err)
-
-
-@pytest.mark.parametrize(
-    ("words", "data", "status"), [("", 2 << 20, 2), ("--acl ip:nowhere:r", 0, 1)]
-)
-def test_a_node_that_cannot_be_made_leaves_no_parents(
-    server: Server, words: str, data: int, status: int
-) -> None:
-    command = ["create", "-p", "/a/b", "--data-file", "-", *words.split()]
-    ran = run(server.hosts, *command, stdin=bytes(data))
-    assert (ran.status, ran.out) == (status, b"")
-    assert prints(server, "ls /") == ["zookeeper"]
 
 
 @pytest.mark.parametrize("name", ["nodes", "error"])

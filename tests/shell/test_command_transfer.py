@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from tests.support.command import plays, run
 from zkwire import ACL, CREATOR_ALL_ACL, Client, Perms, digest_auth, digest_id
 from zkwire.cli.output import entry_text
-from zkwire.cli.transfer.plan import Plan, Writer
-from zkwire.cli.transfer.tree import Node, Place
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.records import CreateRequest
 from zkwire.testing import Server
@@ -191,14 +188,6 @@ def test_nonsense_is_refused_before_anything_changes(tree: Server, words: str, s
     assert [path for path, node in tree.tree.nodes.items() if node.mzxid > before] == []
 
 
-def test_a_tree_through_a_pipe(tree: Server) -> None:
-    dumped = run(tree.hosts, "dump", "/a").text
-    for text, status in ((dumped.rpartition("{")[0], 2), (dumped, 0)):
-        assert run(tree.hosts, "load", "-", "/b", stdin=text.encode()).status == status
-        cut_off = run(tree.hosts, "exists", "/b").status == 1
-        assert cut_off is (status == 2), "a dump cut off changes nothing"
-
-
 def test_the_end_of_the_session_and_the_second_run(tree: Server) -> None:
     tree.refuse_next("create", -112, nth=6)
     done = run(tree.hosts, "copy", "/a", "/b")
@@ -252,37 +241,6 @@ def test_every_cut_at_every_request(tree: Server) -> None:
             assert done.text == "created 8, changed 3, deleted 2, equal 0\n", (number, action)
             assert text_of(tree.hosts, path) == wanted, (number, action)
             client.delete_tree(path)
-
-
-def test_many_more_nodes_than_are_in_flight(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "many.jsonl"
-    with Server() as source:
-        with Client(source.hosts) as client:
-            client.create("/many")
-            paths = [f"/many/{n}" if n < 100 else f"/many/{n % 100}/{n}" for n in range(1_999)]
-            create = client.pipeline.create
-            for reply in [create(path, b"x" * (n % 100)) for n, path in enumerate(paths)]:
-                reply.result()
-        plays(source, "dump /many FILE ->", FILE=file)
-        text = "copy zk://SOURCE/many /many -> created 2000, changed 0, deleted 0, equal 0"
-        plays(server, text, SOURCE=source.hosts)
-    plays(server, "load FILE -> created 0, changed 0, deleted 0, equal 2000", FILE=file)
-
-
-def test_a_child_is_created_behind_its_parent_also_after_a_break(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
-        plan = Plan(Place(client, proxy.hosts, "/t"), "keep")
-
-        def nodes() -> Iterator[Node]:
-            yield Node("/", b"", OPEN_ACL_UNSAFE)
-            proxy.wait_for(lambda log: sum(frame.op == "connect" for frame in log) >= 4)
-            yield Node("/child", b"", OPEN_ACL_UNSAFE)
-
-        plan.look([Node("/", b"", OPEN_ACL_UNSAFE), Node("/child", b"", OPEN_ACL_UNSAFE)])
-        proxy.on("create", action=cut_before)
-        writer = Writer(plan)
-        writer.write(nodes())
-        assert (writer.done["created"], client.get_children("/t")) == (2, ["child"])
 
 
 def test_the_largest_node_there_can_be() -> None:

@@ -7,24 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import eventually
-from tests.support.both_clients import Side, both, done, using
 from tests.support.command import run
 from zkwire import (
     Client,
-    Counter,
     Create,
     MultiError,
     NoAuthError,
     NodeExistsError,
     Queue,
-    SequentialLock,
 )
 from zkwire.operations.sequence import next_number
 from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, cut_after, cut_before
 
-OLD = ("entry-100-0000000005", "entry-100-0000000006")  # of which the counter, 2, knows nothing
 cuts = pytest.mark.parametrize("action", [cut_before, cut_after])
 
 
@@ -76,18 +71,6 @@ def test_hazard_E14_a_copy_counts_on_behind_its_names(
             client.delete_tree(root)
 
 
-@cuts
-def test_copy_whose_connection_breaks_counts_on(server: Server, action: Any) -> None:
-    makes(server, "/a", "x-0000001200", counter=1201)
-    with FaultProxy(server.hosts) as proxy:
-        proxy.on("multi", action=action, nth=2)
-        assert run(proxy.hosts, "copy", "/a", "/b").status == 0
-        assert proxy.unfired == []
-    assert counter_of(server, "/b") in (1201, 1701)
-    assert run(server.hosts, "copy", "/a", "/b").status == 0
-    assert counter_of(server, "/b") in (1201, 1701)  # nothing was left to do
-
-
 def test_counter_that_is_not_moved_is_status_6_and_told(server: Server, tmp_path: Path) -> None:
     """Out of reach, or, until it may be moved, not to be."""
     makes(server, "/a", "x-0001000001", counter=1_000_002)
@@ -112,26 +95,6 @@ def test_number_that_is_no_sequence_number_is_no_fault(server: Server, tmp_path:
     assert (ran.status, ran.err) == (0, "")
     assert counter_of(server, "/b") == 3
     assert reloaded(server, tmp_path / "dump") == [0, 6]  # the first tells the counter
-
-
-@pytest.mark.parametrize("flat", [False, True])
-@both
-async def test_queue_brings_its_counter_past_the_names(
-    side: Side, server: Server, flat: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Numbers 2, 3 and 4 are free; before those are used up nothing tells that 5 is not."""
-    folder = "/q" if flat else "/q/entries"
-    makes(server, folder, *OLD)
-    async with using(side.Client(server.hosts)) as client:
-        queue = side.Queue(client, "/q", flat=flat)
-        for number in range(3):
-            await done(queue.put(b"%d" % number))
-        assert caplog.messages == []
-        await done(queue.put_many([b"a", b"b"]))
-        told = "stands at 5, behind a name that is there already, with the number 6"
-        await eventually("the warning", lambda: told in caplog.text)
-        names = sorted(await done(client.get_children(folder)))[-2:]
-        assert names == ["entry-100-0000000007", "entry-100-0000000008"]
 
 
 @cuts
@@ -180,35 +143,3 @@ def test_create_whose_number_is_taken_says_why(server: Server) -> None:
     dumped = run(server.hosts, "dump", "/a").out
     assert run(server.hosts, "load", "-", stdin=dumped).status == 0
     assert run(server.hosts, "create", "-s", "/a/x-").lines == ["/a/x-0000000010"]
-
-
-def test_lock_on_a_copied_parent_names_the_node_left_over(server: Server) -> None:
-    with Client(server.hosts) as client:
-        lock = SequentialLock(client, "/lock")
-        for _ in range(5):
-            with lock:
-                pass
-        with lock:
-            ran = run(server.hosts, "copy", "--ephemerals", "persistent", "/lock", "/copied")
-            assert ran.status == 0
-        (left_over,) = client.get_children("/copied")
-        with pytest.raises(NodeExistsError, match=left_over):
-            SequentialLock(client, "/copied").acquire(1)
-
-
-def test_fence_and_version_go_back_on_another_ensemble(server: Server) -> None:
-    """What docs/fences.md and docs/counter.md say of a tree that moves."""
-    with Server() as other, Client(server.hosts) as old, Client(other.hosts) as new:
-        for _ in range(50):
-            old.create("/busy")
-            old.delete("/busy")
-        Counter(old, "/count").add(7)
-        with SequentialLock(old, "/lock") as lock:
-            fence = lock.fence
-        ran = run(server.hosts, "copy", "/", f"zk://{other.hosts}/", "--quiet")
-        assert ran.status == 0, ran.err
-        before, after = Counter(old, "/count"), Counter(new, "/count")
-        assert (before.get(), after.get()) == (7, 7)
-        assert before.version > after.version > 0
-        with SequentialLock(new, "/lock") as lock:
-            assert 0 < lock.fence < fence

@@ -16,8 +16,6 @@ from zkwire import (
     OPEN_ACL_UNSAFE,
     AsyncClient,
     Client,
-    Create,
-    DoubleBarrier,
     InvalidACLError,
     NoAuthError,
     NonBlockingLock,
@@ -58,22 +56,6 @@ def open_nodes(server: Server) -> list[str]:
 
 
 # --- the operations -------------------------------------------------------------------------------
-
-
-def test_what_is_created_without_another_has_the_default_acl(server: Server) -> None:
-    with Client(server.hosts, auth=OWN, default_acl=CREATOR_ALL_ACL) as client:
-        client.create("/a")
-        client.create_with_stat("/b", b"", ephemeral=True)
-        client.pipeline.create("/c", container=True).result()
-        client.multi([Create("/d")])
-        with client.transaction() as t:
-            t.create("/e")
-        client.ensure_path("/f/g")
-        assert open_nodes(server) == []
-        client.create("/h", b"", OPEN_ACL_UNSAFE)
-        client.ensure_path("/i/j", OPEN_ACL_UNSAFE)
-        client.multi([Create("/k", b"", OPEN_ACL_UNSAFE)])
-        assert open_nodes(server) == ["/h", "/i", "/i/j", "/k"]
 
 
 def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
@@ -200,18 +182,6 @@ def test_users_who_may_not_read_each_other_contend(
     holder.release()
     assert waiting.result()
     assert observer.get_children(folder) == []
-
-
-def test_members_of_a_double_barrier_who_may_not_read_each_other_are_refused(
-    two: tuple[Client, Client], observer: Client, fresh_path: str
-) -> None:
-    """A round begins with a check of all members, for which a server wants READ."""
-    first, second = two
-    observer.ensure_path(fresh_path)
-    first.create(f"{fresh_path}/member", ephemeral=True)
-    with pytest.raises(NoAuthError):
-        DoubleBarrier(second, fresh_path, 2).enter(PATIENCE)
-    poll("it is gone", lambda: observer.get_children(fresh_path) == ["member"], PATIENCE)
 
 
 def test_an_open_node_above_lets_a_stranger_be_first(

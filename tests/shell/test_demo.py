@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import signal
 from contextlib import suppress
 from subprocess import TimeoutExpired
 
 import pytest
 
-from tests.support.command import ended, process
+from tests.support.command import ended
 from tests.support.terminal import ZKWIRE, Terminal
-from zkwire import AsyncSequentialLock, Client
 from zkwire import __version__ as zkwire_version
-from zkwire.cli.main import main
 
 
 def test_a_demo_needs_nothing_and_checks_everything() -> None:
@@ -23,33 +19,6 @@ def test_a_demo_needs_nothing_and_checks_everything() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
     assert "11 of 11 checks passed" in done.stdout
-
-
-def test_a_demo_that_does_not_hold_what_it_claims_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def nothing(*_: object) -> list[str]:
-        return []
-
-    monkeypatch.setattr(AsyncSequentialLock, "_find", nothing)
-    assert main(["demo"]) == 1
-    said = capsys.readouterr().out
-    assert "not as expected: the lock has looked for its node" in said
-    assert "11 of 11" not in said
-
-
-def test_server_as_a_process() -> None:
-    with process("server", "--listen", "127.0.0.1:0") as server:
-        assert server.stdout is not None
-        said = server.stdout.readline() + server.stdout.readline()
-        assert "Never for production" in said
-        found = re.search(r"127\.0\.0\.1:\d+", said)
-        assert found, said
-        with Client(found[0]) as client:
-            assert client.create("/a", b"x") == "/a"
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=60)
-        assert (server.returncode, errors) == (0, "")
 
 
 def test_what_is_not_run_is_said() -> None:
@@ -76,15 +45,6 @@ def test_each_question_waits_for_its_answer() -> None:
         assert terminal.status() == 0
     assert "Next: zkwire lesson heartbeat" in terminal.seen
     assert max(map(len, terminal.lines)) <= 80
-
-
-def test_the_signs_can_be_called_up_and_the_question_waits_on() -> None:
-    with lesson("lost-reply") as terminal:
-        terminal.until(PROMPT)
-        terminal.type("?\r")
-        assert "the connection breaks\r\n" in terminal.until(PROMPT)
-        terminal.type("\r")
-        assert "A raised OutcomeUnknownError" in terminal.until(PROMPT)
 
 
 @pytest.mark.parametrize(("keys", "status"), [("q\r", 0), ("\x04", 0), ("", 130)])

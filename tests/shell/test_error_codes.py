@@ -8,12 +8,11 @@ tests/unit/test_errors.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from tests.support.lock_helpers import Stage
-from tests.support.operation_samples import SAMPLES
 from tests.support.secure_servers import SecureServer
 from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer
 from zkwire import (
@@ -26,25 +25,19 @@ from zkwire import (
     EphemeralOnLocalSessionError,
     Id,
     MultiError,
-    NoAuthError,
     NoWatcherError,
     Perms,
     RuntimeInconsistencyError,
     ServerError,
-    SessionMovedError,
     State,
-    UnimplementedError,
     Watch,
     digest_auth,
     digest_id,
-    testing,
 )
 from zkwire.errors import SERVER_ERRORS
-from zkwire.testing.proxy import FaultProxy, Frame
+from zkwire.testing.proxy import Frame
 from zkwire.testing.proxy.faults import Send, Step
-from zkwire.wire import ops
 
-PATIENCE = 30.0
 SUPER = digest_auth("super", "user")
 SUPER_FLAG = "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + digest_id("super", "user").id
 READ_ONLY_FOR_BOB = [ACL(Perms.READ, digest_id("bob", "builder"))]
@@ -226,97 +219,3 @@ def test_codes_of_an_ensemble_that_is_set_up_for_them(
             Case(-119, "multi", None, lambda c, n: c.multi([Create(n)])),
         ):
             check(case, client, fresh_path)
-
-
-# --- every code, forced ---------------------------------------------------------------------------
-
-# Of those in the second line none is documented, or each as never sent: the number stays.
-FORCED = [
-    *(code for code in SERVER_ERRORS if code != SessionMovedError.code),
-    *(-1, -4, -9, -100, -113, -116, -117, -126, -999, 7, -(2**31), 2**31 - 1),
-]
-ASKED: list[tuple[str, str | None, Callable[[Any], Any]]] = [
-    ("get_data", "/n", lambda c: c.get_data("/n")),
-    ("create", "/n/x", lambda c: c.create("/n/x")),
-    ("set_acl", "/n", lambda c: c.set_acl("/n", READ_ONLY_FOR_BOB)),
-    ("multi", None, lambda c: c.multi([Create("/n/x")])),
-    ("who_am_i", None, lambda c: c.who_am_i()),
-]
-
-
-@pytest.fixture
-def forcing(server: testing.Server) -> Iterator[tuple[testing.Server, Client]]:
-    """An embedded server that refuses what it is told to refuse, and its client."""
-    with Client(server.hosts) as client:
-        client.create("/n", b"data")
-        yield server, client
-
-
-def test_every_code_becomes_its_class_and_the_session_goes_on(
-    forcing: tuple[testing.Server, Client],
-) -> None:
-    server, client = forcing
-    session = client.session_id
-    for code in FORCED:
-        for op, path, ask in ASKED:
-            for asked in (client, client.pipeline):
-                server.refuse_next(op, code)
-                with pytest.raises(ServerError) as caught:
-                    getattr(ask(asked), "result", lambda: None)()
-                error = caught.value
-                assert type(error) is SERVER_ERRORS.get(code, ServerError), (code, op)
-                assert (error.code, error.op, error.path) == (code, op, path)
-                uncertain = code in {-4, -5, -7, -122} and op in {"create", "set_acl", "multi"}
-                assert error.maybe_applied == uncertain
-                assert code in SERVER_ERRORS or str(code) in str(error)
-    server.refuse_next("exists", -101)
-    assert client.exists("/n") is None  # that one is an answer, and no other
-    server.refuse_next("exists", -102)
-    with pytest.raises(NoAuthError):
-        client.exists("/n")
-    assert client.get_data("/n").data == b"data"
-    assert client.get_children("/n") == []
-    assert client.session_id == session
-
-
-# --- servers older than an operation --------------------------------------------------------------
-
-SINCE = sorted(
-    (sample.op.since, sample.op.name, sample.call)
-    for sample in SAMPLES
-    if sample.op.since >= "3.5" and sample.op is not ops.REMOVE_WATCHES
-)
-
-
-def connects(frames: list[Frame]) -> int:
-    """How many connections were answered."""
-    return sum(f.op == "connect" and f.direction == "s2c" for f in frames)
-
-
-def test_an_older_server_costs_a_connection_and_not_the_session() -> None:
-    with (
-        testing.Server(version="3.4", tick=0.2, timeouts=(0.1, 60.0)) as server,
-        FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts) as client,
-    ):
-        session = client.session_id
-        client.create("/mine", ephemeral=True)
-        watch = Watch()
-        client.get_data("/mine", watch=watch)
-        oldest, made = "4", 1
-        for since, op, ask in reversed(SINCE):
-            with pytest.raises(UnimplementedError, match=f"since {since}") as caught:
-                ask(client, "/mine")
-            assert (caught.value.code, caught.value.op) == (-6, op)
-            assert not caught.value.maybe_applied
-            if since < oldest:  # one refusal tells of all that came with it or later
-                oldest, made = since, made + 1
-                proxy.wait_for(lambda frames, made=made: connects(frames) >= made)  # type: ignore[misc]
-            client.connect(PATIENCE)
-            assert client.exists("/mine") is not None  # on the next connection
-            assert client.session_id == session
-            assert connects(proxy.frames()) == made  # and no more: it asked only once
-        # Watches came along every time, without what an old server does not know.
-        assert {f.op for f in proxy.frames() if f.xid == -8} == {"set_watches"}
-        client.set_data("/mine", b"x")
-        assert watch.wait(PATIENCE) is not None

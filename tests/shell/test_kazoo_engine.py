@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kazoo import exceptions as ke
 from kazoo.client import KazooClient as PlainClient
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 from kazoo.recipe.watchers import DataWatch
 from kazoo.retry import KazooRetry
@@ -25,7 +25,7 @@ from tests.support.server_control import poll
 from zkwire import Client, State
 from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown, engine
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Gate, cut_after, hold
 
 PATIENCE = 10.0
 NOBODY = "127.0.0.1:1"
@@ -287,18 +287,6 @@ def test_a_lost_connection_is_suspended_and_connected_in_the_same_session(
     states.assert_reconnected()
 
 
-def test_an_expired_session_is_lost_and_a_new_one_begins(server: Server, client: Any) -> None:
-    states, session, inner = Told(client), client.client_id, client.zkwire
-    server.expire(session[0])
-    seen = [states.next()]
-    while seen[-1] != "CONNECTED":
-        seen.append(states.next())
-    assert [state for state in seen if state != "SUSPENDED"] == ["LOST", "CONNECTED"]
-    assert client.client_id != session
-    assert (inner.state, client.zkwire.state) == (State.EXPIRED, State.CONNECTED)
-    assert client.exists("/") is not None
-
-
 def test_a_stopped_client_refuses_and_starts_again(server: Server, client: Any) -> None:
     with pytest.raises(ke.KazooException, match="until it is stopped"):
         client.close()
@@ -360,14 +348,6 @@ def test_an_end_of_trying_leaves_nothing(retry: KazooRetry) -> None:
     assert not [t for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
 
 
-def test_each_connection_that_was_made_counts_the_attempts_anew(server: Server) -> None:
-    with started(server.hosts, connection_retry=KazooRetry(max_tries=3)) as client:
-        states = Told(client)
-        for _ in range(4):
-            server.cut_all()
-            states.assert_reconnected()
-
-
 def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     server: Server, client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -379,16 +359,6 @@ def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     client.stop()
     client.start()
     assert client.exists("/") is not None
-
-
-def test_a_client_whose_handler_is_refused_can_be_stopped() -> None:
-    handler = SequentialThreadingHandler()
-    handler.name = "sequential_gevent_handler"
-    client = KazooClient(NOBODY, handler=handler)
-    with pytest.raises(ke.ConfigurationError, match="gevent has not patched threading"):
-        client.start()
-    client.stop()
-    client.close()
 
 
 def test_a_client_whose_stop_was_interrupted_starts_again(
@@ -427,76 +397,7 @@ def test_requests_in_flight_at_a_cut_say_whether_they_may_be_done(
         assert kind is OutcomeUnknown or value == (b"new" if kind is ZnodeStat else b"")
 
 
-def test_a_lost_read_is_never_applied_and_a_retry_repeats_it(
-    proxied: tuple[Any, FaultProxy],
-) -> None:
-    client, proxy = proxied
-    proxy.on("get_data", action=cut_before)
-    with pytest.raises(OutcomeUnknown) as caught:
-        client.get("/")
-    assert caught.value.maybe_applied is False
-    proxy.on("get_data", action=cut_before)
-    assert client.retry(client.get, "/")[0] == b""
-
-
-def test_a_request_that_finds_no_server_is_not_sent() -> None:
-    with Server(tick=0.1) as server, started(server.hosts, timeout=0.3) as client:
-        server.stop()
-        eventually(lambda: not client.connected)
-        with pytest.raises(NotSent) as caught:
-            client.create("/a")
-        assert caught.value.maybe_applied is False
-
-
 # --- watches --------------------------------------------------------------------------------------
-
-
-def test_a_watch_outlives_a_lost_connection_and_fires_once(server: Server, client: Any) -> None:
-    client.create("/a")
-    events = Told()
-    client.get("/a", watch=events.put)
-    client.exists("/a", watch=events.put)
-    states = Told(client)
-    server.cut_all()
-    states.assert_reconnected()
-    client.set("/a", b"1")
-    client.set("/a", b"2")
-    event = events.next()
-    assert (event.type, event.path, event.state) == ("CHANGED", "/a", "CONNECTED")
-    client.exists("/b", watch=events.put)
-    client.create("/b")
-    assert events.next().path == "/b"
-    client.get_children("/", watch=events.put)
-    server.expire(client.client_id[0])
-    event = events.next()
-    assert (event.type, event.state, event.path) == ("NONE", "EXPIRED_SESSION", None)
-
-
-def test_a_watch_is_not_called_once_the_client_is_stopped(client: Any) -> None:
-    events = Told()
-    client.get("/", watch=events.put)
-    client.restart()
-    client.get("/", watch=events.put)
-    client.create("/a")
-    client.set("/", b"")
-    assert events.next().type == "CHANGED"
-
-
-def test_a_chroot_is_no_part_of_paths_and_its_root_may_go(server: Server, client: Any) -> None:
-    client.ensure_path("/chroot/a")
-    events = Told()
-    with started(f"{server.hosts}/chroot") as below:
-        below.get("/a", watch=events.put)
-        client.set("/chroot/a", b"1")
-        assert events.next().path == "/a"
-        assert below.zkwire.get_data("/a").data == b"1"
-        below.delete("/", recursive=True)
-        assert client.exists("/chroot") is None
-        with (
-            pytest.warns(UserWarning, match="No chroot path exists"),
-            started(f"{server.hosts}/chroot"),
-        ):
-            pass
 
 
 def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -> None:

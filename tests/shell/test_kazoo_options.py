@@ -46,14 +46,6 @@ def test_a_large_value_is_for_the_server_to_refuse(server: Server) -> None:
         assert client.exists("/large") is None
 
 
-def test_a_read_only_server_is_connected_read_only(server: Server) -> None:
-    server.set_read_only(True)
-    with started(server.hosts, read_only=True) as client:
-        assert client.client_state == "CONNECTED_RO"
-        with pytest.raises(ke.NotReadOnlyCallError):
-            client.create("/a")
-
-
 def test_credentials_hold_in_each_session(server: Server) -> None:
     with started(server.hosts, auth_data=[("digest", "user:secret")]) as client:
         client.create("/secret", b"s", acl=[SECRET])
@@ -126,21 +118,6 @@ def test_tls_has_the_options_of_kazoo(authority: Authority, shown: Certificate) 
             assert client.exists("/") is not None
         with pytest.raises(ValueError, match="verify_certs must be True"):
             engine.tls_context(KazooClient(NOBODY, check_hostname=True, **options))
-
-
-def test_a_subclass_that_overrides_call_sees_each_request(server: Server) -> None:
-    class Counting(KazooClient):
-        def _call(self, request: Any, async_object: Any) -> Any:
-            names.append(type(request).__name__)
-            return super()._call(request, async_object)
-
-    names: list[str] = []
-    counting: Any = Counting(server.hosts)
-    counting.start()
-    counting.create("/a")
-    counting.stop()
-    counting.close()
-    assert names == ["Create"]
 
 
 # --- programs that are not one's own --------------------------------------------------------------

@@ -16,7 +16,6 @@ import pytest
 
 from tests.support.aio_helpers import blocking, complaints, eventually
 from tests.support.both_clients import LOCKS, Side, both, done, entered, result, using
-from tests.support.family_helpers import lease_of, soon
 from tests.support.lock_frames import LockProxy
 from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
 from tests.support.server_control import Backend, Settings, poll
@@ -32,13 +31,11 @@ from zkwire import (
     NodeExistsError,
     Perms,
     ReentrantLock,
-    Semaphore,
     SequentialLock,
     SetData,
 )
 from zkwire.testing import Server
-from zkwire.testing.proxy.faults import Gate, cut_before, hold
-from zkwire.wire import ops
+from zkwire.testing.proxy.faults import Gate, hold
 
 # --- cancel() and node ----------------------------------------------------------------------------
 
@@ -246,28 +243,6 @@ def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
     assert lock.acquire(GRACE), "something was left behind"
 
 
-def test_a_lease_waits_as_long_as_one_ahead_may_go(clients: list[Client]) -> None:
-    first = lease_of(clients[0], "/s", 2)
-    assert first.acquire(GRACE)
-    clients[0].create("/s/leases/a-", sequential=True)
-    waiting = Running(lambda: lease_of(clients[1], "/s", 2).acquire(PATIENCE))
-    soon("it waits", lambda: len(clients[0].get_children("/s/leases")) == 3)
-    first.release()
-    assert waiting.result()
-
-
-def test_a_node_that_may_not_be_deleted_is_told_of(
-    clients: list[Client], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A lock's path must let its contenders create, read and delete."""
-    maker, holder, late = clients
-    maker.create("/lock", b"", [ACL(Perms.CREATE | Perms.READ, ANYONE)])
-    assert SequentialLock(holder, "/lock").acquire(GRACE)
-    assert not SequentialLock(late, "/lock").acquire(SHORT)
-    soon("somebody is warned", lambda: "a node stays until this session ends" in caplog.text)
-    assert "/lock: " in caplog.text
-
-
 # --- what is left above a lock's node -------------------------------------------------------------
 
 KINDS = sorted({*LOCKS} - {"leadership", "multi"})
@@ -283,35 +258,6 @@ def remove_containers(server: Server) -> None:
     """Have the server do now what it does each minute, once for each level."""
     for _ in range(3):
         server._running().call(server._processor._reap)
-
-
-@pytest.mark.parametrize("kind", [*KINDS])
-def test_no_node_is_left_above_a_lock(server: Server, kind: str) -> None:
-    """But the count of a semaphore: who has just read it must not enter beside another count."""
-    with Client(server.hosts) as client:
-        lock = made(kind, client)
-        for _ in range(2):
-            assert lock.acquire()
-            remove_containers(server)
-            assert lock.held
-            lock.release()
-            remove_containers(server)
-            assert client.exists("/locks") is None or kind == "lease"
-        if kind == "lease":
-            assert list(client.walk("/locks")) == ["/locks", PATH]
-            with pytest.raises(ValueError, match="of 1, not of 3"):
-                Semaphore(client, PATH, 3).lease().acquire()
-
-
-def test_a_node_that_stands_there_already_and_the_chroot_stay(server: Server) -> None:
-    with Client(server.hosts) as client, Client(server.hosts + "/application") as below:
-        client.create("/locks")
-        for lock in (SequentialLock(client, PATH), SequentialLock(below, "/lock")):
-            with lock:
-                pass
-        remove_containers(server)
-        assert list(client.walk("/locks")) == ["/locks"]
-        assert list(below.walk("/")) == ["/"]
 
 
 @pytest.mark.parametrize(("kind", "nth"), [*((kind, 2) for kind in KINDS), ("lease", 4)], ids=str)
@@ -352,32 +298,6 @@ def test_hazard_B35_a_parent_that_goes_between_the_look_and_the_create(
 def asked(proxy: LockProxy) -> int:
     """How often a container was asked for."""
     return sum(frame.op == "create_container" and frame.direction == "c2s" for frame in proxy.log)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@both
-async def test_a_parent_is_persistent_where_there_are_no_containers(side: Side, kind: str) -> None:
-    with (
-        Server(unknown_opcodes=[ops.CREATE_CONTAINER.opcode]) as without,
-        LockProxy(without.hosts) as proxy,
-    ):
-        async with using(side.Client(proxy.hosts)) as client:
-            for lock in (made(kind, client, side), side.lock("sequential", client, "/another/l")):
-                async with entered(lock):
-                    pass
-            await blocking(remove_containers, without)
-            for path in (PATH, "/another/l"):
-                assert await done(client.exists(path)) is not None
-        assert asked(proxy) == 1  # what it does not know is remembered
-
-
-def test_a_server_that_hangs_up_on_what_it_does_not_know(server: Server) -> None:
-    """As some do that are not Apache's: to ask again and again would never end."""
-    with LockProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
-        for nth in range(1, 5):
-            proxy.on("create_container", nth=nth, action=cut_before)
-        assert SequentialLock(client, "/lock").acquire(PATIENCE)
-        assert asked(proxy) == 1
 
 
 # --- Apache's own ---------------------------------------------------------------------------------
@@ -460,44 +380,6 @@ def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
     lock.release()
     assert SequentialLock(client, OWNED).acquire(PATIENCE)
     assert len(client.get_children(OWNED)) == 1
-
-
-def test_a_lock_that_was_released_is_let_alone(
-    client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also where another thread holds by the same object."""
-    lock = ReentrantLock(client, OWNED)
-
-    def cycle() -> None:
-        with lock:
-            pass
-
-    with lock:
-        in_a_thread(lambda: lock.acquire(0))
-        assert lock.held
-    in_a_thread(cycle)
-    client.sync()
-    with lock:
-        assert lock.held
-    assert WARNED not in caplog.text
-
-
-def test_a_thread_keeps_a_lock_whose_object_is_gone_and_may_end_after_its_client(
-    client: Client,
-) -> None:
-    """Only the thread's end says that it has nothing more to do."""
-    ReentrantLock(client, OWNED).acquire()
-    gc.collect()
-    client.sync()
-    assert not SequentialLock(client, OWNED).try_acquire()
-    lock = ReentrantLock(client, "/other")
-
-    def close() -> None:
-        assert lock.acquire()
-        client.close()
-
-    in_a_thread(close)
-    assert not lock.held
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -22,7 +22,6 @@ from zkwire import (
     Check,
     Client,
     ClientClosedError,
-    Create,
     Event,
     MultiError,
     NoNodeError,
@@ -32,13 +31,10 @@ from zkwire import (
     OutcomeUnknownError,
     RequestEnd,
     State,
-    Supervisor,
     Watch,
 )
-from zkwire.errors import SESSION_EXPIRED
 from zkwire.net.observer import Observation
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.kit import Refusal, refuse
 from zkwire.testing.proxy import cut_after, cut_before, drop
 
 PATIENCE = 30.0
@@ -201,28 +197,6 @@ def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
     created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
     assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
     assert len(notes.ends) == len(notes.begun)
-
-
-def test_a_multi_that_a_local_session_may_not_do_is_told_as_its_caller_is(server: Server) -> None:
-    refusal = Refusal("multi: create PATH", 0, SESSION_EXPIRED)
-    notes = Notes()
-    changes = [Create("/a", ephemeral=True)]
-    with FaultProxy(server.hosts) as proxy:
-        proxy.on("multi", action=refuse(refusal))
-        with Client(proxy.hosts, observer=notes) as client, pytest.raises(MultiError):
-            client.multi(changes)
-        proxy.reset()
-        proxy.on("multi", action=refuse(refusal))
-        with pytest.raises(MultiError):
-            in_loop(proxy.hosts, lambda client: client.multi(changes), observer=notes)
-    assert [end.outcome for end in notes.ends] == ["MultiError"] * 2
-
-
-def test_a_supervisor_passes_it_on(server: Server) -> None:
-    notes = Notes()
-    with Supervisor(server.hosts, observer=notes) as supervisor:
-        supervisor.client(PATIENCE).get_data("/")
-    assert ("get_data", "ok", False) in notes.outcomes
 
 
 # --- observers that fail --------------------------------------------------------------------------
@@ -397,17 +371,6 @@ def spans(exporter: Any) -> Any:
     """The finished spans of this test, by name."""
     exporter.clear()
     return lambda: {span.name: span for span in exporter.get_finished_spans()}
-
-
-def test_the_parent_of_a_span_is_the_callers(server: Server, spans: Any) -> None:
-    run_block(1, server.hosts)
-    request, parent = spans()["zookeeper create"], spans()["pay the invoice"]
-    assert request.parent.span_id == parent.context.span_id
-    assert request.attributes["zookeeper.path"] == "/invoice-17"
-    assert request.attributes["zookeeper.outcome"] == "ok"
-    host, port = server.hosts.split(":")
-    assert request.attributes["server.address"] == host
-    assert request.attributes["server.port"] == int(port)
 
 
 @pytest.mark.parametrize("fault", [cut_after, cut_before, None])

@@ -34,8 +34,3 @@ def test_a_recipe_refused_once_is_right_or_raises(title: str, life: Life, kind: 
     rows: document.Rows = {}
     document.add(rows, sweep_refusals(life, kind, chosen=some))
     assert document.untold(PAGE[document.recipe_of(title)], rows) == []
-
-
-def test_the_page_of_refusals_has_each_recipe() -> None:
-    assert PAGE.keys() == {document.recipe_of(title) for title, _, _ in CELLS}
-    assert all(PAGE.values())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,12 +13,11 @@ import pytest
 from tests.conftest import open_descriptors
 from tests.shell.test_client import PATIENCE
 from tests.shell.test_client_threads import on_signal
-from tests.support.fake_server import Connection, FakeServer, reply
+from tests.support.fake_server import FakeServer
 from tests.support.family_helpers import soon
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
-    AsyncClient,
     Client,
     ClientClosedError,
     EventType,
@@ -29,10 +26,8 @@ from zkwire import (
     Watch,
     testing,
 )
-from zkwire.aio.loop import LoopIO
-from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.net.background import Deferred
-from zkwire.net.connection import LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
+from zkwire.net.connection import LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
@@ -137,65 +132,7 @@ def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player)
     late.link.listener = None
 
 
-class Looks(Waitable):
-    """Answers for as many looks at it."""
-
-    def __init__(self, *looks: bool) -> None:
-        super().__init__()
-        self._looks = iter(looks)
-
-    @property
-    def ready(self) -> bool:
-        return next(self._looks, True)
-
-
-def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over(
-    late: Player,
-) -> None:
-    """The kernel tells no other thread of them: an event of others would wait for the next ping."""
-    others = late.watched("/a")
-    late.have_stand_back()
-    late.change("/a")
-    assert readable_within(late.link.sock, PATIENCE)
-    assert late.driver._listen(Looks(False, False), None)
-    assert others.ready
-
-
-def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    without_epolls(monkeypatch)
-    with_times(monkeypatch, REARM=10 * PATIENCE, LONGEST_REARM=40 * PATIENCE)
-    with Player() as player:
-        pump, io, client = player.driver, player.io, player.client
-        player.have_stand_back()
-        for times in (2, 4, 4):
-            client.sync()
-            io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
-            assert io.stay_away(None)
-            assert io._rearm_at > pump.now() + (10 * times - 1) * PATIENCE
-        io._rearm_at = pump.now()
-        assert not io.stay_away(None)  # nobody has read
-        client.sync()
-        assert not io.stay_away(pump.now())  # something else is due
-        io.listen()
-
-
 # --- pauses in a long pipeline --------------------------------------------------------------------
-
-
-def dripping(count: int, before: Callable[[int], object] = bool) -> Callable[[Connection], None]:
-    """A server that answers so many reads one by one, when all of them have come."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        for number, request in enumerate([connection.request() for _ in range(count)]):
-            before(number)
-            connection.send(reply(request.xid, GetDataResponse(b"x", Stat(*[0] * 11))))
-        for closing in connection.requests():
-            connection.put(reply(closing.xid))
-
-    return script
 
 
 class Pauses:
@@ -217,55 +154,6 @@ class Pauses:
 @pytest.fixture
 def pauses() -> Pauses:
     return Pauses()
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_a_reader_pauses_for_the_answers_of_many_threads_that_sleep(
-    pauses: Pauses, many: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads = LONG_LINE_OF_THREADS * 2 if many else LONG_LINE_OF_THREADS - 1
-    asleep = threading.Event()
-
-    def before(number: int) -> None:
-        assert asleep.wait(PATIENCE)  # the first answer is all that the first reader reads
-        assert number == 0 or not many or pauses.begun.wait(PATIENCE)
-
-    with (
-        FakeServer(dripping(threads, before)) as server,
-        Client(server.hosts) as client,
-        ThreadPoolExecutor(threads) as pool,
-    ):
-        asked = [pool.submit(client.get_data, "/a") for _ in range(threads)]
-        soon("all but the reader sleep", lambda: len(client._driver._followers) == threads - 1)
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", pauses.note)
-        asleep.set()
-        assert all(each.result(PATIENCE).data == b"x" for each in asked)
-    pauses.check(many)
-
-
-@pytest.mark.parametrize("long", [False, True])
-def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
-    pauses: Pauses, long: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count, pause = LONGER_LINE * 2 if long else LONGER_LINE - 1, LoopIO._pause
-
-    def note(driver: LoopIO, seconds: float) -> None:
-        pauses.note(seconds)
-        pause(driver, seconds)
-
-    async def ask(hosts: str) -> None:
-        async with AsyncClient(hosts) as client:
-            replies = await asyncio.gather(*[client.get_data("/a") for _ in range(count)])
-            assert all(reply.data == b"x" for reply in replies)
-
-    def before(number: int) -> None:
-        """A loop that is slow would find all the answers there."""
-        assert not (number and long) or pauses.begun.wait(PATIENCE)
-
-    monkeypatch.setattr(LoopIO, "_pause", note)
-    with FakeServer(dripping(count, before)) as server:
-        asyncio.run(ask(server.hosts))
-    pauses.check(long)
 
 
 # --- what has come counts, however late it is read ------------------------------------------------

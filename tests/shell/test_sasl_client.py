@@ -16,26 +16,20 @@ import pytest
 
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
 from tests.shell.test_client_threads import name_of
-from tests.shell.test_secure_client import LONG, Time, settled
+from tests.shell.test_secure_client import LONG, settled
 from tests.support.fake_server import Connection, FakeServer, reply
-from tests.support.hooks import hooked
-from tests.support.installed_servers import LOOPBACK
-from tests.support.lock_helpers import Running
 from tests.support.secure_servers import USERS
 from zkwire import (
     AuthFailedError,
     Client,
-    ClientClosedError,
     ConnectionLossError,
     DigestMD5,
-    NotSentError,
     State,
     Watch,
 )
 from zkwire.jute import records as r
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import cut_before, hold, rst_before
-from zkwire.testing.proxy.faults import Gate
+from zkwire.testing.proxy import rst_before
 
 BOB = ("bob", USERS["bob"])
 REJECTED = "the server rejected the SASL authentication"
@@ -227,82 +221,3 @@ def test_a_mechanism_that_fails(reported: list[BaseException]) -> None:
         refuses = yields(b"", then=AuthFailedError("not this server"))
         assert refused(server.hosts, Custom(refuses)) == "not this server"
         assert reported == []  # that is no mistake, and whoever calls is told
-
-
-@pytest.mark.parametrize("tokens", [(), (b"",)])
-def test_a_mechanism_that_is_satisfied_early(tokens: tuple[bytes, ...]) -> None:
-    """It decides; what the server thinks of it shows in what the client may do."""
-    early = Custom(yields(*tokens))
-    with Server(sasl_users=USERS) as server, Client(server.hosts, sasl=early) as client:
-        assert [who.auth_scheme for who in client.who_am_i()] == ["ip"]
-    with sasl_server() as server:
-        nobody_may_ask(server.hosts, early)
-
-
-class Thinking(Custom):
-    """A mechanism that takes as long as it is told to."""
-
-    def __init__(self) -> None:
-        self.begun, self.go_on = threading.Event(), threading.Event()
-
-    def exchange(self, host: str) -> Generator[bytes, bytes, None]:
-        self.begun.set()
-        assert self.go_on.wait(PATIENCE)
-        return (yield from DigestMD5(*BOB).exchange(host))
-
-
-def test_a_mechanism_that_takes_long() -> None:
-    """Longer than the attempt may: that one is given up, and the next one is made."""
-    now, gate, thinking = Time(), Gate(), Thinking()
-    with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
-        proxy.on("sasl", action=hold(gate), reply=True)  # else it may come in time
-        client = hooked(Client)(proxy.hosts, sasl=thinking, session_timeout=30, _now=now)
-        with within(1.0), pytest.raises(NotSentError):
-            client.connect(0.2)
-        assert thinking.begun.wait(PATIENCE)
-        now._ahead += 21.0  # more than two thirds of the session timeout
-        thinking.go_on.set()
-        client.connect(40.0)
-        assert client.exists("/") is not None
-        assert {frame.connection for frame in proxy.frames()} == {0, 1}
-        client.close()
-        gate.release()
-
-
-def test_close_does_not_wait_for_a_mechanism() -> None:
-    thinking = Thinking()
-    with sasl_server() as server:
-        client = Client(server.hosts, sasl=thinking)
-        connecting = Running(lambda: client.connect(PATIENCE))
-        assert thinking.begun.wait(PATIENCE)
-        with within(CLOSE_BOUND + 0.5):
-            client.close()
-        thinking.go_on.set()
-        with suppress(ClientClosedError):  # or it was connected in the moment of the close
-            connecting.result()
-        thread = client._driver.thread
-        assert thread is not None
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-
-
-def test_a_mechanism_begins_anew_with_each_connection() -> None:
-    told: list[str] = []
-    closed = threading.Event()
-
-    def exchange(host: str) -> Generator[bytes, bytes, None]:
-        told.append(host)
-        if len(told) > 1:
-            return (yield from DigestMD5(*BOB).exchange(host))
-        try:
-            yield b""
-        finally:
-            closed.set()
-
-    with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
-        proxy.on("sasl", action=cut_before, reply=True)
-        hosts = proxy.hosts.replace(LOOPBACK, "localhost")
-        with Client(hosts, sasl=Custom(exchange), session_timeout=LONG) as client:
-            assert client.exists("/") is not None
-        assert closed.is_set()
-    assert told == ["localhost"] * 2

@@ -6,12 +6,8 @@ The servers are of this process; real ones are in `tests/real/test_secure_server
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import socket
 import ssl
-import struct
-import termios
 import threading
 import time
 from collections import Counter
@@ -46,7 +42,6 @@ from zkwire import (
     AsyncSequentialLock,
     Client,
     ClientClosedError,
-    EventType,
     ForkedError,
     NotSentError,
     OutcomeUnknownError,
@@ -79,12 +74,6 @@ def only(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
 def settled(client: Client) -> None:
     """Wait until the client is connected again, if it is not."""
     assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE) is State.CONNECTED
-
-
-def type_of_next(watch: Watch) -> EventType | int:
-    event = watch.wait(PATIENCE)
-    assert event is not None
-    return event.type
 
 
 def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
@@ -152,38 +141,6 @@ def proxied(server: Server, trusting: ssl.SSLContext) -> Iterator[Proxied]:
 
 
 # --- its everyday work ----------------------------------------------------------------------------
-
-
-@each_version
-def test_floods_outlive_lost_connections(
-    server: Server, authority: Authority, version: ssl.TLSVersion
-) -> None:
-    context = only(authority.client_context(), version)
-    with behind_proxy(server, context) as (proxy, client, observer):
-        client.create("/a", ephemeral=True)
-        session_id, send = client.session_id, client.pipeline
-        data = [os.urandom(1_000_000) for _ in range(4)]  # in both directions at once
-        pairs = [(send.set_data("/a", each), send.get_data("/a")) for each in data]
-        assert [(written.result().version, read.result().data) for written, read in pairs] == [
-            (number, each) for number, each in enumerate(data, 1)
-        ]
-        paths = [f"/{number}" for number in range(1000)]
-        assert [each.result() for each in [send.create(path) for path in paths]] == paths
-        for lose in (proxy.cut_all, proxy.reset_all):
-            changed, lasting = Watch(), Watch()
-            client.get_data("/a", watch=changed)
-            client.add_watch("/zookeeper", watch=lasting)
-            proxy.refuse()
-            lose()
-            assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-            observer.set_data("/a", b"while it is away")
-            proxy.refuse(False)
-            assert type_of_next(changed) is EventType.NODE_DATA_CHANGED
-            assert type_of_next(lasting) is EventType.REREAD
-            found = client.get_data("/a")
-            assert (found.data, found.stat.ephemeral_owner) == (b"while it is away", session_id)
-            lasting.close()
-        assert client.session_id == session_id
 
 
 async def test_an_asyncio_client(server: Server, trusting: ssl.SSLContext) -> None:
@@ -257,42 +214,6 @@ def test_no_outcome_is_wrong(proxied: Proxied, direction: str, action: Action) -
         counts.update(outcomes.values())
     assert counts["unknown"]
     assert counts["success"]
-
-
-def test_what_the_kernel_never_took_was_not_sent(proxied: Proxied) -> None:
-    proxy, client, observer = proxied
-    client.exists("/")
-    proxy.black_hole()
-    link = client._driver.current_connection
-    assert link is not None
-    size = 10_000
-    paths = [f"/{number:04}" for number in range(2500)]
-    replies = [client.pipeline.create(path, bytes(size)) for path in paths]
-    client._driver.flush()
-    taken = full(link.sock)
-    proxy.refuse()
-    proxy.reset_all()
-    proxy.black_hole(False)
-    ends = [outcome(each) for each in replies]
-    assert [ended for ended, _ in groupby(ends)] == ["unknown", "not sent"]
-    # A request is that much longer than its data, and a record than what is in it.
-    each = (size + len(paths[0]) + 55) * (1 + 22 / 16384)
-    assert abs(ends.count("unknown") * each - taken) < 32 * 1024
-    there = {f"/{name}" for name in observer.get_children("/")} - {"/zookeeper"}
-    assert there <= set(paths[: ends.count("unknown")])
-
-
-def full(sock: socket.socket) -> int:
-    """Wait until the kernel takes no more for a socket; how many bytes it has taken in all."""
-    seen: list[int] = []
-
-    def stable() -> int | None:
-        acknowledged = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)[120:]
-        waiting = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
-        seen.append(struct.unpack("q", acknowledged)[0] + struct.unpack("i", waiting)[0])
-        return seen[-1] if len(seen) > 50 and len(set(seen[-50:])) == 1 else None
-
-    return poll("the kernel takes no more", stable, PATIENCE)
 
 
 # --- ends, forks and interrupts -------------------------------------------------------------------
@@ -434,29 +355,6 @@ def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
         assert "old-name" in name()
         reconnect()
         assert "new-name" in name()
-
-
-@pytest.mark.parametrize("one_name", [False, True])
-def test_a_silent_server_does_not_hide_a_good_one(
-    one_name: bool, server: Server, trusting: ssl.SSLContext
-) -> None:
-    """Of two in the connect string, or of two addresses of one name, in one attempt."""
-    with FakeServer(silent) as mute:
-
-        def resolver(host: str, port: int) -> list[tuple[int, Any]]:
-            ports = [mute.port, server.port] if one_name else [port]
-            return [(socket.AF_INET, (LOOPBACK, port)) for port in ports]
-
-        hosts = "localhost:1" if one_name else f"{mute.hosts},{server.hosts}"
-        for seed in range(10):  # each has an order of its own
-            client = hooked(Client)(
-                hosts, tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
-            )
-            with within(6.0), client:
-                assert client.exists("/") is not None
-            if mute.connections:
-                break
-        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
 
 
 def test_the_servers_name_is_told(trusting: ssl.SSLContext, shown: Certificate) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.support.lock_helpers import (
     Stage,
     acquire_as_third_party,
     calm,
-    requests,
 )
 from tests.support.scripted import (
     NO_NODE,
@@ -146,24 +144,6 @@ def test_what_is_switched_off_costs_no_connection(script: Script) -> None:
 # --- and those after it ---------------------------------------------------------------------------
 
 
-def test_the_server_is_not_asked_again_while_it_may_be_the_same(script: Script) -> None:
-    refuse(script, "who_am_i")
-    script.reconnect()
-    assert failure(script.call("who_am_i")) is UnimplementedError
-    assert script.session.push(Request(ops.WHO_AM_I)) == 0
-    assert script.session.send_alone(Request(ops.WHO_AM_I), script.now) == b""
-    assert script.names() == []
-    script.reconnect()  # for another reason: the next server may be newer
-    assert asked(script, "who_am_i") == ["who_am_i"]
-
-
-def test_what_came_later_is_refused_too_and_what_came_earlier_is_asked_for(script: Script) -> None:
-    refuse(script, "get_ephemerals")
-    script.reconnect()
-    assert failure(script.call("who_am_i")) is UnimplementedError
-    assert asked(script, "create_with_stat", "/a") == ["create2"]
-
-
 def test_what_was_asked_for_in_between_is_refused_without_being_sent(script: Script) -> None:
     refuse(script, "add_watch", "/a", Watch())
     watch = Watch()
@@ -173,25 +153,6 @@ def test_what_was_asked_for_in_between_is_refused_without_being_sent(script: Scr
     assert failure(call) is UnimplementedError
     assert not armed(watch)
     ends_well(script, read)
-
-
-def test_another_server_is_asked() -> None:
-    """The refused connection is followed by one to the same server, if that can be reached."""
-    script = Script(servers=2)
-    script.connect()
-    first = script.session.server
-    refuse(script, "who_am_i")
-    script.reconnect()
-    assert script.session.server == first
-    refuse(script, "get_ephemerals")
-    script.lose()
-    script.now = script.session.act_at
-    script.session.on_deadline(script.now)
-    assert script.session.server == first
-    script.lose(0, "refused")
-    script.connect()
-    assert script.session.server != first
-    assert asked(script, "who_am_i") == ["who_am_i"]
 
 
 def test_another_address_of_the_same_name_is_asked(script: Script) -> None:
@@ -298,30 +259,6 @@ def old() -> Iterator[EmbeddedServer]:
 def observer(old: EmbeddedServer) -> Iterator[Client]:
     with Client(old.hosts, session_timeout=60.0) as client:
         yield calm(client, old)
-
-
-def refusals(stage: Stage) -> int:
-    """How many requests the server has not known."""
-    known = {"create2", "create_container", "remove_watches", "add_watch", "set_watches2"}
-    return sum(frame.op in known for frame in requests(stage.proxy.frames()))
-
-
-def test_a_connection_finds_out_once(old: EmbeddedServer) -> None:
-    """The first request that the server does not know tells of all others."""
-    with Stage(old) as stage:
-        client = stage.client()
-        for connection in range(1, 4):
-            for kind in range(3):
-                path = f"/deep/{connection}/{kind}/lock"
-                with SequentialLock(client, path) as lock:
-                    (node,) = client.get_children(path)
-                    stat = client.exists(f"{path}/{node}")
-                    assert stat is not None
-                    assert lock.fence == stat.czxid
-            assert refusals(stage) == connection
-            stage.proxy.cut_all()
-            with suppress(ConnectionLossError):
-                client.sync("/")
 
 
 def sequential(stage: Stage, client: Client, path: str) -> None:

@@ -29,7 +29,6 @@ from zkwire import (
     Id,
     Member,
     NoAuthError,
-    NodeExistsError,
     NotEmptyError,
     OncePer,
     OperationTimeoutError,
@@ -154,23 +153,6 @@ def closed(observer: Client) -> Client:
     return observer
 
 
-def test_a_first_create_that_is_refused_may_succeed_later(closed: Client) -> None:
-    node = PersistentNode(closed, "/r/s", b"1")
-    for ask in (node.wait_present, lambda: node.set_data(b"2", PATIENCE)):
-        with pytest.raises(NoAuthError):
-            ask()
-    with Group(closed, "/r") as group:
-        with pytest.raises(NoAuthError):
-            group.join(b"", "m")
-        poll("no member", lambda: len(closed._driver.services) == 1 or None, PATIENCE)
-        assert group.problem is None
-        closed.set_acl("/r", OPEN_ACL_UNSAFE)
-        assert group.join(b"", "m", PATIENCE).present
-    assert node.wait_present(PATIENCE)
-    assert closed.get_data("/r/s").data == b"1", "what set_data was refused is not tried again"
-    node.close()
-
-
 @pytest.mark.parametrize("ephemeral", [True, False])
 def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral: bool) -> None:
     with pytest.raises(ValueError, match="has 1048"):
@@ -206,20 +188,6 @@ def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) 
         node.set_data(b"3", PATIENCE)
 
 
-def test_a_close_that_is_refused_raises_and_goes_on(server: Server, observer: Client) -> None:
-    told: list[object] = []
-    node = PersistentNode(observer, "/r", on_problem=told.append)
-    assert node.wait_present(PATIENCE)
-    for nth in (1, 2):  # the second answers the call
-        server.refuse_next("delete", NoAuthError.code, nth=nth)
-    with pytest.raises(NoAuthError):
-        node.close()
-    poll("it is gone", lambda: observer.exists("/r") is None or None, PATIENCE)
-    node.close()
-    poll("all is told", lambda: len(told) == 2 or None, PATIENCE)
-    assert told[1] is None
-
-
 def test_a_standing_node_with_children_is_deleted_when_they_are_gone(observer: Client) -> None:
     node = PersistentNode(observer, "/r", ephemeral=False)
     assert node.wait_present(PATIENCE)
@@ -246,17 +214,6 @@ def test_an_item_that_is_refused_leaves_the_others(observer: Client) -> None:
         assert sorted(both) == ["closed", "open"]
         assert share.lost == frozenset()
         assert partitioner.problem is None
-
-
-def test_a_second_object_at_a_path_takes_over_from_the_first(observer: Client) -> None:
-    with PersistentNode(observer, "/r", b"1") as first:
-        assert first.wait_present(PATIENCE)
-        second = PersistentNode(observer, "/r", b"2")
-        with pytest.raises(NodeExistsError, match="another object of this client"):
-            second.wait_present(PATIENCE)
-    assert second.wait_present(PATIENCE)
-    assert observer.get_data("/r").data == b"2"
-    second.close()
 
 
 # --- kept nodes and groups ------------------------------------------------------------------------
@@ -347,15 +304,6 @@ def test_members_in_time(server: Server, client: Client) -> None:
     server.start()
     assert group.members(SECONDS) == []
     group.close()
-
-
-def test_nothing_is_watched_behind_the_end(server: Server, client: Client) -> None:
-    with Group(client, "/group") as group, PersistentNode(client, "/node") as node:
-        group.join()
-        assert len(group.members(SECONDS)) == 1
-        assert node.wait_present(SECONDS)
-        assert len(server._processor.state.watchers) > 0
-    poll("no watch", lambda: len(server._processor.state.watchers) == 0 or None, SECONDS)
 
 
 # --- asyncio --------------------------------------------------------------------------------------

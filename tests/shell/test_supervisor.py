@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import gc
-import inspect
 import logging
 import os
 import signal
@@ -16,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -41,11 +38,7 @@ from zkwire import (
     Supervisor,
 )
 from zkwire.blocking import supervisor as module
-from zkwire.blocking.supervisor import SessionScope
-from zkwire.blocking.sync import run
 from zkwire.net import listeners
-from zkwire.net import options as checks
-from zkwire.net.client import ClientBase
 from zkwire.testing import Server
 
 # --- sessions that are killed ---------------------------------------------------------------------
@@ -101,15 +94,6 @@ async def test_the_scope_of_a_session_swallows_its_end_alone(side: Side, server:
             with pytest.raises(type(error)):
                 async with entered(session):
                     raise error
-
-
-def test_a_scope_that_begins_behind_the_end_swallows_it(server: Server) -> None:
-    with Supervisor(server.hosts) as supervisor:
-        client = supervisor.client(PATIENCE)
-        kill(server, client.session_id)
-        client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-        with SessionScope(client), client:
-            pytest.fail("it has ended")
 
 
 async def in_a_group(client: AsyncClient) -> None:
@@ -184,36 +168,6 @@ async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -
 # --- callbacks ------------------------------------------------------------------------------------
 
 
-async def test_a_callback_is_not_lost_between_two_sessions(server: Server) -> None:
-    """What a service has seen in its last step goes to the callback, whatever session is next."""
-    called = list[int]()
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        client = await supervisor.client(PATIENCE)
-        supervisor._algorithm._newest = AsyncClient(server.hosts)  # as right behind the end of one
-        supervisor._sessions.dispatch(lambda: called.append(1))
-        await eventually("the call", lambda: called)
-        supervisor._algorithm._newest = client
-
-
-def test_no_code_of_a_users_runs_under_the_mutex(server: Server) -> None:
-    free = list[bool]()
-
-    def look(_: object) -> None:
-        mutex = supervisor._backend.mutex
-        other = Running(lambda: mutex.acquire(timeout=PATIENCE) and mutex.release() is None)
-        free.append(other.result())
-
-    def leading(lock: Any) -> None:
-        look(lock)
-        lock.lost.wait()
-
-    with Supervisor(server.hosts) as supervisor:
-        supervisor.watch_data("/", look)
-        supervisor.lead("/election", leading)
-        poll("both", lambda: len(free) == 2 or None, PATIENCE)
-    assert free == [True, True]
-
-
 def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server) -> None:
     before = threading.active_count()
     supervisor = Supervisor(server.hosts)
@@ -247,21 +201,6 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     killer.result()
     poll("the threads ended", lambda: threading.active_count() <= before or None, PATIENCE)
     assert not any(supervisor._algorithm._newest._driver.services)
-
-
-async def test_one_that_nobody_closes_goes_on(server: Server) -> None:
-    """As a thread does: what was asked of it is to be true forever."""
-    terms = Terms(Side(""))
-    supervisor = Supervisor(server.hosts)
-    supervisor.lead("/election", terms.lead)
-    shell, sequence = supervisor._backend, supervisor._algorithm
-    await terms.wait(1)
-    del supervisor
-    gc.collect()
-    kill(server, run(sequence.client()).session_id)
-    await terms.wait(2)
-    run(sequence.stop())
-    shell.join(PATIENCE)
 
 
 # --- errors of functions --------------------------------------------------------------------------
@@ -431,54 +370,6 @@ async def test_close_from_its_own_threads_or_tasks(side: Side, server: Server, w
     await eventually("the threads ended", lambda: threading.active_count() <= before)
 
 
-async def test_close_cancels_a_callback_and_a_function_and_waits_for_them(server: Server) -> None:
-    """Also a close that is cancelled itself."""
-    begun, ended = list[object](), list[object]()
-
-    async def last(what: object) -> None:
-        begun.append(what)
-        try:
-            await for_ever()
-        finally:
-            await asyncio.sleep(0.01)
-            ended.append(what)
-
-    for cancelled in (False, True):
-        supervisor = AsyncSupervisor(server.hosts)
-        supervisor.lead("/election", last)
-        supervisor.watch_data("/", last)
-        await eventually("both", lambda: len(begun) == 2)
-        closing = asyncio.create_task(supervisor.close())
-        await asyncio.sleep(0)
-        if cancelled:
-            closing.cancel()
-        await asyncio.wait([closing])
-        assert (len(ended), closing.cancelled()) == (2, cancelled)
-        await supervisor.close()
-        begun.clear()
-        ended.clear()
-
-
-@pytest.mark.parametrize("which", ["all tasks", "the candidate"])
-async def test_cancelled_tasks_of_a_supervisor_end_it(server: Server, which: str) -> None:
-    """As a program does that cancels all tasks; without a candidate one would wait in vain."""
-    tasks: list[Any] = []
-
-    async def work(_: object) -> None:
-        tasks.append(asyncio.current_task())
-        await for_ever()
-
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        client = await supervisor.client(PATIENCE)
-        supervisor.lead("/election", work)
-        await eventually("it leads", lambda: tasks)
-        for task in supervisor._backend.tasks if which == "all tasks" else tasks:
-            task.cancel()
-        assert await supervisor.wait(PATIENCE)
-        with pytest.raises(ClientClosedError):
-            await client.exists("/")
-
-
 @pytest.mark.parametrize("ask", ["wait", "client", "iteration"])
 async def test_a_cancelled_wait_leaves_nothing(ask: str) -> None:
     async with AsyncSupervisor(f"127.0.0.1:{free_port()}") as supervisor:
@@ -569,22 +460,6 @@ def test_an_interrupt_of_the_entry_leaves_nothing(
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
-def test_no_thread_to_be_had(
-    server: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    def start(_: threading.Thread) -> None:
-        raise error
-
-    supervisor = Supervisor(server.hosts)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(type(error)):
-            supervisor.client()
-    assert supervisor.client(PATIENCE).exists("/")
-    supervisor.close()
-
-
 # --- arguments ------------------------------------------------------------------------------------
 
 
@@ -622,24 +497,6 @@ def test_wrong_arguments_begin_nothing(kind: str) -> None:
     Supervisor("zoo:2181")
     gc.collect()
     assert threading.active_count() == before
-
-
-def test_the_typed_options_are_those_of_a_client() -> None:
-    """TypedDict costs an import: to the program it is not there."""
-    tree = ast.parse(Path(checks.__file__).read_text())
-    (kind,) = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    typed = {
-        statement.target.id: ast.unparse(statement.annotation)
-        for statement in kind.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    }
-    options = {
-        parameter.name: parameter.annotation
-        for parameter in inspect.signature(ClientBase.__init__).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and not parameter.name.startswith("_")
-    }
-    del options["resume"]
-    assert typed == options
 
 
 # --- forks and loops ------------------------------------------------------------------------------

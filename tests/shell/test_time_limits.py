@@ -17,17 +17,13 @@ from tests.support.aio_helpers import eventually
 from tests.support.both_clients import LOCKS, Side, both, done, entered, using
 from tests.support.fake_server import Connection, FakeServer, GoneError, Node, Request, silent
 from zkwire import (
-    LockLostError,
     LockTakenError,
     LockTimeoutError,
     OperationTimeoutError,
-    SetData,
-    State,
 )
 
 SHORT = 0.05  # seconds that pass
 LONG = 30.0  # seconds that must not
-QUEUES = ("sequential", "read", "write", "lease", "leadership")
 all_kinds = pytest.mark.parametrize("kind", LOCKS)
 
 
@@ -190,52 +186,7 @@ async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
         assert await done(lock.acquire(LONG))
 
 
-@pytest.mark.parametrize("kind", ["blocking", "multi"])  # a close takes a second then
-@both
-async def test_a_release_without_a_connection_is_in_doubt(
-    side: Side, server: FakeServer, kind: str
-) -> None:
-    async with client_of(side, server.hosts) as client:
-        lock = lock_of(side, kind, client)
-        assert await done(lock.acquire(LONG))
-        server.stop_listening()
-        server.reset_all()
-        await done(client.wait_for_state(State.DISCONNECTED))
-        assert (await out_of_time(lock.release, SHORT)).maybe_applied
-        assert not lock.held
-
-
-@both
-async def test_a_lost_part_of_several_is_told_before_a_doubt(
-    side: Side, server: FakeServer, stall: Stall
-) -> None:
-    async with client_of(side, server.hosts) as client:
-        both = lock_of(side, "multi", client)
-        assert await done(both.acquire(LONG))
-        both.locks[0].lost._lose("somebody has deleted it")
-        stall.begin()
-        with pytest.raises(LockLostError):
-            await done(both.release(SHORT))
-        stall.end()
-
-
 # --- to ask ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", QUEUES)
-@both
-async def test_what_a_holder_asks_knows_the_operation_timeout(
-    side: Side, server: FakeServer, stall: Stall, kind: str
-) -> None:
-    async with client_of(side, server.hosts, SHORT) as client:
-        lock = lock_of(side, kind, client)
-        assert await done(lock.acquire(LONG))
-        stall.begin()
-        error = await out_of_time(lock.guard, [SetData("/a", b"new")])
-        assert error.maybe_applied
-        await out_of_time(lock.contenders)
-        assert lock.held
-        stall.end()
 
 
 @both

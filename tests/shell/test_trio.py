@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import re
-import ssl
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.certificates import Certificate
 from zkwire import (
     AsyncClient,
     AsyncReentrantLock,
@@ -37,7 +33,6 @@ anyio = pytest.importorskip("anyio")
 
 from zkwire.trio import TrioClient  # noqa: E402  # behind the check that there is trio
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "trio.md").read_text()
 LONG = 60.0
 TIMEOUT = 2.0
 CLIENTS: dict[str, Any] = {"trio": TrioClient, "asyncio": AsyncClient}
@@ -69,16 +64,6 @@ def server() -> Iterator[Server]:
 def proxy(server: Server) -> Iterator[FaultProxy]:
     with FaultProxy(server.hosts) as proxy:
         yield proxy
-
-
-def test_the_page_runs_on_a_server(zookeeper: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
-        exec(block.replace("127.0.0.1:2181", zookeeper.hosts), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
-        *("b'1'", "EventType.NODE_DATA_CHANGED", "fence: True"),
-        *("asyncio True", "trio True"),
-    ]
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -115,19 +100,6 @@ async def test_requests_leave_in_order_from_a_turn_and_from_threads(server: Serv
 
         path = await trio.to_thread.run_sync(lambda: trio.from_thread.run(ask))
         assert path == "/by-thread"
-
-
-@under
-async def test_what_a_callback_asks_for_is_called_at_once() -> None:
-    with Server() as patient:
-        called = trio.Event()
-        async with TrioClient(patient.hosts, session_timeout=40.0) as client:
-            driver = client._driver
-            watch = Watch(lambda _: driver.dispatch(lambda: driver.dispatch(called.set)))
-            await client.exists("/node", watch=watch)
-            await client.create("/node")
-            with trio.fail_after(5.0):  # a ping is due later, and no answer
-                await called.wait()
 
 
 def test_an_error_of_a_callback_goes_into_the_log(
@@ -177,14 +149,6 @@ async def test_no_server_ends_in_the_errors_of_asyncio() -> None:
     await client.close()
     with pytest.raises((NotSentError, ClientClosedError)):
         await reply
-
-
-@under
-async def test_tls(shown: Certificate, trusting: ssl.SSLContext) -> None:
-    with Server(tls=shown.server_context()) as secure:
-        async with TrioClient(secure.hosts, tls=trusting) as client:
-            await client.create("/secret", bytes(200_000))
-            assert len((await client.get_data("/secret")).data) == 200_000
 
 
 # --- the ends of clients --------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_hazard_B22_a_holder_whose_node_is_deleted_is_told() -> None:
 
 
 @pytest.mark.parametrize("late", ["", "a", "b"])
-def test_hazard_B23_a_waiter_whose_session_ends_is_granted_nothing(late: str) -> None:
+def test_hazard_B12_B23_a_waiter_whose_session_ends_is_granted_nothing(late: str) -> None:
     """At every step, so also between the holder's release and the waiter's next look."""
     assert_swept(QUEUE["hopeful"], "STATE", TWO, "expire", base=lambda: InTurn(late))
 
