@@ -1,4 +1,4 @@
-"""What both clients refuse before they send anything, and what they take for a str."""
+"""What both clients refuse before they send anything, and what an editor offers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 import re
 from datetime import timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.shell.test_client import ARGUMENTS, bad, own_threads
-from tests.support.both_clients import Side, answer, asking, both, done, event_of
+from tests.support.both_clients import Side, asking, both, done
 from tests.support.fake_server import FakeServer
 from tests.support.recipe_samples import RECIPES, made
 from zkwire import (
@@ -22,6 +23,7 @@ from zkwire import (
     NoNodeError,
     SequentialLock,
     State,
+    Supervisor,
     Watch,
 )
 from zkwire.jute.frames import SEND_LIMIT
@@ -181,26 +183,6 @@ async def test_a_wrong_timeout_is_refused(wrong: Any, fake: FakeServer) -> None:
             await other.connect(wrong)
 
 
-@both
-@pytest.mark.parametrize("endless", [INFINITE, 1e300, 1e10], ids=repr)
-async def test_a_time_limit_may_be_as_long_as_one_likes(
-    side: Side, endless: float, fake: FakeServer
-) -> None:
-    async with side.opened(fake.hosts, operation_timeout=endless) as client:
-        await done(client.connect(endless))
-        state = await done(client.wait_for_state(State.CONNECTED, timeout=endless))
-        assert state is State.CONNECTED
-        watch = Watch()
-        assert await done(client.exists("/a", watch=watch)) is None
-        made = asking(client).create("/a")
-        assert watch.wait(endless) if not side.asyncio else await event_of(watch, client)
-        assert await answer(made) == "/a"
-        assert len(fake.connections) == 1
-        with pytest.raises(TypeError, match="one or more"):
-            await done(client.wait_for_state())
-        assert await done(client.wait_for_state(State.EXPIRED, timeout=0.01)) is None
-
-
 # --- arguments that do not exist ------------------------------------------------------------------
 
 
@@ -235,7 +217,7 @@ async def test_an_unknown_argument_names_the_public_method(side: Side, server: S
 SECONDS = 10.0
 
 
-class Path(str, Enum):  # noqa: UP042 - a StrEnum is formatted as its value
+class Place(str, Enum):  # noqa: UP042 - a StrEnum is formatted as its value
     A = "/a"
     B = "/b"
 
@@ -256,12 +238,12 @@ class Recipes:
 
 
 async def locks(recipes: Recipes) -> None:
-    both = recipes.made("ReadWriteLock", Path.A)
+    both = recipes.made("ReadWriteLock", Place.A)
     kinds = ("NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock")
     for lock in (
-        *(recipes.made(kind, Path.B if "Block" in kind else Path.A) for kind in kinds),
-        *(both.read, both.write, recipes.made("Election", Path.A).lead()),
-        recipes.made("Semaphore", Path.A, 2).lease(),
+        *(recipes.made(kind, Place.B if "Block" in kind else Place.A) for kind in kinds),
+        *(both.read, both.write, recipes.made("Election", Place.A).lead()),
+        recipes.made("Semaphore", Place.A, 2).lease(),
     ):
         assert await done(lock.acquire(SECONDS))
         assert f"{lock.path}".startswith("/")
@@ -270,35 +252,35 @@ async def locks(recipes: Recipes) -> None:
 
 async def queues(recipes: Recipes) -> None:
     for flat in (False, True):
-        queue = recipes.made("Queue", Path.A, flat=flat)
+        queue = recipes.made("Queue", Place.A, flat=flat)
         await done(queue.put(b"x"))
         assert (await done(queue.get(SECONDS))).data == b"x"
 
 
 async def the_rest(recipes: Recipes) -> None:
-    assert await done(recipes.made("Counter", Path.A).add()) == 1
-    assert await done(recipes.made("DoubleBarrier", Path.B, 1).enter(SECONDS))
+    assert await done(recipes.made("Counter", Place.A).add()) == 1
+    assert await done(recipes.made("DoubleBarrier", Place.B, 1).enter(SECONDS))
     assert await done(recipes.made("OncePer", "/once", 60).claim())
 
 
 async def services(recipes: Recipes) -> None:
-    group = recipes.made("Group", Path.A)
+    group = recipes.made("Group", Place.A)
     assert (await done(group.join(b"", Name.ONE))).path == "/a/one"
-    partitioner = recipes.made("Partitioner", Path.B, list(Name))
+    partitioner = recipes.made("Partitioner", Place.B, list(Name))
     assert list(await done(partitioner.next(SECONDS))) == ["one", "two"]
-    cache = recipes.made("Cache", Path.A)
+    cache = recipes.made("Cache", Place.A)
     assert await done(cache.wait_ready(SECONDS))
     assert list(cache) == ["/a", "/a/one"]
-    assert cache.children(Path.A) == ["one"]
+    assert cache.children(Place.A) == ["one"]
 
 
 async def trees(recipes: Recipes) -> None:
-    await done(recipes.client.ensure_path(Path.A))
-    walked = recipes.client.walk(Path.A)
+    await done(recipes.client.ensure_path(Place.A))
+    walked = recipes.client.walk(Place.A)
     paths = list(walked) if hasattr(walked, "__iter__") else [path async for path in walked]
     assert f"{paths[0]}" == "/a"
     with pytest.raises(NoNodeError, match="get_data /b: "):
-        await done(recipes.client.get_data(Path.B))
+        await done(recipes.client.get_data(Place.B))
 
 
 @both
@@ -308,3 +290,43 @@ async def test_a_member_of_an_enumeration_is_a_str(
 ) -> None:
     async with side.opened(server.hosts) as client:
         await scenario(Recipes(side, client))
+
+
+HOSTS = "127.0.0.1:1"  # nothing is started
+
+
+def test_an_option_without_a_name_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match="the port belongs into hosts"):
+        Client("127.0.0.1", 2181)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"Supervisor|Client"):
+        Supervisor(HOSTS, port=3)  # type: ignore[call-arg]
+
+
+HEAD = """
+from zkwire import AsyncClient, Client, SequentialLock
+client, client_aio = Client(''), AsyncClient('')
+"""
+OFFERED = {
+    "client.": "get_data create multi pipeline close watch_data",
+    "client.get_data('/').": "data stat is_null",
+    "client.get_data('/').stat.": "czxid version ephemeral_owner",
+    "client.get_children_with_stat('/').": "children stat",
+    "client.pipeline.get_data('/').": "result ready add_done_callback",
+    "client.pipeline.get_data('/').result().": "data stat is_null",
+    "client_aio.get_data('/').": "result ready add_done_callback",
+    "async def f():\n    (await client_aio.get_data('/')).": "data stat is_null",
+    "with SequentialLock(client, '/l') as lock:\n    lock.": "fence held release",
+    "import zkwire\nzkwire.": "Client SequentialLock NotSentError",
+}
+
+
+@pytest.mark.parametrize("code", OFFERED)
+def test_an_editor_offers_what_is_public(code: str) -> None:
+    jedi = pytest.importorskip("jedi")
+    project = jedi.Project(str(Path(__file__).resolve().parents[2]))
+    here = jedi.InterpreterEnvironment()  # no process of its own
+    script = jedi.Script(HEAD + code, project=project, environment=here)
+    found = {each.name for each in script.complete() if not each.name.startswith("__")}
+    assert found >= {*OFFERED[code].split()}
+    if "add_done_callback" in OFFERED[code]:  # a reply, and what a coroutine has
+        assert found <= {"add_done_callback", "ready", "result", "close", "send", "throw"}

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)  # noqa: F401  (pytest's hook would import it in the midst of a collection)
+import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial

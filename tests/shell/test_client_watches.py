@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import PATIENCE, all_ended
-from tests.support.aio_helpers import awaited, blocking, eventually, watch_count
+from tests.support.aio_helpers import awaited, blocking, eventually
 from tests.support.both_clients import Side, both, done, event_of
 from tests.support.fake_server import FakeServer
 from zkwire import (
@@ -30,10 +30,6 @@ from zkwire import (
 from zkwire.testing import Server
 
 # --- watches that fire once -----------------------------------------------------------------------
-
-
-def types(events: list[Event]) -> list[EventType]:
-    return [EventType(event.type) for event in events]
 
 
 @both
@@ -77,32 +73,6 @@ async def test_the_end_of_the_session_reaches_all_that_wait(
     assert told[0].state is (State.CLOSED if how == "close" else State.EXPIRED)
     await done(client.close())
     all_ended()
-
-
-# --- watches that stay ----------------------------------------------------------------------------
-
-
-@pytest.mark.since("3.6")
-async def test_a_persistent_watch_in_order_while_nobody_waits(whole: str, fresh_path: str) -> None:
-    async with AsyncClient(whole) as client, AsyncClient(whole) as other:
-        await client.create(fresh_path)
-        watch = await client.add_watch(fresh_path, Watch(), recursive=True)
-        paths = [f"{fresh_path}/{number}" for number in range(200)]
-        await asyncio.gather(*(other.create(path) for path in paths))
-        events = []
-        async for event in watch:  # a break leaves the watch as it is
-            events.append(event)
-            if len(events) == 150:
-                break
-        # Closed from the body: what has come before is still handed out, then it ends.
-        async for event in watch:
-            events.append(event)
-            watch.close()
-        assert [event.path for event in events] == paths
-        assert set(types(events)) == {EventType.NODE_CREATED}
-        await eventually("it is forgotten", lambda: watch_count(client) == 0)
-        with pytest.raises(ValueError, match="closed"):
-            client.get_data(fresh_path, watch=watch)
 
 
 # --- callbacks of threads -------------------------------------------------------------------------

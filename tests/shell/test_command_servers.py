@@ -178,30 +178,6 @@ def test_certificates(authority: Authority, shown: Certificate, server: Server) 
         assert (status, stranger["hints"][0].startswith("--cafile FILE")) == (1, True)
 
 
-def test_one_address_of_a_name_is_enough_and_no_resolver_is_waited_for(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released = threading.Event()
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        here = (socket.AF_INET, ("127.0.0.1", server.port))
-
-        def resolve(host: str, port: int) -> list[Any]:
-            if host == "hangs.example":
-                released.wait(60)
-            return (
-                [(socket.AF_INET, closed.getsockname()), here] if host == "zk.example" else [here]
-            )
-
-        monkeypatch.setattr("zkwire.cli.servers.asking.resolve", resolve)
-        ran = doctor("zk.example")
-        assert f"zk.example:2181 (127.0.0.1:{server.port})" in ran.lines
-        assert ran.lines[-1] == "1 of 1 servers can be used"
-        status, found = examined(f"{server.hosts},hangs.example", "--connect-timeout", "1")
-        released.set()
-    assert (status, found[1]["problem"]) == (1, "cannot resolve the name in time")
-
-
 # --- who ------------------------------------------------------------------------------------------
 
 # Recorded: what ZooKeeper 3.8.0 has answered.

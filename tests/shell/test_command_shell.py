@@ -9,15 +9,18 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from unittest.mock import Mock
 
 import pytest
 
-from tests.support.command import Ran, run
+from tests.support.command import Ran, ended, run
 from tests.support.command_lines import interpreter_of, recording
 from tests.support.terminal import ROOT, ZKWIRE, Terminal
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
+from zkwire import __version__ as zkwire_version
 from zkwire.cli import completion
 from zkwire.cli.completion import candidates
 from zkwire.cli.shell import terminal as completing
@@ -351,3 +354,61 @@ def test_what_the_spy_shows_fits(filled: Server) -> None:
     path = "/departement-of-names"
     words = ["spy", filled.hosts, "--hex", "--data", "text", "--"]
     assert "close by the" in shown_by(*words, *ZKWIRE, "-s", "{}", "-q", "copy", path, "/copied")
+
+
+def test_a_demo_needs_nothing_and_checks_everything() -> None:
+    """For a terminal of 80 columns, without colour."""
+    done = ended("demo")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+    assert "11 of 11 checks passed" in done.stdout
+
+
+def test_what_is_not_run_is_said() -> None:
+    assert ended("demo", "--nonsense").returncode == 2
+    assert ended("--version").stdout == f"zkwire {zkwire_version}\n"
+
+
+# --- a lesson at a terminal -----------------------------------------------------------------------
+
+QUESTION = "q: leave] "
+
+
+def lesson(*words: str) -> Terminal:
+    return Terminal(*ZKWIRE, "lesson", *words, "--color", "never")
+
+
+def test_each_question_waits_for_its_answer() -> None:
+    with lesson("handshake") as terminal:
+        for question in ("Who decides what it gets?", "Does anything travel?", "or more?"):
+            shown = terminal.until(QUESTION)
+            assert f"{question}\r\n" in shown
+            assert "✓" not in shown.rpartition(question)[2]
+            terminal.type("my guess\r")
+        assert terminal.status() == 0
+    assert "Next: zkwire lesson heartbeat" in terminal.seen
+    assert max(map(len, terminal.lines)) <= 80
+
+
+@pytest.mark.parametrize(("keys", "status"), [("q\r", 0), ("\x04", 0), ("", 130)])
+def test_a_reader_who_leaves_is_no_failure(keys: str, status: int) -> None:
+    """At the question; an interrupt ends it as it ends other commands."""
+    with lesson("handshake") as terminal:
+        terminal.until(QUESTION)
+        terminal.type(keys)
+        while not keys and terminal.process.poll() is None:
+            terminal.interrupt()
+            with suppress(TimeoutExpired):
+                terminal.process.wait(1.0)
+        assert terminal.status() == status
+    assert "Remember" not in terminal.seen
+    assert "Traceback" not in terminal.seen
+
+
+@pytest.mark.parametrize("option", ["--fast", "--play"])
+def test_a_film_waits_nowhere(option: str) -> None:
+    with lesson("connected-is-not-ready", option) as terminal:
+        assert terminal.status() == 0
+    assert "Remember:" in terminal.seen
+    assert QUESTION not in terminal.seen

@@ -18,7 +18,6 @@ import pytest
 from tests.support.snippets import blocks
 from zkwire import (
     AsyncClient,
-    AsyncSequentialLock,
     Check,
     Client,
     ClientClosedError,
@@ -126,24 +125,6 @@ def test_requests_are_told_in_the_thread_that_asks(server: Server) -> None:
         assert not end.maybe_applied
     assert (notes.states, notes.servers[2]) == (STATES, address(server.hosts))
     assert notes.events == [event]
-
-
-def test_asyncio_tells_from_the_event_loop(server: Server) -> None:
-    notes, here = Notes(), threading.current_thread().name
-
-    async def use(client: AsyncClient) -> None:
-        await client.get_data("/")
-        with pytest.raises(NoNodeError):
-            await client.get_data("/none")
-        await asyncio.gather(*(client.create(f"/{n}") for n in range(50)))
-        async with AsyncSequentialLock(client, "/lock"):
-            pass
-
-    in_loop(server.hosts, use, observer=notes)
-    assert len(notes.ends) == len(notes.begun) > 54
-    assert {thread for _, _, thread in notes.begun} == set(notes.threads) == {here}
-    assert notes.outcomes[:2] == [("get_data", "ok", False), ("get_data", "NoNodeError", False)]
-    assert notes.states == STATES
 
 
 def test_lost_and_late_and_refused_requests_are_told_once(server: Server) -> None:

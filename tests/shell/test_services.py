@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
+
+# --- refused in a new session ---------------------------------------------------------------------
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.conftest import SEED
+from tests.refusals import document
+from tests.refusals.lives import CELLS
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, using
-from tests.support.lock_helpers import PATIENCE, Running
+from tests.support.examples import STRIDE
+from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 from tests.support.supervisor_helpers import Terms, kill
 from zkwire import (
@@ -21,13 +27,10 @@ from zkwire import (
     OPEN_ACL_UNSAFE,
     AsyncClient,
     AsyncGroup,
-    AsyncPartitioner,
     AsyncPersistentNode,
     Client,
-    ClientClosedError,
     Group,
     Id,
-    Member,
     NoAuthError,
     NotEmptyError,
     OncePer,
@@ -39,8 +42,7 @@ from zkwire import (
     ReentrantLock,
 )
 from zkwire.testing import Server
-
-# --- refused in a new session ---------------------------------------------------------------------
+from zkwire.testing.kit import Life, Refusal, sweep_refusals
 
 ANYONE = Id("world", "anyone")
 CLOSED = [ACL(Perms.READ | Perms.ADMIN, ANYONE)]
@@ -168,15 +170,6 @@ def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral
         assert node.problem is None
 
 
-@both
-async def test_an_election_whose_text_cannot_be_sent_is_not_run_for(
-    side: Side, server: Server
-) -> None:
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        with pytest.raises(ValueError, match="has 1048"):
-            supervisor.lead("/e", Terms(side).lead, TOO_LARGE.decode())
-
-
 def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) -> None:
     with PersistentNode(observer, "/r", b"1") as node:
         assert node.wait_present(PATIENCE)
@@ -279,21 +272,6 @@ def test_a_call_with_a_time_limit_that_is_none_has_no_effect(
         lock.acquire(-1.0)
 
 
-def test_what_ends_the_changes(server: Server) -> None:
-    client = Client(server.hosts)
-    client.connect()
-    group, other = Group(client, "/group"), Group(client, "/group")
-    seen: queue.Queue[list[Member]] = queue.Queue()
-    ended = Running(lambda: list(map(seen.put, group.changes())))
-    failed = Running(lambda: list(other.changes()))
-    assert other.members(SECONDS) == seen.get(timeout=SECONDS) == []
-    group.close()
-    assert ended.result() == [None]
-    client.close()
-    with pytest.raises(ClientClosedError):
-        failed.result()
-
-
 def test_members_in_time(server: Server, client: Client) -> None:
     group = Group(client, "/group")
     assert group.members(SECONDS) == []
@@ -342,20 +320,20 @@ async def test_a_task_is_told_of_a_close_that_fails(
                 pass
 
 
-async def test_what_another_loop_may_not_ask_has_no_effect(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client:
-        node = AsyncPersistentNode(client, "/node", b"first")
-        partitioner = AsyncPartitioner(client, "/shares", ["item"])
-        group = AsyncGroup(client, "/group")
-        assert await node.wait_present(SECONDS)
-        assert await partitioner.next(SECONDS) is not None
-        for asked in (partial(node.set_data, b"refused"), partitioner.next, group.members):
-            with pytest.raises(RuntimeError, match="another event loop"):
-                await asyncio.to_thread(lambda: asyncio.run(asked()))  # noqa: B023
-        await node.set_data(b"second", SECONDS)
-        assert (await client.get_data("/node")).stat.version == 1, "the refused one is not written"
-        assert partitioner._asked is not None
-        assert partitioner._asked.share is None, "the refused one confirms nothing"
-        assert await group.members(SECONDS) == []
-        for thing in (node, partitioner, group):
-            await thing.close(SECONDS)
+APART = 1 if os.environ.get("ZKWIRE_REFUSALS") == "all" else 4 * STRIDE
+PAGE = document.read(document.PATH.read_text())
+
+pytestmark = pytest.mark.own_server
+
+
+def some(every: list[Refusal]) -> list[Refusal]:
+    return every[SEED % APART :: APART]
+
+
+@pytest.mark.parametrize(
+    ("title", "life", "kind"), CELLS, ids=[f"{title}-{kind.__name__}" for title, _, kind in CELLS]
+)
+def test_a_recipe_refused_once_is_right_or_raises(title: str, life: Life, kind: type[Any]) -> None:
+    rows: document.Rows = {}
+    document.add(rows, sweep_refusals(life, kind, chosen=some))
+    assert document.untold(PAGE[document.recipe_of(title)], rows) == []

@@ -7,14 +7,11 @@ import gc
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,13 +20,18 @@ import zkwire
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising, timed
+
+# --- sessions that are killed ---------------------------------------------------------------------
+from tests.support.recipe_samples import RECIPES, used
 from tests.support.server_control import free_port, poll
-from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, spin
+from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, next_session, spin
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
+    Client,
     ClientClosedError,
     ConnectionLossError,
+    Counter,
     ForkedError,
     LockLostError,
     SequentialLock,
@@ -38,10 +40,7 @@ from zkwire import (
     Supervisor,
 )
 from zkwire.blocking import supervisor as module
-from zkwire.net import listeners
 from zkwire.testing import Server
-
-# --- sessions that are killed ---------------------------------------------------------------------
 
 
 @both
@@ -124,20 +123,6 @@ async def test_the_end_of_a_session_cancels_its_scope_and_a_term(
                 await body(client)
     assert len(set(sessions)) == 3
     assert_strictly_rising(fences)
-
-
-async def test_a_scope_that_begins_behind_the_end_is_left_without_a_trace(server: Server) -> None:
-    """A cancellation that a task is given while it runs would come at a later await."""
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        session = await anext(aiter(supervisor))
-        kill(server, (await supervisor.client()).session_id)
-        await eventually("another", lambda: supervisor._algorithm._present[0] == 2)
-        async with session:
-            pass
-        await asyncio.sleep(0)
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
 
 
 async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -> None:
@@ -266,35 +251,6 @@ async def test_a_function_that_is_none_to_await_ends_it(
     server: Server, function: Any, error: type[Exception]
 ) -> None:
     await ended_by(Side("Async"), server.hosts, function, error)
-
-
-def test_what_must_be_seen_is_written_without_logging(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program that has not even loaded ``logging`` sees it on its standard error."""
-    program = f"""
-import sys, zkwire
-def fail(lock):
-    raise KeyError("mine")
-with zkwire.Client({server.hosts!r}) as client, zkwire.Group(client, "/r") as group:
-    client.create("/r", acl=zkwire.READ_ACL_UNSAFE)
-    try:
-        group.join()
-    except zkwire.NoAuthError:
-        pass
-supervisor = zkwire.Supervisor({server.hosts!r})
-supervisor.lead("/election", fail)
-try:
-    supervisor.wait()
-except KeyError:
-    supervisor.close()
-"""
-    way = [sys.executable, "-c", program]
-    said = subprocess.run(way, capture_output=True, text=True, check=True).stderr
-    assert said.count("is refused, and tried again: NoAuthError") == 1
-    assert "KeyError: 'mine'" in said
-    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))  # is just being loaded
-    assert listeners._logger(listeners.DEBUG) is None
 
 
 def test_a_session_that_ends_is_logged_without_advice(
@@ -542,3 +498,61 @@ async def test_another_loop_is_refused(server: Server) -> None:
                 asyncio.run(supervisor.wait())
 
         await asyncio.to_thread(elsewhere)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
+    server: Server, recipe: str
+) -> None:
+    with Supervisor(server.hosts, session_timeout=5.0) as supervisor:
+        used(recipe, supervisor, "/a")
+        with Client(server.hosts) as outsider:
+            outsider.delete_tree("/a")
+        next_session(server, supervisor)
+        used(recipe, supervisor, "/a")
+
+
+async def end_of_session(server: Server, supervisor: Any) -> None:
+    session = (await done(supervisor.client(PATIENCE))).session_id
+    kill(server, session)
+    await eventually(
+        "the next", lambda: supervisor._algorithm._newest.session_id not in (0, session)
+    )
+
+
+@both
+async def test_recipes_outlive_a_session_and_what_is_held_is_lost_with_it(
+    side: Side, server: Server
+) -> None:
+    async with using(side.Supervisor(server.hosts, session_timeout=5.0)) as supervisor:
+        lock, queue, counter = (
+            getattr(side, name)(supervisor, f"/{name}")
+            for name in ("SequentialLock", "Queue", "Counter")
+        )
+        assert await done(counter.add()) == 1
+        await done(queue.put(b"work"))
+        with pytest.raises(LockLostError):
+            async with entered(lock) as inside, entered(queue.take(PATIENCE)) as item:
+                assert inside is lock
+                fence = lock.fence
+                await end_of_session(server, supervisor)
+                await eventually("the item is lost", item.lost.is_set)
+                assert not lock.held
+                assert lock.lost.reason is not None
+        assert await done(counter.add()) == 2
+        assert (await done(queue.get(PATIENCE))).data == b"work"
+        async with entered(lock.within(PATIENCE)):
+            assert lock.held
+            assert lock.fence > fence
+    with pytest.raises(zkwire.ClientClosedError):
+        await done(counter.get())
+
+
+def test_a_call_between_two_sessions_waits_for_the_next(server: Server) -> None:
+    with Supervisor(server.hosts) as supervisor:
+        counter = Counter(supervisor, "/count")
+        for number in range(1, 4):
+            assert Running(counter.add).result(PATIENCE) == number
+            client = supervisor.client(PATIENCE)
+            kill(server, client.session_id)
+            client.wait_for_state(State.EXPIRED, timeout=PATIENCE)

@@ -18,11 +18,8 @@ from zkwire import (
     LockCancelledError,
     LockLostError,
     NoNodeError,
-    NotSentError,
-    OperationTimeoutError,
     OutcomeUnknownError,
     State,
-    UnreachableError,
     Watch,
 )
 from zkwire.testing import FaultProxy, Server
@@ -131,24 +128,6 @@ def test_an_error_of_a_callback_goes_into_the_log(
     told = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
     assert told[:2] == ["of a callback", "of an async callback"]
     assert [message.partition(":")[0] for message in told[2:]] == ["delete /none"]
-
-
-@under
-async def test_no_server_ends_in_the_errors_of_asyncio() -> None:
-    with pytest.raises(UnreachableError):
-        async with TrioClient("127.0.0.1:1", session_timeout=0.3):
-            pass
-    client = TrioClient("127.0.0.1:1", session_timeout=LONG, operation_timeout=0.1)
-    with pytest.raises(OperationTimeoutError) as late:
-        await client.create("/node")
-    assert not late.value.maybe_applied
-    with trio.move_on_after(0.05) as scope:
-        await client.create("/node")
-    assert scope.cancelled_caught
-    reply = client.create("/node")
-    await client.close()
-    with pytest.raises((NotSentError, ClientClosedError)):
-        await reply
 
 
 # --- the ends of clients --------------------------------------------------------------------------
