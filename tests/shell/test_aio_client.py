@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-
-# --- the order of the calls -----------------------------------------------------------------------
 import itertools
 import sys
 import threading
@@ -48,6 +46,9 @@ from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
+
+# --- the order of the calls -----------------------------------------------------------------------
+
 
 # --- connecting and leaving -----------------------------------------------------------------------
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-
-# --- the list of servers --------------------------------------------------------------------------
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -50,6 +48,9 @@ from zkwire.blocking.io_thread import IOThread
 from zkwire.net import connection
 from zkwire.net.server_list import ServerListUpdates
 from zkwire.testing import Server, break_connection
+
+# --- the list of servers --------------------------------------------------------------------------
+
 
 # --- the end --------------------------------------------------------------------------------------
 

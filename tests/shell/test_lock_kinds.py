@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
-# --- cancel() and node ----------------------------------------------------------------------------
 import contextlib
 import gc
 import inspect
@@ -43,6 +41,9 @@ from zkwire import (
 )
 from zkwire.testing import Server
 from zkwire.testing.proxy.faults import Gate, hold
+
+# --- cancel() and node ----------------------------------------------------------------------------
+
 
 WAITING_KINDS = sorted({*LOCKS} - {"non-blocking", "read"})  # which do not wait for the same kind
 
@@ -543,7 +544,7 @@ def stall() -> Stall:
 
 
 @pytest.fixture
-def server(stall: Stall) -> Iterator[FakeServer]:
+def stalling(stall: Stall) -> Iterator[FakeServer]:
     with FakeServer(stall.serve) as server:
         for path in ("/a", "/a-other", "/a/locks", "/a/leases"):
             server.nodes[path] = Node(b"1", 1)
@@ -569,11 +570,7 @@ async def refusal(lock: Any, timeout: float | None) -> OperationTimeoutError:
 
 async def seen_taken(lock: Any) -> LockTimeoutError:
     """What is raised where another contender was seen to have the lock."""
-    for timeout in (
-        SHORT,
-        20 * SHORT,
-        LONGEST,
-    ):  # on a busy machine no answer may come in the first
+    for timeout in (SHORT, 20 * SHORT, LONGEST):  # a busy machine may not answer in the first
         error = await refusal(lock, timeout)
         if isinstance(error, LockTimeoutError):
             break
@@ -610,9 +607,9 @@ async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
 @all_kinds
 @both
 async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
-    side: Side, server: FakeServer, stall: Stall, kind: str
+    side: Side, stalling: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with client_of(side, server.hosts) as rival, client_of(side, server.hosts) as client:
+    async with client_of(side, stalling.hosts) as rival, client_of(side, stalling.hosts) as client:
         await done(client.connect(LONGEST))
         lock = lock_of(side, kind, client)
         for limit in (LONGEST, 0):
@@ -620,7 +617,7 @@ async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
                 assert inside is lock
                 assert lock.held
             assert not lock.held
-        await all_gone(server, stall)
+        await all_gone(stalling, stall)
         assert await done(lock_of(side, kind, rival).acquire())
         lock = lock_of(side, kind if kind != "read" else "write", client)
         for limit in (SHORT, 0):
@@ -638,9 +635,9 @@ async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
 @all_kinds
 @both
 async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
-    side: Side, server: FakeServer, stall: Stall, kind: str
+    side: Side, stalling: FakeServer, stall: Stall, kind: str
 ) -> None:
-    async with client_of(side, server.hosts) as client:
+    async with client_of(side, stalling.hosts) as client:
         lock = lock_of(side, kind, client)
         assert await done(lock.acquire(LONGEST))
         stall.begin()
@@ -649,7 +646,7 @@ async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
         assert not lock.lost.is_set()
         with pytest.raises(RuntimeError):
             await done(lock.release())
-        await all_gone(server, stall)
+        await all_gone(stalling, stall)
         assert await done(lock.acquire(LONGEST))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-
-# --- an operation that the server does not know ---------------------------------------------------
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -65,6 +63,9 @@ from zkwire.testing import Server
 from zkwire.testing.proxy import Frame
 from zkwire.testing.proxy.faults import Send, Step
 from zkwire.wire import ops
+
+# --- an operation that the server does not know ---------------------------------------------------
+
 
 UNKNOWN = UnimplementedError.code
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-
-# --- refused in a new session ---------------------------------------------------------------------
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -43,6 +41,9 @@ from zkwire import (
 )
 from zkwire.testing import Server
 from zkwire.testing.kit import Life, Refusal, sweep_refusals
+
+# --- refused in a new session ---------------------------------------------------------------------
+
 
 ANYONE = Id("world", "anyone")
 CLOSED = [ACL(Perms.READ | Perms.ADMIN, ANYONE)]
@@ -323,13 +324,12 @@ async def test_a_task_is_told_of_a_close_that_fails(
 APART = 1 if os.environ.get("ZKWIRE_REFUSALS") == "all" else 4 * STRIDE
 PAGE = document.read(document.PATH.read_text())
 
-pytestmark = pytest.mark.own_server
-
 
 def some(every: list[Refusal]) -> list[Refusal]:
     return every[SEED % APART :: APART]
 
 
+@pytest.mark.own_server
 @pytest.mark.parametrize(
     ("title", "life", "kind"), CELLS, ids=[f"{title}-{kind.__name__}" for title, _, kind in CELLS]
 )

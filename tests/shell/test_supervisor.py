@@ -20,8 +20,6 @@ import zkwire
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising, timed
-
-# --- sessions that are killed ---------------------------------------------------------------------
 from tests.support.recipe_samples import RECIPES, used
 from tests.support.server_control import free_port, poll
 from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, next_session, spin
@@ -41,6 +39,8 @@ from zkwire import (
 )
 from zkwire.blocking import supervisor as module
 from zkwire.testing import Server
+
+# --- sessions that are killed ---------------------------------------------------------------------
 
 
 @both
