@@ -36,8 +36,6 @@ from tests.support.operation_samples import SAMPLES
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
-    Event,
-    EventType,
     NodeExistsError,
     NoNodeError,
     State,
@@ -201,43 +199,6 @@ async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -
             assert not [name for name in names if name.startswith("q")]
 
 
-# --- watches --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", HOWS)
-async def test_a_watch_awaited_by_a_cancelled_task_loses_no_event(how: str) -> None:
-    async with bed() as b:
-        await b.client.create("/w")
-        watch = await b.client.add_watch("/w", Watch())
-
-        def change() -> Awaitable[Any]:
-            return b.observer.set_data("/w", b"")
-
-        # "answered" is cancelled by the event itself, the others before it comes.
-        also = change if how == "answered" else None
-        assert await cancelled_at(awaited(watch), Cancelling(1, how, cut=also)) is None
-        if also is None:
-            await change()
-        expected = Event(EventType.NODE_DATA_CHANGED, "/w", State.CONNECTED)
-        async with asyncio.timeout(PATIENCE):
-            assert await watch == expected
-        assert watch.take() is None
-        # The same for one that is awaited in an `async for`.
-        events: list[Event] = []
-
-        async def follow() -> None:
-            async for event in watch:
-                events.append(event)
-
-        await cancelled_at(follow(), Cancelling(1, how, cut=also))
-        if also is None:
-            await change()
-        events.append(await watch)
-        assert events == [expected]
-        watch.close()
-        await b.assert_in_step()
-
-
 # --- locks ----------------------------------------------------------------------------------------
 
 
@@ -294,32 +255,3 @@ async def test_a_taken_lock_cancelled_anywhere(kind: AsyncKind, how: str, cut: s
             await assert_nothing_left(b, lock, "/locks/l")
             points += cancelling.happened
         assert points >= 3
-
-
-@pytest.mark.parametrize(("how", "cut"), [*every_way, *((how, "away") for how in HOWS)])
-@async_waiting_kinds
-async def test_a_release_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
-    """It frees the lock nevertheless; the claim has ended before.
-
-    With the server away it waits for a connection first, and the node goes on the next one.
-    """
-    async with bed() as b:
-        points, session_id = 0, b.client.session_id
-        for cancelling in b.points(how, cut):
-            lock = kind(b.client, "/locks/l")
-            assert await lock.acquire()
-            if cut == "away":
-                await b.disconnect()
-            releasing = asyncio.ensure_future(cancelled_at(lock.release(), cancelling))
-            await asyncio.sleep(0)
-            if cut == "away":
-                await blocking(b.server.start)
-            await releasing
-            assert not lock.held
-            with pytest.raises(RuntimeError, match="does not hold"):
-                await lock.release()
-            assert not lock.lost.is_set()
-            await assert_nothing_left(b, lock, "/locks/l")
-            points += cancelling.happened
-        assert points >= 1
-        assert b.client.session_id == session_id

@@ -12,7 +12,7 @@ from typing import Any
 
 import zkwire
 from tests.support.both_clients import Side, answer, done
-from tests.support.fake_server import Connection, FakeServer, mute, silent
+from tests.support.fake_server import FakeServer, mute, silent
 from tests.support.operation_samples import OPERATIONS, SAMPLES
 from tests.support.server_control import free_port, poll
 from zkwire import (
@@ -325,23 +325,6 @@ def arguments_of(operation: str) -> list[Argument]:
 
 
 ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIONS)}
-
-
-# --- replies --------------------------------------------------------------------------------------
-
-
-def late(gate: threading.Event) -> Callable[[Connection], None]:
-    """A script that answers the first request once the gate is open."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        request = connection.request()
-        assert gate.wait(PATIENCE)
-        connection.answer(request)
-        for request in connection.requests():
-            connection.answer(request)
-
-    return script
 
 
 # --- where there is no answer ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import ARGUMENTS, bad, own_threads
-from tests.support.both_clients import Side, asking, both, done
+from tests.support.both_clients import Side, asking, both, done, entered
 from tests.support.fake_server import FakeServer
 from tests.support.recipe_samples import RECIPES, made
 from zkwire import (
@@ -20,7 +20,6 @@ from zkwire import (
     AsyncClient,
     Client,
     MultiLock,
-    NoNodeError,
     SequentialLock,
     State,
     Supervisor,
@@ -214,82 +213,19 @@ async def test_an_unknown_argument_names_the_public_method(side: Side, server: S
 
 # --- members of enumerations ----------------------------------------------------------------------
 
-SECONDS = 10.0
-
 
 class Place(str, Enum):  # noqa: UP042 - a StrEnum is formatted as its value
-    A = "/a"
-    B = "/b"
+    """Names as a user keeps them, of which a library must take the value."""
 
-
-class Name(str, Enum):  # noqa: UP042
-    ONE = "one"
-    TWO = "two"
-
-
-class Recipes:
-    """The recipes for a client, by the names of those for threads."""
-
-    def __init__(self, side: Side, client: Any) -> None:
-        self.side, self.client = side, client
-
-    def made(self, name: str, *arguments: Any, **options: Any) -> Any:
-        return getattr(self.side, name)(self.client, *arguments, **options)
-
-
-async def locks(recipes: Recipes) -> None:
-    both = recipes.made("ReadWriteLock", Place.A)
-    kinds = ("NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock")
-    for lock in (
-        *(recipes.made(kind, Place.B if "Block" in kind else Place.A) for kind in kinds),
-        *(both.read, both.write, recipes.made("Election", Place.A).lead()),
-        recipes.made("Semaphore", Place.A, 2).lease(),
-    ):
-        assert await done(lock.acquire(SECONDS))
-        assert f"{lock.path}".startswith("/")
-        await done(lock.release())
-
-
-async def queues(recipes: Recipes) -> None:
-    for flat in (False, True):
-        queue = recipes.made("Queue", Place.A, flat=flat)
-        await done(queue.put(b"x"))
-        assert (await done(queue.get(SECONDS))).data == b"x"
-
-
-async def the_rest(recipes: Recipes) -> None:
-    assert await done(recipes.made("Counter", Place.A).add()) == 1
-    assert await done(recipes.made("DoubleBarrier", Place.B, 1).enter(SECONDS))
-    assert await done(recipes.made("OncePer", "/once", 60).claim())
-
-
-async def services(recipes: Recipes) -> None:
-    group = recipes.made("Group", Place.A)
-    assert (await done(group.join(b"", Name.ONE))).path == "/a/one"
-    partitioner = recipes.made("Partitioner", Place.B, list(Name))
-    assert list(await done(partitioner.next(SECONDS))) == ["one", "two"]
-    cache = recipes.made("Cache", Place.A)
-    assert await done(cache.wait_ready(SECONDS))
-    assert list(cache) == ["/a", "/a/one"]
-    assert cache.children(Place.A) == ["one"]
-
-
-async def trees(recipes: Recipes) -> None:
-    await done(recipes.client.ensure_path(Place.A))
-    walked = recipes.client.walk(Place.A)
-    paths = list(walked) if hasattr(walked, "__iter__") else [path async for path in walked]
-    assert f"{paths[0]}" == "/a"
-    with pytest.raises(NoNodeError, match="get_data /b: "):
-        await done(recipes.client.get_data(Place.B))
+    LOCK = "/lock"
 
 
 @both
-@pytest.mark.parametrize("scenario", [locks, queues, the_rest, services, trees])
-async def test_a_member_of_an_enumeration_is_a_str(
-    side: Side, server: Server, scenario: Any
-) -> None:
+async def test_a_member_of_an_enumeration_is_a_str(side: Side, server: Server) -> None:
     async with side.opened(server.hosts) as client:
-        await scenario(Recipes(side, client))
+        await done(client.create(Place.LOCK))
+        async with entered(side.SequentialLock(client, Place.LOCK)) as lock:
+            assert lock.node.startswith("/lock/")
 
 
 HOSTS = "127.0.0.1:1"  # nothing is started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 import select
@@ -32,7 +31,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.shell.test_roles import Clock
-from tests.support.aio_helpers import eventually, spinning
+from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, answer, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
 from tests.support.fake_server import Connection, FakeServer, Node, answering, reply, serve, silent
@@ -46,7 +45,6 @@ from zkwire import (
     GarbledError,
     NotSentError,
     OperationTimeoutError,
-    OutcomeUnknownError,
     ProtocolError,
     State,
     ZooKeeperError,
@@ -55,7 +53,6 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer, readable_within
-from zkwire.session.request import SEND_BATCH
 from zkwire.testing import Server
 
 # --- a deep pipeline and a dying server -----------------------------------------------------------
@@ -375,67 +372,6 @@ def test_what_the_kernel_has_taken_is_known_to_the_byte() -> None:
         while piece := there.recv(1_000_000):
             received += len(piece)
         assert received == connection.written
-
-
-def check_verdicts(server: FakeServer, calls: list[Any]) -> tuple[int, int, int]:
-    """Compare the verdicts on creates of /0, /1, ... with what the server knows; their counts.
-
-    The last calls may have met the next connection.
-    """
-    errors = [ending(call) for call in calls]
-    first = next((n for n, error in enumerate(errors) if error), len(calls))
-    behind = [n for n in range(first, len(calls)) if errors[n] is None]
-    end = behind[0] if behind else len(calls)
-    verdicts = [type(None), OutcomeUnknownError, NotSentError]
-    kinds = [verdicts.index(type(error)) for error in errors[:end]]
-    assert kinds == sorted(kinds), "answered, then unknown, then not sent"
-    assert all(e.maybe_applied == (type(e) is OutcomeUnknownError) for e in errors if e)
-    executed = [q for q in server.executed if q.op == "create"]
-    one, two = ([int(q.path[1:]) for q in executed if q.connection == c] for c in (0, 1))
-    if first == len(calls):  # all that had been sent by the end was answered
-        assert one + two == list(range(len(calls)))
-        return first, 0, 0
-    answered, unknown, not_sent = map(kinds.count, range(3))
-    assert one == list(range(len(one))), "twice, or out of order"
-    assert two == behind == list(range(end, len(calls)))
-    assert answered <= len(one) <= answered + unknown
-    received = {int(q.path[1:]) for q in server.received if q.op == "create"}
-    assert received.isdisjoint(n for n, kind in enumerate(kinds) if kind == 2)
-    return answered, unknown, not_sent
-
-
-@both
-async def test_what_the_kernel_never_took_was_not_sent(side: Side) -> None:
-    """The server does not read, so most of a long pipeline cannot leave; then it dies."""
-    gate = threading.Event()
-
-    def deaf_then_dead(connection: Connection) -> None:
-        assert gate.wait(PATIENCE)
-        connection.reset()
-
-    with FakeServer(answering(10, deaf_then_dead), serve) as server:
-        async with side.opened(server.hosts, session_timeout=20) as client:
-            body = bytes(100_000)
-            calls = [asking(client).create(f"/{n}", body) for n in range(400)]
-            assert await answer(calls[9]) == "/9"
-            link = client._driver.current_connection
-            await eventually("the kernel takes no more", lambda: link.pending)
-            assert len(link.backlog) <= SEND_BATCH + len(body) + 1000
-            with spinning() as count:
-                await asyncio.sleep(0.2)
-            assert count() < 20, "it must rest while the server does not read"
-            # The last is behind all that the kernel takes, and behind what was cut for sending.
-            for number, sent in ((11, True), (399, False)):
-                with pytest.raises(OperationTimeoutError) as caught:
-                    await answer(calls[number], 0.1)
-                assert caught.value.maybe_applied == sent
-            gate.set()
-            last = calls.pop()
-            await ended(calls)
-            assert type(ending(last)) is NotSentError
-            answered, unknown, not_sent = check_verdicts(server, calls)
-            assert (answered, unknown >= 1, not_sent >= 200) == (10, True, True)
-            assert await done(client.exists("/")) is not None
 
 
 @both

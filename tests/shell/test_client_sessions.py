@@ -19,7 +19,6 @@ from tests.shell.test_client import (
     CLOSE_BOUND,
     PATIENCE,
     all_ended,
-    late,
     nowhere,
     refused_port,
     undisturbed,
@@ -35,10 +34,8 @@ from zkwire import (
     Client,
     ClientClosedError,
     EventType,
-    NoNodeError,
     NotSentError,
     OperationTimeoutError,
-    OutcomeUnknownError,
     SessionExpiredError,
     State,
     Watch,
@@ -48,9 +45,6 @@ from zkwire.blocking.io_thread import IOThread
 from zkwire.net import connection
 from zkwire.net.server_list import ServerListUpdates
 from zkwire.testing import Server, break_connection
-
-# --- the list of servers --------------------------------------------------------------------------
-
 
 # --- the end --------------------------------------------------------------------------------------
 
@@ -127,29 +121,6 @@ async def test_a_reply_has_the_few_public_attributes(side: Side, server: Server)
     assert repr(reply) == "<reply of get_data /: ended>"
     assert reply.result().data == b""
     await done(client.close())
-
-
-@both
-async def test_a_done_callback_gets_refusals_losses_and_the_end(side: Side) -> None:
-    gate, errors = threading.Event(), list[Any]()
-
-    def see(reply: Any) -> None:
-        errors.append(type(ending(reply)))
-
-    with FakeServer() as refusing:
-        async with side.opened(refusing.hosts) as client:
-            asking(client).get_data("/missing").add_done_callback(see)
-            await eventually("refused", lambda: len(errors) == 1)
-    with FakeServer(late(gate), mute) as fake:
-        async with side.opened(fake.hosts) as client:
-            asking(client).create("/a").add_done_callback(see)
-            await blocking(fake.wait_for, lambda: fake.count("create") == 1)
-            fake.connections[0].reset()
-            gate.set()
-            await eventually("lost", lambda: len(errors) == 2)
-            asking(client).exists("/").add_done_callback(see)
-        await eventually("the end", lambda: len(errors) == 3)
-    assert errors == [NoNodeError, OutcomeUnknownError, ClientClosedError]
 
 
 def test_a_done_callback_of_threads_may_block_and_may_fail(

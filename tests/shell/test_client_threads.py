@@ -426,33 +426,6 @@ def on_signal(handler: Callable[[], None]) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_a_question_in_a_signal_handler_of_a_reader_is_answered() -> None:
-    """The reader waits for an answer that comes behind the handler's."""
-    got: list[bytes] = []
-
-    def handle() -> None:
-        got.append(client.get_data("/b").data)
-        client.pipeline.set_data("/a", b"")
-
-    with FakeServer() as server, on_signal(handle) as send:
-        client = Client(server.hosts, session_timeout=20)
-        client.create("/a")
-        client.create("/b", b"data")
-        link = client._driver.current_connection
-        assert link is not None
-        wait = link.wait
-
-        def signalled(seconds: float | None, most: int) -> object:
-            link.wait = wait
-            send()
-            return wait(seconds, most)
-
-        link.wait = signalled
-        assert client.exists("/a") is not None
-        assert got == [b"data"]
-        client.close()
-
-
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -9,71 +9,20 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import PATIENCE, all_ended
-from tests.support.aio_helpers import awaited, blocking, eventually
-from tests.support.both_clients import Side, both, done, event_of
+from tests.shell.test_client import PATIENCE
+from tests.support.aio_helpers import eventually
+from tests.support.both_clients import Side, both, done
 from tests.support.fake_server import FakeServer
 from zkwire import (
     ACL,
     AsyncClient,
     Client,
-    ClientClosedError,
     Event,
-    EventType,
     NoAuthError,
     Perms,
-    SessionExpiredError,
-    State,
-    Watch,
     digest_id,
 )
 from zkwire.testing import Server
-
-# --- watches that fire once -----------------------------------------------------------------------
-
-
-@both
-@pytest.mark.parametrize("how", ["close", "expire"])
-async def test_the_end_of_the_session_reaches_all_that_wait(
-    side: Side, how: str, server: Server
-) -> None:
-    client: Any = side.Client(server.hosts)
-    await done(client.create("/w"))
-    once, lasting, told = Watch(), Watch(), list[Event]()
-    await done(client.get_data("/w", watch=once))
-    await done(client.add_watch("/w", lasting))
-    await done(client.get_children("/w", watch=told.append))
-
-    async def follow() -> None:
-        if side.asyncio:
-            async for _ in lasting:
-                pass
-        else:
-            await blocking(list, lasting)
-
-    wait = blocking(lasting.wait, PATIENCE) if not side.asyncio else awaited(lasting)
-    waiting = [asyncio.ensure_future(each) for each in (wait, follow())]
-    await done(client.set_data("/w", b"x"))
-    await asyncio.sleep(0)
-    if how == "close":
-        await done(client.close())
-    else:
-        await blocking(server.expire, client.session_id)
-    expected = ClientClosedError if how == "close" else SessionExpiredError
-    results = await asyncio.gather(*waiting, return_exceptions=True)
-    # One of the two may have got the event.
-    ends = [result for result in results if not isinstance(result, Event)]
-    assert {type(end) for end in ends} == {expected}
-    changed = await event_of(once, client)
-    assert (changed.type, changed.path) == (EventType.NODE_DATA_CHANGED, "/w")
-    with pytest.raises(expected):
-        await event_of(lasting, client)
-    await eventually("the callback is told", lambda: told)
-    assert [(event.type, event.path) for event in told] == [(EventType.NONE, "")]
-    assert told[0].state is (State.CLOSED if how == "close" else State.EXPIRED)
-    await done(client.close())
-    all_ended()
-
 
 # --- callbacks of threads -------------------------------------------------------------------------
 

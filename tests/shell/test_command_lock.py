@@ -448,7 +448,7 @@ def test_job_control(server: Server, teller: Teller, terminal: Terminal) -> None
     assert list(events) == []
 
 
-def test_an_interrupt_while_it_waits(server: Server, terminal: Terminal) -> None:
+def test_hazard_E3_an_interrupt_while_it_waits(server: Server, terminal: Terminal) -> None:
     with Client(server.hosts) as client:
         client.ensure_path("/p")
         client.create("/p/x-lock-", ephemeral=True, sequential=True)

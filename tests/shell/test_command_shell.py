@@ -128,34 +128,6 @@ def test_the_recording_of_a_terminal(tmp_path: Path) -> None:
         assert max(map(len, terminal.lines)) <= 80
 
 
-def test_what_is_typed_ahead_waits_unseen_for_the_prompt(server: Server, tmp_path: Path) -> None:
-    """It does not stand in the middle of a list, and the Ctrl-C that ends a watch keeps it."""
-    prompt = f"{server.hosts} CONNECTED /> "
-    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path) as terminal:
-        client.create("/x", b"data")
-        gate = faults.Gate()
-        server.on("get_children2", action=faults.hold(gate))
-        terminal.until(prompt)
-        terminal.type("ls /\r")
-        gate.wait_reached()
-        terminal.type_ahead("set x 'a\r")
-        gate.release()
-        assert terminal.until(prompt) == "ls /\r\nx\r\nzookeeper\r\n"
-        terminal.until("> ")  # a quote goes on in the next line
-        terminal.type("b'; get x\r")
-        terminal.until("1\r\na\r\nb\r\n")
-        terminal.until(prompt)
-        terminal.type("watch --initial /x\r")
-        terminal.until("exists /x: version 1, a\\nb\r\n")
-        terminal.type("set /x new\rget /")
-        client.set_data("/x", b"other")
-        assert terminal.until("changed /x: version 2, other\r\n") == ""
-        terminal.type("\x03")
-        assert terminal.until("3\r\n").endswith(prompt + "set /x new\r\n")
-        terminal.type("x\r")
-        assert terminal.until("new\r\n").endswith("get /x\r\n")
-
-
 def test_at_a_terminal(server: Server, tmp_path: Path) -> None:
     """Ctrl-C ends a command, an expired session is told, and no secret is kept or shown."""
     prompt = f"{server.hosts} CONNECTED /> "

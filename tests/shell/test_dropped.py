@@ -187,55 +187,6 @@ def test_an_asyncio_client_whose_loop_has_ended(server: Server) -> None:
     assert [line[: len(UNCLOSED)] for line in said] == [UNCLOSED]
 
 
-# --- not dropped ----------------------------------------------------------------------------------
-
-
-def a_loss(client: Client) -> Any:
-    lock = SequentialLock(client, "/lock")
-    lock.acquire()
-    return lock.lost
-
-
-def an_iterator(client: Client) -> Any:
-    watch = Watch()
-    client.add_watch("/", watch)
-    return iter(watch)
-
-
-HELD: dict[str, Callable[[Client], Any]] = {
-    "a lock": lambda client: SequentialLock(client, "/lock"),
-    "a loss": a_loss,
-    "an iterator": an_iterator,
-    "a reply": lambda client: client.pipeline.get_children("/"),
-    "a walk": lambda client: client.walk("/"),
-    "a bound method": lambda client: client.exists,
-}
-
-
-@pytest.mark.parametrize("kind", HELD)
-def test_what_is_still_held_keeps_the_client(server: Server, kind: str) -> None:
-    """A watch still gets its events."""
-    with Client(server.hosts) as other, warned() as said:
-        client = used(server)
-        thread = client._driver.thread
-        assert thread is not None
-        held = HELD[kind](client)
-        gone = weakref.ref(client)
-        del client
-        gc.collect()
-        assert said == []
-        assert thread.is_alive()
-        other.set_data("/", b"")
-        assert len(server.sessions) == 2
-        if kind == "an iterator":
-            assert next(held).path == "/"
-        del held
-        collect(gone)
-    thread.join(10)
-    assert [line[: len(UNCLOSED)] for line in said] == [UNCLOSED]
-    nobody_left(server)
-
-
 # --- what a call has used -------------------------------------------------------------------------
 
 

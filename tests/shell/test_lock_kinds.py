@@ -92,31 +92,6 @@ async def test_an_acquisition_that_waits_is_cancelled(
         await done(lock.release())
 
 
-@both
-async def test_a_supervised_lock_and_a_within_are_cancelled(side: Side, server: Server) -> None:
-    async with (
-        using(side.Client(server.hosts)) as other,
-        using(side.Supervisor(server.hosts)) as supervisor,
-        entered(side.lock("sequential", other, "/lock")),
-    ):
-        lock = side.lock("sequential", supervisor, "/lock")
-
-        async def enter() -> None:
-            async with entered(lock.within(PATIENCE)):
-                pytest.fail("it is held by another")
-
-        for way in (
-            lock.acquire,
-            enter if side.asyncio else lambda: lock.within(PATIENCE).__enter__(),
-        ):
-            waiting = side.start(way)
-            await eventually("it waits", lambda: len(paths(server)) == 2)
-            assert lock.cancel()
-            with pytest.raises(LockCancelledError):
-                await result(waiting)
-            await eventually("its node goes", lambda: len(paths(server)) == 1)
-
-
 def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> None:
     """Whatever comes first: an acquisition ends in one of two ways, and the next call is whole."""
     with Client(server.hosts) as client:

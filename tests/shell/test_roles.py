@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,6 @@ from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
 from zkwire.session.waitable import Awaited, Waitable
-from zkwire.testing import Server
 from zkwire.testing.proxy import FaultProxy, hold
 from zkwire.testing.proxy import Gate as ProxyGate
 from zkwire.wire import ops
@@ -206,6 +204,27 @@ def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> No
         go_on.set()
     assert reader.result().data == b""
     assert reply.result(PATIENCE) is not None
+
+
+def test_what_is_deferred_in_a_burst_wakes_the_io_thread_once(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, io, called, woken = player.driver, player.io, list[str](), list[None]()
+    for module in ("leader", "io_thread"):
+        monkeypatch.setattr(f"zkwire.blocking.{module}.DEFER_SECONDS", LATE)
+    monkeypatch.setattr(io, "wake", lambda: woken.append(None))
+    driver.defer(lambda: called.append("first"))
+    driver.defer(lambda: called.append("second"))
+    io._call_deferred()  # as when the time has come
+    driver.defer(lambda: called.append("third"))
+    assert (called, len(woken)) == (["first", "second"], 1)
+    io._call_deferred()
+    io._call_deferred()  # nothing has come since
+    driver.defer(lambda: called.append("fourth"))
+    assert (called, len(woken)) == (["first", "second", "third"], 2)
+    player.client.get_data("/a")
+    assert called[-1] == "fourth"
+    monkeypatch.undo()
 
 
 # --- interrupts -----------------------------------------------------------------------------------
@@ -458,54 +477,6 @@ def test_an_interrupted_thread_does_what_was_left_to_it(
         if where is None:
             break
     assert len(left) > 10
-
-
-# --- two threads at the same step -----------------------------------------------------------------
-
-MEETING_SECONDS = 1.0
-"""So long the first thread waits for the second, in vain where all is well."""
-
-
-def meeting() -> Callable[[], None]:
-    """Where two threads wait for each other, once."""
-    barrier = threading.Barrier(2)
-
-    def wait() -> None:
-        with suppress(threading.BrokenBarrierError):
-            barrier.wait(MEETING_SECONDS)
-
-    return wait
-
-
-def test_of_two_threads_one_acquires_the_object(server: Server) -> None:
-    with Client(server.hosts) as client:
-        lock: Any = SequentialLock(client, "/lock")
-        algorithm, meet = lock._algorithm, meeting()
-
-        def is_busy(self: Any) -> bool:
-            busy: bool = self.__dict__["_busy"]
-            if not busy:
-                meet()
-            return busy
-
-        def set_busy(self: Any, busy: bool) -> None:
-            self.__dict__["_busy"] = busy
-
-        watched = type("Watched", (type(algorithm),), {"_busy": property(is_busy, set_busy)})
-        algorithm.__class__ = watched
-
-        def acquire() -> bool | None:
-            try:
-                acquired: bool = lock.try_acquire()
-                return acquired
-            except RuntimeError:  # as is documented for one object in two threads
-                return None
-
-        outcomes = [each.result() for each in [Running(acquire), Running(acquire)]]
-        assert sorted(outcomes, key=str) == [None, True]
-        lock.release()
-        with Client(server.hosts) as other:
-            assert other.get_children("/lock") == []
 
 
 # --- on top of the client's own work --------------------------------------------------------------

@@ -57,7 +57,6 @@ from zkwire.jute import records as r
 from zkwire.net.connection import INTERRUPTED
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Action, cut_before, rst_before, split
-from zkwire.testing.server.tls import make_context
 
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -336,31 +335,6 @@ def test_a_configuration_of_plain_ports_cuts_nobody_off(
             for _ in range(3):
                 server.reset_all()
                 again(client.sync)
-
-
-def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
-    authority: Authority, shown: Certificate
-) -> None:
-    old, new = authority.sign("old-name"), authority.sign("new-name")
-    tls = authority.client_context()
-    tls.load_cert_chain(old.both)
-    wanting = make_context(str(shown.both), None, str(authority.file), optional=False)
-    with Server(tls=wanting) as server, Client(server.hosts, tls=tls) as client:
-
-        def name() -> str:
-            return next(info.user for info in client.who_am_i() if info.auth_scheme == "x509")
-
-        def reconnect() -> None:
-            server.cut_all()
-            again(client.sync)
-
-        old.both.write_bytes(new.both.read_bytes())
-        reconnect()
-        assert "old-name" in name()
-        tls.load_cert_chain(old.both)
-        assert "old-name" in name()
-        reconnect()
-        assert "new-name" in name()
 
 
 def test_the_servers_name_is_told(trusting: ssl.SSLContext, shown: Certificate) -> None:

@@ -40,36 +40,6 @@ from zkwire import (
 from zkwire.blocking import supervisor as module
 from zkwire.testing import Server
 
-# --- sessions that are killed ---------------------------------------------------------------------
-
-
-@both
-async def test_services_and_leaderships_are_begun_again_in_each_session(
-    side: Side, server: Server
-) -> None:
-    terms, seen = Terms(side), list[bytes | None]()
-
-    async def callback(state: Any) -> None:
-        seen.append(state.data)
-
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        supervisor.lead("/election", terms.lead, "me")
-        supervisor.watch_data("/config", side.function(callback))
-        for number in range(1, 4):
-            await terms.wait(number)
-            client = await done(supervisor.client(PATIENCE))
-            await done(client.ensure_path("/config"))
-            await done(client.set_data("/config", b"%d" % number))
-            await eventually("the change", lambda: b"%d" % len(terms.fences) in seen)
-            kill(server, client.session_id)
-            await eventually("its end", lambda: client.state is State.EXPIRED)  # noqa: B023
-            with pytest.raises(SessionExpiredError):
-                await done(client.get_data("/config"))
-        await terms.wait(4)
-    assert_strictly_rising(terms.fences)
-    assert (terms.most, terms.leading) == (1, 0)
-
-
 # --- the scope of a session -----------------------------------------------------------------------
 
 

@@ -15,7 +15,6 @@ import itertools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pytest
@@ -124,25 +123,6 @@ async def eventually(what: str, look: Callable[[], Any], seconds: float = PATIEN
             return value
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         await asyncio.sleep(0.005)
-
-
-@contextmanager
-def spinning() -> Iterator[Callable[[], int]]:
-    """Counts the callbacks that the loop runs: a loop that has nothing to do must rest."""
-    loop: Any = asyncio.get_running_loop()
-    count = 0
-    original = loop.call_soon
-
-    def call_soon(*args: Any, **kwargs: Any) -> Any:
-        nonlocal count
-        count += 1
-        return original(*args, **kwargs)
-
-    loop.call_soon = call_soon
-    try:
-        yield lambda: count
-    finally:
-        del loop.call_soon
 
 
 def library_threads() -> set[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -117,30 +115,6 @@ def lease_nodes(stage: Stage, path: str) -> list[str]:
 
 
 # --- interrupts -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def interrupted_when(stage: Stage, seen: Callable[[list[Frame]], bool]) -> Iterator[None]:
-    """Interrupt the body, which runs in the main thread, as soon as the proxy has seen this."""
-    main = threading.main_thread()
-    assert threading.current_thread() is main
-
-    def interrupt() -> None:
-        stage.proxy.wait_for(seen, PATIENCE)
-        assert main.ident is not None
-        signal.pthread_kill(main.ident, signal.SIGINT)
-
-    stage.proxy.reset()
-    interrupter: Running[None] | None = None
-    try:
-        interrupter = Running(interrupt)
-        yield
-        interrupter.result()  # the body has ended too early, or too late
-    except KeyboardInterrupt:
-        assert interrupter is not None
-        interrupter.result()
-    else:
-        pytest.fail("the interrupt was lost")
 
 
 def looked(frames: list[Frame]) -> bool:
