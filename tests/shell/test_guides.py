@@ -10,16 +10,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.certificates import Authority, Certificate
 from tests.support.server_control import poll
 from tests.support.snippets import HOSTS, ROOT, Snippet, blocks, snippets
-from zkwire import (
-    Client,
-)
-from zkwire.testing import FaultProxy, Server
+from zkwire import Client
+from zkwire.testing import Server
+from zkwire.testing.server.tls import make_context
 
 DOCS = ROOT / "docs"
 PRINTED = {
@@ -68,6 +67,22 @@ def test_code_runs_and_prints_what_it_says(
         with pytest.raises(EndError) if for_ever else nullcontext():
             exec(code, {"print": print_and_end} if for_ever else {})
         assert capsys.readouterr().out == printed
+
+
+def test_tls(
+    authority: Authority, shown: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks("how-to/tls")
+    context = make_context(str(shown.both), None, str(authority.file), optional=False)
+    with Server(tls=context) as server:
+        for name, there in (
+            ("authority.pem", authority.file),
+            ("client.pem", authority.sign("client").both),
+            ("zk1.example.org:2281", server.hosts),
+        ):
+            block = block.replace(name, str(there))
+        exec(block, {})
+    assert "x509" in capsys.readouterr().out
 
 
 def test_each_page_with_code_is_run() -> None:
@@ -148,51 +163,7 @@ def test_the_programs_of_a_page_run_as_printed(page: str, one_server: Server) ->
             assert "Traceback" not in errors, f"{snippet.name}\n{errors}"
 
 
-# --- the four ways of docs/design.md --------------------------------------------------------------
-
-DESIGN = (DOCS / "design.md").read_text()
-
-
-def named(way: str) -> list[str]:
-    """The files that the document names on this way, in its order."""
-    (part,) = re.findall(rf"<!-- begin: {way} -->(.*?)<!-- end: {way} -->", DESIGN, re.DOTALL)
-    return re.findall(r"`(\w+/\w+\.py)`", part)
-
-
-# --- docs/core.md ---------------------------------------------------------------------------------
-
 SHELL, USE = blocks("core")
-TIMEOUT = 1.0
-
-
-def names(cell: str) -> list[str]:
-    """What stands in a cell as code, without arguments."""
-    return re.findall(r"`(\w+)", cell)
-
-
-# --- the I/O layer --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def quick_server() -> Iterator[Server]:
-    with Server(tick=TIMEOUT / 10, timeouts=(TIMEOUT, TIMEOUT)) as server:
-        yield server
-
-
-@pytest.fixture
-def proxy(quick_server: Server) -> Iterator[FaultProxy]:
-    with FaultProxy(quick_server.hosts) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def shell(proxy: FaultProxy) -> Iterator[Any]:
-    made: dict[str, Any] = {}
-    exec(SHELL, made)
-    shell = made["Driver"](proxy.hosts, timeout=TIMEOUT)
-    yield shell
-    shell.close()
-    assert shell.sock is None
 
 
 # --- docs/how-to/embed.md -------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from zkwire import (
     Event,
     MultiError,
     NoNodeError,
+    NotSentError,
     Observer,
     OperationTimeoutError,
     OutcomeUnknownError,
@@ -33,7 +34,7 @@ from zkwire import (
 )
 from zkwire.net.observer import Observation
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import cut_after, drop
+from zkwire.testing.proxy import cut_after, cut_before, drop
 
 PATIENCE = 30.0
 ROUNDS = 9
@@ -329,6 +330,52 @@ def test_prometheus_counts_requests_states_and_events(server: Server) -> None:
         "usable 0.0",
     ):
         assert f"zookeeper_{line}" in shown
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Any:
+    """Where all spans of this process go: OpenTelemetry takes one provider for its life."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.fixture
+def spans(exporter: Any) -> Any:
+    """The finished spans of this test, by name."""
+    exporter.clear()
+    return lambda: {span.name: span for span in exporter.get_finished_spans()}
+
+
+@pytest.mark.parametrize("fault", [cut_after, cut_before, None])
+def test_a_lost_request_says_what_is_known(server: Server, spans: Any, fault: Any) -> None:
+    """Of one that was never sent, that it cannot have been done."""
+    limit = 10.0 if fault else 1.0
+    names = run_block(1, server.hosts)
+    with (
+        FaultProxy(server.hosts) as proxy,
+        Client(proxy.hosts, observer=names["Spans"](), session_timeout=limit) as client,
+    ):
+        if fault:
+            proxy.on("create", action=fault)
+        else:
+            client.connect()
+            proxy.refuse()
+            proxy.cut_all()
+            client.wait_for_state(*[s for s in State if not s.usable], timeout=30)
+        with pytest.raises(OutcomeUnknownError if fault else NotSentError) as raised:
+            client.create("/lost")
+    attributes = spans()["zookeeper create"].attributes
+    assert attributes["zookeeper.outcome"] == raised.type.__name__
+    assert attributes["zookeeper.maybe_applied"] is bool(fault)
+    assert ("server.address" in attributes) is bool(fault)
 
 
 def test_a_log_line_has_fields(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.snippets import blocks
 from zkwire import (
     AsyncClient,
     AsyncReentrantLock,
@@ -64,6 +65,16 @@ def proxy(server: Server) -> Iterator[FaultProxy]:
 
 
 # --- operations -----------------------------------------------------------------------------------
+
+
+def test_the_page_runs_on_a_server(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks("how-to/trio", server.hosts):
+        exec(block, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        *("b'1'", "EventType.NODE_DATA_CHANGED", "fence: True"),
+        *("asyncio True", "trio True"),
+    ]
 
 
 @under
