@@ -19,23 +19,17 @@ from typing import Any
 import pytest
 
 from tests.support.aio_helpers import (
-    AsyncKind,
-    AsyncLock,
     Cancelling,
-    async_waiting_kinds,
     awaited,
     blocking,
     cancelled_at,
     complaints,
-    eventually,
     every_point,
-    watch_count,
 )
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.operation_samples import SAMPLES
 from zkwire import (
     AsyncClient,
-    AsyncSequentialLock,
     NodeExistsError,
     NoNodeError,
     State,
@@ -82,13 +76,6 @@ class Bed:
         assert self.client._session.queued == 0
         assert not self.client._session.unanswered
         assert self.client.state is State.CONNECTED
-
-    async def no_nodes(self, path: str) -> bool:
-        """Whether no contender is left on ``path``."""
-        with suppress(NoNodeError):
-            names, stat = await self.observer.get_children_with_stat(path)
-            return not (names or stat.ephemeral_owner)
-        return True
 
 
 @asynccontextmanager
@@ -197,61 +184,3 @@ async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -
             await b.assert_in_step()
             names = await b.client.get_children("/")
             assert not [name for name in names if name.startswith("q")]
-
-
-# --- locks ----------------------------------------------------------------------------------------
-
-
-async def assert_nothing_left(b: Bed, lock: AsyncLock, path: str) -> None:
-    """Nothing is held, no node stays, others get the lock, and so does the same object."""
-    assert not lock.held
-
-    async def no_nodes() -> bool:
-        with suppress(ZooKeeperError):
-            return await b.no_nodes(path)
-        return False
-
-    await eventually(f"no node is left on {path}", no_nodes)
-    await b.assert_in_step()
-    third = type(lock)(b.observer, path)
-    async with asyncio.timeout(PATIENCE):
-        assert await third.acquire()
-        assert third.held
-        assert not lock.held
-        await third.release()
-    await eventually("no watch is left", lambda: watch_count(b.client) == 0)
-    assert await lock.acquire(PATIENCE)
-    assert lock.fence > third.fence
-    await lock.release()
-
-
-@pytest.mark.parametrize(("how", "cut"), every_way)
-@async_waiting_kinds
-async def test_a_taken_lock_cancelled_anywhere(kind: AsyncKind, how: str, cut: str) -> None:
-    """The holder gives it up once the waiter has seen it, so that every step is come by."""
-    async with bed() as b:
-        await b.observer.ensure_path("/locks/l" if kind is AsyncSequentialLock else "/locks")
-        points = 0
-        guards = 1 if kind is AsyncSequentialLock else 0  # the next one watches its own node
-        for cancelling in b.points(how, cut):
-            rival, lock = kind(b.observer, "/locks/l"), kind(b.client, "/locks/l")
-            assert await rival.acquire()
-            releasing: list[asyncio.Future[None]] = []
-
-            def release(rival: AsyncLock = rival, to: list[Any] = releasing) -> None:
-                if watch_count(b.client) > guards and not to:
-                    to.append(asyncio.ensure_future(rival.release()))
-
-            cancelling.also = release
-            held = await cancelled_at(lock.acquire(PATIENCE), cancelling)
-            assert bool(held) != cancelling.happened
-            if held:
-                assert lock.held
-                assert not rival.held
-                await lock.release()
-            if rival.held and not releasing:
-                await rival.release()
-            await asyncio.gather(*releasing)
-            await assert_nothing_left(b, lock, "/locks/l")
-            points += cancelling.happened
-        assert points >= 3

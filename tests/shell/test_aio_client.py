@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import sys
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client import CLOSE_BOUND, within
+from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import (
     awaited,
@@ -24,7 +23,6 @@ from tests.support.aio_helpers import (
     watch_count,
 )
 from tests.support.fake_server import FakeServer
-from tests.support.hooks import hooked
 from tests.support.lock_helpers import PATIENCE
 from zkwire import (
     AsyncClient,
@@ -46,9 +44,6 @@ from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
-
-# --- the order of the calls -----------------------------------------------------------------------
-
 
 # --- connecting and leaving -----------------------------------------------------------------------
 
@@ -320,39 +315,6 @@ async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
         started = {t.name for t in set(threading.enumerate()) - before if "fake" not in t.name}
         assert not {name for name in started if "zkwire-server" not in name}
         assert not library_threads()
-
-
-async def test_a_slow_look_up_of_a_name_does_not_block_the_loop() -> None:
-    """It has the only thread that there ever is; one that never ends is left behind at close."""
-    gate = threading.Event()
-
-    def resolver(host: str, port: int) -> list[Any]:
-        assert host == "some.where"
-        gate.wait(PATIENCE)
-        return [(2, ("127.0.0.1", port))]
-
-    with FakeServer() as server:
-        hosts = f"some.where:{server.port}"
-        client = hooked(AsyncClient)(hosts, _resolver=resolver)
-        reply = client.exists("/a")
-        for ticks in itertools.count():
-            await asyncio.sleep(0)
-            if library_threads() and ticks > 50:
-                break
-        assert library_threads() == {"zkwire-resolve"}
-        assert not reply.ready
-        gate.set()
-        assert await reply is None
-        await client.close()
-        gate.clear()
-        hurried = hooked(AsyncClient)(hosts, _resolver=resolver)
-        waiting = asyncio.ensure_future(hurried.connect())
-        await asyncio.sleep(0.01)
-        with within(CLOSE_BOUND):
-            await hurried.close()
-        with pytest.raises(ClientClosedError):
-            await waiting
-        gate.set()
 
 
 # --- misuse ---------------------------------------------------------------------------------------

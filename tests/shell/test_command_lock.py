@@ -319,22 +319,6 @@ def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Te
         assert nodes(still) == [node]
 
 
-@pytest.mark.parametrize("policy", ["term", "kill"])
-@pytest.mark.parametrize("cause", ["deleted", "expired"])
-def test_what_the_server_tells_counts_at_once(
-    policy: str, cause: str, server: Server, teller: Teller
-) -> None:
-    options = f"--session-timeout 40 lock --on-lost {policy} -k 1 /p"
-    with held(teller, server.hosts, options) as (process, events):
-        if cause == "deleted":
-            lose(server)
-        else:
-            (session,) = server.sessions
-            server.expire(session.session_id)
-        assert list(events) == (["TERM"] if policy == "term" else [])
-    assert process.returncode == 122
-
-
 @pytest.mark.parametrize("end", ["lost", "killed"])
 def test_a_group_that_the_command_makes_ends_as_well(
     end: str, server: Server, teller: Teller

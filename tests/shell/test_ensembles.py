@@ -449,39 +449,6 @@ def three() -> Iterator[embedded.Ensemble]:
         yield ensemble
 
 
-def test_a_better_server_is_looked_for_and_found(three: embedded.Ensemble) -> None:
-    for _ in range(5):
-        three.set_read_only(True)
-        with (
-            Client(three.hosts, read_only=True, session_timeout=LONG) as client,
-            Client(three.hosts, read_only=True, session_timeout=LONG) as bystander,
-        ):
-            shaken, session_id = Shaken(client), client.session_id
-            here = three.server_for_session(session_id)
-            better = next(server for server in three.servers if server is not here)
-            changed, children, lasting = Watch(), Watch(), Watch()
-            client.get_data("/kept", watch=changed)
-            client.get_children("/kept", watch=children)
-            client.add_watch("/", watch=lasting)
-            better.set_read_only(False)
-            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-            assert client._session.last_failure.endswith("a read-write server was found")
-            assert client.session_id != session_id
-            assert three.server_for_session(client.session_id) is better
-            assert bystander.wait_for_state(RW, timeout=PATIENCE) is RW
-            bystander.set_data("/kept", b"kept")
-            bystander.create("/kept/child", ephemeral=True)
-            assert types(changed, children, lasting) == [
-                EventType.NODE_DATA_CHANGED,
-                EventType.NODE_CHILDREN_CHANGED,
-                EventType.REREAD,
-            ]
-            client.create("/mine", ephemeral=True)
-            # The listener hears of it a little later. Straight from the one to the other.
-            poll("it is told", lambda shaken=shaken: RW in shaken.states or None, PATIENCE)  # type: ignore[misc]
-            assert shaken.states == TO_THE_BETTER
-
-
 def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) -> None:
     """Each address is asked in turn, and the next connection goes to the one that said so."""
     addresses: list[tuple[int, Any]] = [(socket.AF_INET, (LOOPBACK, s.port)) for s in three.servers]

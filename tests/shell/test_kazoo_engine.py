@@ -28,9 +28,9 @@ from tests.support.certificates import Authority, Certificate
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, State
-from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown, engine
+from zkwire.kazoo import KazooClient, engine
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Gate, cut_after, hold
+from zkwire.testing.proxy import Gate, hold
 from zkwire.testing.server.tls import make_context
 
 PATIENCE = 10.0
@@ -303,22 +303,6 @@ def test_a_stopped_client_refuses_and_starts_again(server: Server, client: Any) 
         client.get("/")
 
 
-def test_a_listener_may_stop_the_client(server: Server) -> None:
-    client: Any = KazooClient(server.hosts, timeout=4.0)
-    done = threading.Event()
-
-    def stop(state: str) -> None:
-        if state == "LOST":
-            client.stop()
-            done.set()
-
-    client.start()
-    client.add_listener(stop)
-    server.expire(client.client_id[0])
-    assert done.wait(PATIENCE)
-    assert client.client_state == "CLOSED"
-
-
 def test_a_session_is_continued_by_its_id(server: Server, client: Any) -> None:
     client.create("/mine", ephemeral=True)
     session = client.client_id
@@ -353,42 +337,6 @@ def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     assert client.exists("/") is not None
 
 
-def test_a_client_whose_stop_was_interrupted_starts_again(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = client.zkwire
-    monkeypatch.setattr(Client, "close", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        client.stop()
-    monkeypatch.undo()
-    client.start(PATIENCE)
-    assert client.get("/")[0] == b""
-    inner.close()
-
-
-# --- lost requests --------------------------------------------------------------------------------
-
-
-def test_requests_in_flight_at_a_cut_say_whether_they_may_be_done(
-    proxied: tuple[Any, FaultProxy],
-) -> None:
-    client, proxy = proxied
-    for n in range(400):
-        client.create(f"/{n}")
-    proxy.on("set_data", nth=150, action=cut_after)
-    results = [client.set_async(f"/{n}", b"new") for n in range(400)]
-    assert all(result.wait(PATIENCE) for result in results)
-    lost = [result.exception for result in results if result.exception is not None]
-    outcomes = [type(result.exception or result.value) for result in results]
-    values = [client.get(f"/{n}")[0] for n in range(400)]
-    assert set(outcomes) <= {ZnodeStat, OutcomeUnknown, NotSent}
-    assert all(isinstance(error, ke.ConnectionLoss) for error in lost)
-    assert all(error.maybe_applied is (type(error) is OutcomeUnknown) for error in lost)
-    assert outcomes.count(OutcomeUnknown) > 0
-    for kind, value in zip(outcomes, values, strict=True):
-        assert kind is OutcomeUnknown or value == (b"new" if kind is ZnodeStat else b"")
-
-
 # --- watches --------------------------------------------------------------------------------------
 
 
@@ -416,14 +364,6 @@ def test_a_lock_of_kazoo_excludes_one_of_kazoo_without_zkwire(server: Server, cl
 
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_a_large_value_is_for_the_server_to_refuse(server: Server) -> None:
-    with started(server.hosts, timeout=7200) as client:  # which may be more than an hour
-        with pytest.raises(ke.ConnectionLoss):
-            client.create("/large", b"x" * 2**21)
-        eventually(lambda: client.connected)
-        assert client.exists("/large") is None
 
 
 def test_credentials_hold_in_each_session(server: Server) -> None:

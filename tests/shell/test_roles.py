@@ -35,7 +35,7 @@ from zkwire.net.background import Deferred
 from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
-from zkwire.session.waitable import Awaited, Waitable
+from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy import FaultProxy, hold
 from zkwire.testing.proxy import Gate as ProxyGate
 from zkwire.wire import ops
@@ -346,44 +346,19 @@ def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Monke
     client.close()
 
 
-class Gate(Waitable):
-    """Ready when a test says so."""
-
-    open = False
-
-    @property
-    def ready(self) -> bool:
-        return self.open
-
-
-def test_the_io_thread_ends_with_the_session_and_what_runs_in_the_background() -> None:
+def test_the_io_thread_ends_with_the_session() -> None:
     """Nobody needs to close what has expired."""
-    descriptors, gate = open_descriptors(), Gate()
-
-    async def work(_: object) -> None:
-        await Awaited(gate)
-
+    descriptors, states = open_descriptors(), list[State]()
     with testing.Server() as server:
-        client, states, done = Client(server.hosts), list[State](), threading.Event()
+        client, watch = Client(server.hosts), Watch()
         client.add_state_listener(states.append)
-        client.add_state_listener(lambda state: done.set() if state.terminal else None)
-        watch = Watch()
         client.get_data("/", watch=watch)
-        client._driver.spawn(work)
-        server.expire(client.session_id)
-        assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
         thread = client._driver.thread
         assert thread is not None
-        client._driver.wake()
-        soon("it has nothing else to do", lambda: client._driver.current_connection is None)
-        assert thread.is_alive()
-        gate.open = True
-        for waker in gate._take_wakers():
-            waker()
+        server.expire(client.session_id)
         thread.join(PATIENCE)
         assert not thread.is_alive()
-        assert done.wait(PATIENCE)
-        assert states[-1] is State.EXPIRED
+        soon("it is told", lambda: states[-1] is State.EXPIRED)
         for ask in (lambda: client.exists("/"), watch.wait):
             with pytest.raises(SessionExpiredError):
                 ask()

@@ -332,27 +332,6 @@ def test_hazard_A57_a_request_that_is_longer_than_a_server_takes_says_perhaps() 
         assert client.get_data("/a").data == b""
 
 
-def test_what_the_client_sends_by_itself_keeps_to_its_send_limit() -> None:
-    limit = 20_000
-    with (
-        testing.Server(jute_maxbuffer=limit) as server,
-        testing.FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, send_limit=limit, session_timeout=PATIENCE) as client,
-        Client(server.hosts) as other,
-    ):
-        watches = [Watch() for _ in range(300)]
-        for number, watch in enumerate(watches):
-            client.exists(f"/{number:0200}", watch=watch)
-        proxy.cut_all()
-        for number, watch in enumerate(watches):
-            other.create(f"/{number:0200}")
-            assert watch.wait(PATIENCE) is not None
-        queue = Queue(client, "/q")
-        queue.put_many([bytes(300)] * 100)
-        assert len(queue) == 100
-        assert max(len(frame.raw) - 4 for frame in proxy.log) <= limit
-
-
 SUPER = digest_auth("super", "user")
 SUPER_FLAG = "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + digest_id("super", "user").id
 READ_ONLY_FOR_BOB = [ACL(Perms.READ, digest_id("bob", "builder"))]

@@ -24,18 +24,16 @@ from zkwire import AsyncBlockingLock, AsyncClient, AsyncNonBlockingLock, AsyncSe
 
 T = TypeVar("T")
 
-AsyncLock: TypeAlias = AsyncNonBlockingLock | AsyncBlockingLock | AsyncSequentialLock
 AsyncKind: TypeAlias = (
     type[AsyncNonBlockingLock] | type[AsyncBlockingLock] | type[AsyncSequentialLock]
 )
 
 
-def _each_of(*kinds: AsyncKind) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
-
-
-async_kinds = _each_of(AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock)
-async_waiting_kinds = _each_of(AsyncBlockingLock, AsyncSequentialLock)
+async_kinds = pytest.mark.parametrize(
+    "kind",
+    [AsyncNonBlockingLock, AsyncBlockingLock, AsyncSequentialLock],
+    ids=lambda kind: kind.__name__,
+)
 
 # A test that takes longer hangs.
 LONGEST_TEST = 110.0
@@ -184,15 +182,12 @@ class Cancelling:
         nth: int,
         how: str = "waiting",
         cut: Callable[[], object] | None = None,
-        also: Callable[[], object] | None = None,
     ) -> None:
         self.happened = False
-        self.nth, self.also = nth, also
+        self.nth = nth
         self._how, self._cut = how, cut
 
     def __call__(self, number: int, future: asyncio.Future[Any] | None) -> None:
-        if self.also is not None:
-            self.also()
         task = asyncio.current_task()
         assert task is not None
         if number == self.nth:
