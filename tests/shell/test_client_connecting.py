@@ -206,14 +206,6 @@ def test_stuck_look_ups_do_not_pile_up_and_are_named() -> None:
         client.close()
 
 
-def test_a_first_look_up_is_named_before_an_attempt_has_ended() -> None:
-    with StuckResolver() as resolver:
-        client = hooked(Client)("zoo.example", session_timeout=60.0, _resolver=resolver)
-        with pytest.raises(NotSentError, match=NAMED):
-            client.connect(0.2)
-        client.close()
-
-
 # --- time limits ----------------------------------------------------------------------------------
 
 

@@ -23,12 +23,11 @@ from tests.shell.test_client import (
     PATIENCE,
     all_ended,
     nowhere,
-    refused_port,
     undisturbed,
     within,
 )
-from tests.support.aio_helpers import blocking, complaints, eventually
-from tests.support.both_clients import Side, answer, asking, both, done, ending, event_of
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Side, asking, both, done, ending, event_of
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
 from zkwire import (
@@ -40,8 +39,6 @@ from zkwire import (
     Event,
     EventType,
     NoAuthError,
-    NotSentError,
-    OperationTimeoutError,
     Perms,
     SessionExpiredError,
     State,
@@ -157,21 +154,6 @@ def test_a_done_callback_of_threads_may_block_and_may_fail(
     seen = list[threading.Thread]()
     reply.add_done_callback(lambda _: seen.append(threading.current_thread()))
     assert seen == [threading.current_thread()]
-
-
-async def test_a_done_callback_may_be_a_coroutine_function_under_asyncio(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client:
-        stats = list[Any]()
-
-        async def follow(reply: Any) -> None:
-            stats.append(await client.exists(await reply))
-
-        client.create("/a").add_done_callback(follow)
-        assert stats == [], "never from within the call"
-        await eventually("called", lambda: stats)
-        assert stats[0].version == 0
-        client.exists("/").add_done_callback(lambda _: 1 // 0)
-        await eventually("reported", lambda: complaints().take())
 
 
 @both
@@ -335,7 +317,7 @@ def having(link: connection.Connection, role: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("hold", ["mutex", "reader", "writer"])
-async def test_close_where_the_caller_has_been_interrupted_in_the_middle(
+async def test_hazard_E8_close_where_the_caller_has_been_interrupted(
     hold: str, fake: FakeServer
 ) -> None:
     """E8: a signal handler may run while its thread holds any of the client's locks."""
@@ -398,21 +380,6 @@ def test_an_idle_client_does_nothing(turns: list[float], reader: str) -> None:
         if reader == "a caller":
             with pytest.raises(ZooKeeperError):  # or with a connection that broke
                 waiting.result()
-
-
-async def test_a_search_and_a_full_kernel_do_not_make_it_spin(turns: list[float]) -> None:
-    client = Client(f"127.0.0.1:{refused_port()}", session_timeout=1.5)
-    with pytest.raises(NotSentError):
-        client.create("/a")
-    client.close()
-    assert len(turns) < 100
-    turns.clear()
-    with ExitStack() as stack:
-        client = await client_that_is("stuffed", Side(""), stack)
-        with pytest.raises(OperationTimeoutError):
-            await answer(client.pipeline.exists("/a"), 0.5)
-        assert len(turns) < 200
-        client.close()
 
 
 def test_hazard_A25_a_callback_may_block_and_the_session_lives_on(fake: FakeServer) -> None:

@@ -329,16 +329,6 @@ def test_a_watch_of_children_tells_of_names_alone(server: Server) -> None:
             assert command.rest() == [missed, "removed /a/new", "removed /a/old"]
 
 
-def test_a_persistent_watch_tells_of_data_and_of_the_list_of_children(server: Server) -> None:
-    words = ["watch", "--persistent", "--initial", "-n", "3", "/a"]
-    with Client(server.hosts) as client, RunningCommand(server, *words) as command:
-        assert command.line() == "missing /a"
-        client.create("/a")
-        client.create("/a/b")
-        client.set_data("/a", b"x")
-        assert command.rest() == ["created /a", "children /a", "changed /a"]
-
-
 @pytest.mark.parametrize(("words", "status"), [
     ("watch / --timeout 100ms", 0),
     ("watch -r / -n 1 --timeout 100ms", 124),

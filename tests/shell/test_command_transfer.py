@@ -210,21 +210,6 @@ def test_the_end_of_the_session_and_the_second_run(tree: Server) -> None:
     assert text_of(tree.hosts, "/b") == text_of(tree.hosts, "/a")
 
 
-def test_a_node_that_another_client_makes_meanwhile_stays(tree: Server) -> None:
-    tree.refuse_next("create", -110, nth=3)  # and nothing is there: it has gone again
-    assert run(tree.hosts, "copy", "/a", "/b").status == 1
-    with FaultProxy(tree.hosts) as proxy, Client(tree.hosts) as client:
-
-        def first(frame: object) -> tuple[()]:
-            client.create("/c", b"mine")
-            return cut_before(frame)  # type: ignore[arg-type, return-value]
-
-        proxy.on("create", action=first)
-        done = run(proxy.hosts, "copy", "/a", "/c")
-        assert (done.status, "/c: " in done.err) == (1, True)
-        assert client.get_data("/c").data == b"mine"
-
-
 def test_every_cut_at_every_request(tree: Server) -> None:
     """A dump, and a load that creates, changes and deletes, through a break at each request."""
     wanted = text_of(tree.hosts, "/a")

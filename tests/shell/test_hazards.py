@@ -56,7 +56,6 @@ from zkwire import (
     SequentialLock,
     SessionExpiredError,
     State,
-    Watch,
     testing,
 )
 from zkwire.jute.frames import frame as pack_frame
@@ -565,34 +564,3 @@ def test_hazard_B16_D13_a_path_is_deleted_between_and_during_acquisitions(
     assert acquiring.result()
     assert_strictly_rising([*fences, lock.fence])
     lock.release()
-
-
-# --- processes, signals, ends ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("where", ["listener", "callback", "finalizer", "during an expiry"])
-def test_hazard_E8_close_from_wherever_it_comes(
-    stage: EmbeddedStage, fresh_path: str, where: str
-) -> None:
-    make_path(stage.observer, fresh_path)
-    client = stage.client()
-
-    class Owner:
-        def __del__(self) -> None:
-            client.close()
-
-    if where == "callback":
-        client.get_data(fresh_path, watch=lambda _: client.close())
-        stage.observer.set_data(fresh_path, b"go")
-    elif where == "finalizer":
-        Running(Owner).result()
-    else:
-        client.add_state_listener(lambda _: client.close())
-        if where == "listener":
-            stage.proxy.cut_all()
-        else:
-            stage.end(client)
-    soon("it is over", lambda: client.state.terminal, PATIENCE)
-    Running(client.close).result()
-    with pytest.raises((ClientClosedError, SessionExpiredError)):
-        client.exists(fresh_path, watch=Watch())

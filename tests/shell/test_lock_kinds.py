@@ -267,16 +267,6 @@ def test_hazard_B36_300_locks_on_300_paths_leave_no_node(backend: Backend) -> No
         poll("no node is left", lambda: client.exists("/many") is None or None, PATIENCE)
 
 
-@pytest.mark.apache
-def test_locks_under_a_server_that_removes_containers_all_the_time(backend: Backend) -> None:
-    often = Settings(java_flags=("-Dznode.container.checkIntervalMs=1",))
-    with backend.standalone(often) as server, Client(server.hosts) as client:
-        for _ in range(50):
-            for kind in KINDS:
-                with made(kind, client):
-                    pass
-
-
 # --- owners that have ended -----------------------------------------------------------------------
 
 OWNED = "/lock"

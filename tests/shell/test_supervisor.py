@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -265,7 +264,9 @@ def test_a_function_that_ignores_the_loss_is_named_in_a_warning(
 
 @pytest.mark.parametrize("where", ["function", "service", "client", "iteration"])
 @both
-async def test_close_from_its_own_threads_or_tasks(side: Side, server: Server, where: str) -> None:
+async def test_hazard_E8_close_from_its_own_threads_or_tasks(
+    side: Side, server: Server, where: str
+) -> None:
     before, ended = threading.active_count(), list[str]()
 
     async def closing(_: object) -> None:
@@ -383,45 +384,6 @@ def test_an_interrupt_of_the_entry_leaves_nothing(
     monkeypatch.setattr(module.ThreadBackend, "begin", begin_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt), Supervisor(server.hosts):
         pytest.fail("it was entered")
-    assert threading.active_count() == before
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["Supervisor", "AsyncSupervisor"])
-def test_wrong_arguments_begin_nothing(kind: str) -> None:
-    before = threading.active_count()
-    options: list[tuple[dict[str, object], type[Exception]]] = [
-        ({"hosts": "zoo:2181:1"}, ValueError),
-        ({"session_timeout": -1}, ValueError),
-        ({"auth": "digest"}, TypeError),
-        ({"trace": 1}, TypeError),
-        ({"resume": None}, TypeError),
-        ({"nonsense": 1}, TypeError),
-    ]
-    for wrong, error in options:
-        with pytest.raises(error):
-            getattr(zkwire, kind)(**{"hosts": "zoo:2181", **wrong})
-    supervisor = Supervisor("zoo:2181")
-    for arguments, error in [
-        (("election", print, ""), ValueError),
-        ((1, print, ""), TypeError),
-        (("/election", None, ""), TypeError),
-        (("/election", fail, ""), TypeError),
-        (("/election", print, b"me"), TypeError),
-    ]:
-        with pytest.raises(error):
-            supervisor.lead(*arguments)  # type: ignore[arg-type]
-    limits: list[tuple[Any, type[Exception]]] = [(-1, ValueError), ("1", TypeError)]
-    for call in (supervisor.wait, supervisor.client, supervisor.close):
-        for limit, error in limits:
-            with pytest.raises(error):
-                call(limit)
-    assert not supervisor._algorithm._begun
-    supervisor.close()
-    Supervisor("zoo:2181")
-    gc.collect()
     assert threading.active_count() == before
 
 
