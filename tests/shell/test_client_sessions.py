@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
-# --- the end --------------------------------------------------------------------------------------
 import sys
 import threading
 import time
@@ -50,6 +48,9 @@ from zkwire.blocking.io_thread import IOThread
 from zkwire.net import connection
 from zkwire.net.server_list import ServerListUpdates
 from zkwire.testing import Server, break_connection
+
+# --- the end --------------------------------------------------------------------------------------
+
 
 # --- callbacks of threads -------------------------------------------------------------------------
 
@@ -306,6 +307,15 @@ def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
             one.result()
         client.close()
         all_ended()
+
+
+@both
+async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
+    told: list[State] = []
+    never: Any = side.Client("127.0.0.1:1")
+    never.add_state_listener(told.append)
+    await done(never.close())
+    await eventually("the listener is told", lambda: told == [State.CLOSED])
 
 
 @contextmanager

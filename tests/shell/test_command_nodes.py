@@ -50,11 +50,6 @@ LIFE = """
     ls                                           -> zookeeper
     exists /zookeeper                            ->
 """
-TREE = """
-    tree /t                                      -> /t | ├── a | │   └── deep | └── b
-    tree -L 1 /t                                 -> /t | ├── a | └── b
-    ls -R /t                                     -> /t/a | /t/a/deep | /t/b
-"""
 ACL = """
     create -p /a/b/c                             -> /a/b/c
     acl get /a                                   -> world:anyone:cdrwa
@@ -111,24 +106,6 @@ def test_a_life_of_nodes(server: Server) -> None:
 @pytest.mark.parametrize("text", [ACL, QUOTA, TRANSACTION, SESSION])
 def test_each_command_prints_what_it_has_done(server: Server, text: str) -> None:
     plays(server, text, LIMITS=LIMITS)
-
-
-def test_a_tree_is_drawn_and_is_no_deep_recursion(server: Server, client: Client) -> None:
-    client.ensure_path("/t/a/deep")
-    client.create("/t/b", b"12345", ephemeral=True)
-    plays(server, TREE)
-    assert prints(server, "tree -l /t")[-1] == "└── b  (5 bytes, ephemeral)"
-    assert run(server.hosts, "tree", "--json", "/t").record == {
-        "v": 1,
-        "path": "/t",
-        "children": [
-            {"name": "a", "children": [{"name": "deep", "children": []}]},
-            {"name": "b", "children": []},
-        ],
-    }
-    client.ensure_path("/d" * 600)
-    assert len(prints(server, "tree /")) > 600
-    plays(server, "rm -r /d ->")
 
 
 @pytest.mark.parametrize(

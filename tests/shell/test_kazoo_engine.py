@@ -9,9 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -234,33 +234,6 @@ def test_a_result_is_ready_when_its_answer_is_there(proxied: tuple[Any, FaultPro
     assert result.wait(PATIENCE)
     assert result.get()[0] == b"1"
     assert result.get_nowait() == result.get()
-
-
-def test_a_get_may_be_interrupted_at_each_line(client: Any) -> None:
-    line, left = 0, 0
-
-    def look(frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal left
-        if frame.f_code.co_filename != engine.__file__:
-            return None
-        left -= event == "line"
-        if left == 0 and event == "line":
-            raise KeyboardInterrupt
-        return look
-
-    while left <= 0:
-        line = left = line + 1
-        result, told = client.get_async("/"), threading.Event()
-        sys.settrace(look)
-        try:
-            with suppress(KeyboardInterrupt):
-                result.get()
-        finally:
-            sys.settrace(None)
-        result.rawlink(lambda _, told=told: told.set())
-        assert told.wait(PATIENCE), line
-        assert result.get()[0] == b"", line
-    assert line > 5
 
 
 # --- states ---------------------------------------------------------------------------------------

@@ -411,6 +411,16 @@ def test_what_fails_or_calls_again_keeps_nobody_from_being_called(
     assert not late.waiting
 
 
+NO_THREAD = -1
+"""The number of a thread that does not run until the test does so in its place."""
+
+
+class Over(Waitable):
+    """What a sleeper has waited for."""
+
+    ready = True
+
+
 class Waiting(Waitable):
     """What does not come."""
 
@@ -426,6 +436,79 @@ def client() -> Iterator[Client]:
             client._driver.call_soon(done.set)
             assert done.wait(PATIENCE)
         yield client
+
+
+def woken(client: Client, waitable: Waitable, thread: int | None = NO_THREAD) -> Sleeper:
+    """A sleeper that another thread has just woken."""
+    sleeper = client._driver._successor = Sleeper(waitable)
+    sleeper.thread = thread
+    return sleeper
+
+
+def following(client: Client) -> Sleeper:
+    """One that waits for a reader."""
+    follower = Sleeper(Request(ops.SYNC))
+    client._driver._followers[follower] = None
+    return follower
+
+
+def run_again(client: Client, sleeper: Sleeper) -> None:
+    """What the woken thread does behind its sleep for an answer."""
+    sleeper.thread = None
+    client._driver._slept(sleeper, client._driver._followers)
+
+
+@pytest.mark.parametrize("thread", [None, threading.get_ident()], ids=["runs", "same"])
+def test_nothing_is_left_to_a_thread_that_runs_or_to_the_same_one(
+    client: Client, thread: int | None
+) -> None:
+    """A finalizer may stand on top of the sleep in the same thread."""
+    woken(client, Over(), thread)
+    assert not client._driver._has_successor()
+
+
+def test_it_is_the_last_one_that_was_woken_whoever_has_done_so(client: Client) -> None:
+    driver = client._driver
+    first, last = Sleeper(Over()), Sleeper(Over())
+    driver._wake_sleepers([first, last])
+    assert driver._successor is last
+    follower = following(client)
+    driver.wake_follower()
+    assert driver._successor is follower
+
+
+def test_nothing_is_left_to_the_main_thread(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler may keep that from running for long."""
+    found: dict[threading.Thread, int | None] = {}
+
+    def sleep(sleeper: Sleeper, _: float | None) -> None:
+        found[threading.current_thread()] = sleeper.thread
+
+    monkeypatch.setattr(Sleeper, "sleep", sleep)
+    client._driver._sleep(Waiting(), None, False)
+    Running(lambda: client._driver._sleep(Waiting(), None, False)).result()
+    assert found.pop(threading.main_thread()) is None
+    assert found.popitem()[1] is not None
+
+
+def test_the_choice_of_the_next_leader_is_left_to_it(client: Client) -> None:
+    sleeper, follower = woken(client, Over()), following(client)
+    client._driver.wake_follower()
+    assert follower._lock.locked()
+    run_again(client, sleeper)
+    assert not follower._lock.locked()
+
+
+def test_it_wakes_no_other_if_there_is_a_leader_or_it_becomes_one(client: Client) -> None:
+    follower, connection = following(client), client._driver.current_connection
+    run_again(client, woken(client, Request(ops.SYNC)))  # it is to lead
+    assert connection is not None
+    connection.reader = "another thread"
+    run_again(client, woken(client, Over()))
+    connection.reader = None
+    assert follower._lock.locked()
 
 
 def test_an_interrupted_thread_does_what_was_left_to_it(

@@ -44,7 +44,6 @@ from zkwire import (
     AsyncSequentialLock,
     AuthFailedError,
     Client,
-    ClientClosedError,
     ConnectionLossError,
     DigestMD5,
     ForkedError,
@@ -222,22 +221,6 @@ def test_no_outcome_is_wrong(proxied: Proxied, direction: str, action: Action) -
 
 
 # --- ends, forks and interrupts -------------------------------------------------------------------
-
-
-def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    """Before anything, in the TLS handshake, in the session's."""
-    Client("127.0.0.1:1", tls=trusting).close()
-    for context in (None, shown.server_context()):
-        with FakeServer(silent, tls=context) as server:
-            client = Client(server.hosts, tls=trusting)
-            running = Running(client.connect)
-            server.wait_for(lambda server=server: server.connections)  # type: ignore[misc]
-            with within(CLOSE_BOUND):
-                client.close()
-            with pytest.raises(ClientClosedError):
-                running.result()
-            assert client.state is State.CLOSED
-            all_ended(name_of(client))
 
 
 @forks
