@@ -45,8 +45,6 @@ from zkwire.session.session import Session
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
 
-# --- connecting and leaving -----------------------------------------------------------------------
-
 
 async def test_collected_first_and_awaited_later_often_and_by_several(
     hosts: str, fresh_path: str
@@ -65,9 +63,6 @@ async def test_collected_first_and_awaited_later_often_and_by_several(
         with pytest.raises(RuntimeError, match="not ended"):
             unfinished.result()
         assert await asyncio.gather(awaited(unfinished), awaited(unfinished)) == [None, None]
-
-
-# --- callbacks, listeners, traces -----------------------------------------------------------------
 
 
 async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_path: str) -> None:
@@ -196,9 +191,6 @@ def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next(fake: FakeSe
         client.exists("/")
 
 
-# --- a refusal that goes unnoticed ----------------------------------------------------------------
-
-
 async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported(server: Server) -> None:
     async with AsyncClient(server.hosts) as client:
         client.delete("/none")
@@ -296,9 +288,6 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
     with Client(whole, resume=credentials) as three:
         assert three.exists(fresh_path) is not None
         assert three.session_id == credentials.session_id
-
-
-# --- no thread, no complaint ----------------------------------------------------------------------
 
 
 async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:

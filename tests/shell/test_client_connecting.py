@@ -54,9 +54,6 @@ from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer, readable_within
 from zkwire.testing import Server
 
-# --- a deep pipeline and a dying server -----------------------------------------------------------
-
-
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
 # --- connecting -----------------------------------------------------------------------------------
@@ -378,9 +375,6 @@ async def test_small_requests_leave_at_once(side: Side, fake: FakeServer) -> Non
         link = client._driver.current_connection
         assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         await done(client.exists("/a"))
-
-
-# --- under asyncio --------------------------------------------------------------------------------
 
 
 async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) -> None:

@@ -49,9 +49,6 @@ from zkwire.net import connection
 from zkwire.net.server_list import ServerListUpdates
 from zkwire.testing import Server, break_connection
 
-# --- the end --------------------------------------------------------------------------------------
-
-
 # --- callbacks of threads -------------------------------------------------------------------------
 
 
@@ -81,9 +78,6 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
     client.set_hosts("b:2")
     assert updates._given == [("b", 2)]
     await client.close()
-
-
-# --- a broken connection --------------------------------------------------------------------------
 
 
 @both

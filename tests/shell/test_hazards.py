@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
+from tests.support.both_clients import Side
 from tests.support.embedded_servers import EmbeddedServer
 from tests.support.family_helpers import leased, soon
 from tests.support.lock_frames import meaning
@@ -44,7 +45,6 @@ from zkwire import (
     BlockingLock,
     Check,
     Client,
-    ClientClosedError,
     Counter,
     Election,
     EventType,
@@ -114,9 +114,6 @@ def stage(embedded: testing.Server) -> Iterator[EmbeddedStage]:
     with EmbeddedStage(embedded) as stage:
         yield stage
     embedded.clear()
-
-
-# --- watches --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["event", "answer"])
@@ -196,33 +193,6 @@ def test_hazard_A35_a_sync_counts_only_on_the_connection_of_its_listing(
 
 
 # --- lost replies ---------------------------------------------------------------------------------
-
-
-def test_hazard_B8_a_node_of_an_earlier_session_is_not_ones_own(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    """The program starts again while its first session's node still stands in the queue."""
-    first, rival = stage.client(), stage.rival(SequentialLock, fresh_path)
-    with holding(rival):
-        waiter = Running(SequentialLock(first, fresh_path).acquire)
-        wait_until_waiting(stage)
-        abandoned = first.session_id
-        stage.proxy.black_hole()
-        first.close()
-        with pytest.raises(ClientClosedError):
-            waiter.result()
-        again = stage.rival(SequentialLock, fresh_path)
-        second = Running(lambda: again.acquire(PATIENCE))
-        stage.wait_queued(fresh_path, 3)
-    # The abandoned node is first now: nobody holds.
-    assert not stage.rival(SequentialLock, fresh_path).try_acquire()
-    assert not again.held
-    assert stage.embedded.expire(abandoned)
-    assert second.result()
-    stat = stage.observer.exists(node_of(stage, again))
-    assert stat is not None
-    assert stat.czxid == again.fence
-    again.release()
 
 
 @pytest.mark.parametrize("losses", [1, 2])
@@ -328,9 +298,6 @@ def test_hazard_A45_B17_whose_node_stands_ahead_is_waited_for(
     stage.observer.delete(node)
     assert waiter.result(GRACE)
     lock.release()
-
-
-# --- one object, used again -----------------------------------------------------------------------
 
 
 @all_kinds
@@ -504,21 +471,29 @@ def test_hazard_C5_a_release_wakes_all_here_and_one_there(
 # --- the family -----------------------------------------------------------------------------------
 
 
-def test_hazard_D7_E5_the_lease_of_a_dead_session_is_not_ones_own(
-    stage: EmbeddedStage, fresh_path: str
+@pytest.mark.parametrize("kind", ["sequential", "lease"])
+def test_hazard_B8_D7_E5_the_node_of_a_dead_session_is_not_ones_own(
+    stage: EmbeddedStage, fresh_path: str, kind: str
 ) -> None:
-    """A client is cut off while it has the lease, and the program begins anew."""
-    first = stage.client()
-    leased(Semaphore(first, fresh_path, 1), GRACE)
+    """A client is cut off while it holds, and the program begins anew."""
+    first, lock_of = stage.client(), Side("").lock
+    assert lock_of(kind, first, fresh_path).acquire(GRACE)
     abandoned = first.session_id
     stage.proxy.black_hole()
     first.close()
-    again = Semaphore(stage.client(direct=True), fresh_path, 1)
-    assert not again.lease().acquire(0.1)
-    waiter = Running(lambda: leased(again, PATIENCE))
-    stage.wait_queued(f"{fresh_path}/locks", 1)
+    again = lock_of(kind, stage.client(direct=True), fresh_path)
+    assert not again.acquire(0.1)
+    waiter = Running(lambda: again.acquire(PATIENCE))
+    stage.wait_queued(
+        f"{fresh_path}/locks" if kind == "lease" else fresh_path, 1 + (kind != "lease")
+    )
+    assert not again.held
     assert stage.embedded.expire(abandoned)
-    waiter.result().release()
+    assert waiter.result()
+    stat = stage.observer.exists(again.node)
+    assert stat is not None
+    assert stat.czxid == again.fence
+    again.release()
 
 
 @pytest.mark.parametrize("content", [b"2", b"a$", b"1.0", b"-1", b" 1"])
@@ -542,7 +517,7 @@ def test_hazard_D12_an_interrupted_leader_steps_down(stage: EmbeddedStage, fresh
     lead.release()
 
 
-def test_hazard_B16_D13_a_path_is_deleted_between_and_during_acquisitions(
+def test_hazard_B16_B35_D13_a_path_is_deleted_during_acquisitions_too(
     stage: EmbeddedStage, fresh_path: str
 ) -> None:
     """The path of a lock that nobody wants can be deleted; of one in use it cannot."""

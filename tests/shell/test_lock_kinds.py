@@ -18,8 +18,7 @@ import pytest
 from tests.support.aio_helpers import blocking, complaints, eventually
 from tests.support.both_clients import LOCKS, Side, both, done, entered, result, using
 from tests.support.fake_server import Connection, FakeServer, GoneError, Node, Request, silent
-from tests.support.lock_frames import LockProxy
-from tests.support.lock_helpers import GRACE, LONG, PATIENCE, Running
+from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import Backend, Settings, poll
 from zkwire import (
     ACL,
@@ -30,7 +29,6 @@ from zkwire import (
     Id,
     LockCancelledError,
     LockTakenError,
-    LockTimeoutError,
     NoAuthError,
     NodeExistsError,
     OperationTimeoutError,
@@ -40,7 +38,6 @@ from zkwire import (
     SetData,
 )
 from zkwire.testing import Server
-from zkwire.testing.proxy.faults import Gate, hold
 
 # --- cancel() and node ----------------------------------------------------------------------------
 
@@ -204,56 +201,12 @@ def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
     assert lock.acquire(GRACE), "something was left behind"
 
 
-# --- what is left above a lock's node -------------------------------------------------------------
-
-KINDS = sorted({*LOCKS} - {"leadership", "multi"})
 PATH = "/locks/report"
 
 
 def made(kind: str, client: Any, side: Side = Side("")) -> Any:  # noqa: B008 - it has no state
     """A lock of this kind on or below PATH."""
     return side.lock(kind, client, PATH + "/l" * ("blocking" in kind))
-
-
-def remove_containers(server: Server) -> None:
-    """Have the server do now what it does each minute, once for each level."""
-    for _ in range(3):
-        server._running().call(server._processor._reap)
-
-
-@pytest.mark.parametrize(("kind", "nth"), [*((kind, 2) for kind in KINDS), ("lease", 4)], ids=str)
-def test_hazard_B35_a_parent_that_goes_between_the_look_and_the_create(
-    server: Server, kind: str, nth: int
-) -> None:
-    """Somebody else's release makes it empty, and the server removes it, once it has been seen."""
-    gate = Gate()
-    with (
-        LockProxy(server.hosts) as proxy,
-        Client(proxy.hosts, session_timeout=LONG) as client,
-        Client(server.hosts) as other,
-    ):
-        proxy.on("create2", nth=nth, action=hold(gate))
-        lock, rival = made(kind, client), made(kind, other)
-
-        def cycle() -> None:
-            assert lock.acquire()
-            lock.release()
-
-        running = Running(cycle)
-        gate.wait_reached()
-        if nth == 2:  # or else the lock has its place in front already
-            with rival:
-                pass
-        else:
-            other.delete(PATH + "/leases")
-        remove_containers(server)
-        queue = "/leases" if nth == 4 else "/locks"
-        assert other.exists(PATH + queue if kind == "lease" else PATH) is None
-        gate.release()
-        running.result(PATIENCE)
-
-
-# --- Apache's own ---------------------------------------------------------------------------------
 
 
 @pytest.mark.since("3.5")
@@ -533,23 +486,10 @@ async def refusal(lock: Any, timeout: float | None) -> OperationTimeoutError:
     return caught.value
 
 
-async def seen_taken(lock: Any) -> LockTimeoutError:
-    """What is raised where another contender was seen to have the lock."""
-    for timeout in (SHORT, 20 * SHORT, LONGEST):  # a busy machine may not answer in the first
-        error = await refusal(lock, timeout)
-        if isinstance(error, LockTimeoutError):
-            break
-    assert isinstance(error, LockTimeoutError)
-    return error
-
-
 async def out_of_time(function: Callable[..., Any], *arguments: Any) -> Any:
     with pytest.raises(OperationTimeoutError) as caught:
         await done(function(*arguments))
     return caught.value
-
-
-# --- to acquire -----------------------------------------------------------------------------------
 
 
 @all_kinds
@@ -571,34 +511,6 @@ async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
 
 @all_kinds
 @both
-async def test_a_lock_is_entered_in_time_if_it_is_free_and_only_then(
-    side: Side, stalling: FakeServer, stall: Stall, kind: str
-) -> None:
-    async with client_of(side, stalling.hosts) as rival, client_of(side, stalling.hosts) as client:
-        await done(client.connect(LONGEST))
-        lock = lock_of(side, kind, client)
-        for limit in (LONGEST, 0):
-            async with entered(lock.within(limit)) as inside:
-                assert inside is lock
-                assert lock.held
-            assert not lock.held
-        await all_gone(stalling, stall)
-        assert await done(lock_of(side, kind, rival).acquire())
-        lock = lock_of(side, kind if kind != "read" else "write", client)
-        for limit in (SHORT, 0):
-            assert await done(lock.acquire(limit)) is False
-        for error in (await seen_taken(lock), await refusal(lock, 0)):
-            assert isinstance(error, LockTimeoutError)
-            assert kind != "lease" or "none of 1 leases was free in time" in str(error)
-        if kind != "re-entrant":
-            assert await done(lock.try_acquire()) is False
-
-
-# --- to release -----------------------------------------------------------------------------------
-
-
-@all_kinds
-@both
 async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
     side: Side, stalling: FakeServer, stall: Stall, kind: str
 ) -> None:
@@ -613,9 +525,6 @@ async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
             await done(lock.release())
         await all_gone(stalling, stall)
         assert await done(lock.acquire(LONGEST))
-
-
-# --- to ask ---------------------------------------------------------------------------------------
 
 
 @both

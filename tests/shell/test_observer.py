@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -271,32 +270,6 @@ def test_what_is_no_observer_is_refused() -> None:
         for kind in (Client, AsyncClient):
             with pytest.raises(TypeError, match=says):
                 kind("127.0.0.1:1", observer=wrong)
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """How many calls of Python functions this takes in this thread."""
-    calls, before = 0, sys.getprofile()
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
-
-
-def test_a_get_with_an_observer_takes_a_known_number_of_calls(server: Server) -> None:
-    """Without one: test_calls.py."""
-    with Client(server.hosts) as plain, Client(server.hosts, observer=Observer()) as observed:
-        calls, with_observer = (
-            min(calls_of(partial(client.get_data, "/")) for _ in range(ROUNDS))
-            for client in (plain, observed)
-        )
-    assert calls < with_observer <= calls + 12
 
 
 # --- the page -------------------------------------------------------------------------------------

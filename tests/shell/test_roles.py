@@ -117,9 +117,6 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Player]:
         yield player
 
 
-# --- who waits for an event -----------------------------------------------------------------------
-
-
 def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player) -> None:
     """The first waiter listens for itself; another one has the I/O thread listen at once."""
     late.have_stand_back()
@@ -565,9 +562,6 @@ def refused_here(ask: Callable[[], object]) -> None:
 def refused(client: Client, ask: Callable[[], object]) -> None:
     """It is refused there, at once."""
     nested(client, lambda: refused_here(ask))
-
-
-# --- what can be done later -----------------------------------------------------------------------
 
 
 def test_closing_many_watches_and_the_client_takes_no_time(client_with_a: Client) -> None:

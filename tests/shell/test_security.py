@@ -48,9 +48,6 @@ DOCUMENT = TESTS.parent / "docs" / "security.md"
 NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
 
 
-# --- the document ---------------------------------------------------------------------------------
-
-
 def test_each_statement_names_a_test_that_exists() -> None:
     text = DOCUMENT.read_text()
     items = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
@@ -312,9 +309,6 @@ def open_nodes(server: Server) -> list[str]:
     own = [path for path in server.tree.nodes if not path.startswith("/zookeeper") and path != "/"]
     assert own
     return [path for path in own if list(server.tree.nodes[path].acl) == OPEN]
-
-
-# --- the operations -------------------------------------------------------------------------------
 
 
 def test_creator_all_needs_somebody_who_creates(server: Server) -> None:

@@ -198,9 +198,6 @@ def test_persistent_watches_end_where_no_server_knows_them() -> None:
     assert armed(other)
 
 
-# --- over sockets ---------------------------------------------------------------------------------
-
-
 @pytest.mark.real
 def test_known_A47_an_operation_that_no_server_knows(
     zookeeper: ZooKeeperServer, fresh_path: str

@@ -119,9 +119,6 @@ async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -
         assert ended == ["cleaned"]
 
 
-# --- callbacks ------------------------------------------------------------------------------------
-
-
 def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server) -> None:
     before = threading.active_count()
     supervisor = Supervisor(server.hosts)
@@ -156,8 +153,6 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     poll("the threads ended", lambda: threading.active_count() <= before or None, PATIENCE)
     assert not any(supervisor._algorithm._newest._driver.services)
 
-
-# --- errors of functions --------------------------------------------------------------------------
 
 # ruff: noqa: PT012 - how a scope ends is what these tests are about
 forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
