@@ -620,15 +620,3 @@ async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -
         one.cancel()
         await blocking(b.server.start)
         assert await two == "/shared"
-        # All of a thousand in a queue, from the first and from the last.
-        for order in (1, -1):
-            await b.disconnect()
-            tasks = [asyncio.ensure_future(awaited(b.client.create(f"/q{n}"))) for n in range(100)]
-            await asyncio.sleep(0)  # they wait, and nothing has been sent
-            for task in tasks[::order]:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await blocking(b.server.start)
-            await b.assert_in_step()
-            names = await b.client.get_children("/")
-            assert not [name for name in names if name.startswith("q")]

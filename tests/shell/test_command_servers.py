@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.certificates import EXPIRED, Authority, Certificate
+from tests.support.certificates import Certificate
 from tests.support.command import Ran, plays, run
 from tests.support.command_lines import recording
 from tests.support.fake_server import Connection, FakeServer
@@ -143,39 +143,6 @@ def test_a_chroot_that_is_missing(server: Server) -> None:
     with Client(server.hosts) as client:
         client.ensure_path("/x/y")
     assert examined(f"{server.hosts}/x/y")[0] == 0
-
-
-def test_certificates(authority: Authority, shown: Certificate, server: Server) -> None:
-    def serving(certificate: Certificate, *, asks: bool = False) -> Server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate.both)
-        if asks:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(authority.file)
-        return Server(tls=context)
-
-    elsewhere = authority.sign("elsewhere", hosts=("DNS:elsewhere.example",))
-    expired = authority.sign("over", hosts=("IP:127.0.0.1",), period=EXPIRED)
-    with (
-        serving(elsewhere) as first,
-        serving(expired) as second,
-        serving(shown, asks=True) as third,
-        serving(shown) as well,
-    ):
-        cases = {
-            first.hosts: ("is not for host", "name the server"),
-            second.hosts: ("expired", "clock of this machine"),
-            third.hosts: ("client certificate", "--cert FILE"),
-            server.hosts: ("TLS", "without TLS"),
-            well.hosts: ("", ""),
-        }
-        _, found = examined(",".join(cases), "--cafile", str(authority.file))
-        assert [checkup["usable"] for checkup in found] == [False] * 4 + [True]
-        for checkup, (problem, hint) in zip(found, cases.values(), strict=True):
-            assert problem in (checkup["problem"] or ""), checkup
-            assert hint in "".join(checkup["hints"]), checkup
-        status, (stranger,) = examined(well.hosts, "--tls")
-        assert (status, stranger["hints"][0].startswith("--cafile FILE")) == (1, True)
 
 
 # --- who ------------------------------------------------------------------------------------------

@@ -110,16 +110,12 @@ def with_callbacks(client: Client, server: Server) -> None:
     assert called.wait(10)
 
 
-def with_a_pipeline(client: Client, server: Server) -> None:
-    client.pipeline.get_children("/")
-
-
 def without_a_server(client: Client, server: Server) -> None:
     server.stop()
     client.wait_for_state(State.DISCONNECTED, timeout=10)
 
 
-WAYS = [with_a_lock, with_callbacks, with_a_pipeline, without_a_server]
+WAYS = [with_a_lock, with_callbacks, without_a_server]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)

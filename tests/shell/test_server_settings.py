@@ -35,7 +35,6 @@ from zkwire import (
     ConnectionLossError,
     Create,
     Delete,
-    DoubleBarrier,
     EphemeralOnLocalSessionError,
     EventType,
     GetData,
@@ -44,7 +43,6 @@ from zkwire import (
     NoWatcherError,
     Perms,
     Queue,
-    ReadWriteLock,
     RuntimeInconsistencyError,
     Semaphore,
     SequentialLock,
@@ -116,22 +114,6 @@ def test_known_A47_the_refusal_overtakes_and_others_get_their_answers(script: Sc
     assert [failure(call) for call in (refused, again, other)] == [UnimplementedError] * 3
     assert maybe_applied(lost)
     assert "the server does not know get_ephemerals" in str(lost.error())
-
-
-def test_nothing_goes_into_a_connection_that_the_server_is_closing(script: Script) -> None:
-    """What was submitted before the refusal came ends unsent, what comes later is sent later."""
-    refused = script.send("who_am_i")
-    unsent = script.call("set_data", "/a", b"")
-    script.answer(refused, error=UNKNOWN, zxid=-1)
-    watch = Watch()
-    late = script.call("get_data", "/b", watch=watch)
-    script.session.add_auth("digest", b"a:b")
-    assert script.names() == []
-    script.lose()
-    assert failure(unsent) is NotSentError
-    script.connect()
-    ends_well(script, late)
-    assert armed(watch)
 
 
 def test_a_server_that_does_not_close_is_left_in_time(script: Script) -> None:
@@ -263,26 +245,13 @@ def sequential(stage: Stage, client: Client, path: str) -> None:
     stage.wait_no_nodes(path)
 
 
-def read_write(stage: Stage, client: Client, path: str) -> None:
-    lock = ReadWriteLock(client, path)
-    with lock.write, lock.read:
-        assert lock.write.held
-    stage.wait_no_nodes(path)
-
-
 def semaphore(stage: Stage, client: Client, path: str) -> None:
     with Semaphore(client, path, 1).lease():
         assert not Semaphore(stage.observer, path, 1).lease().try_acquire()
     stage.wait_no_nodes(f"{path}/leases")
 
 
-def barrier(stage: Stage, client: Client, path: str) -> None:
-    with DoubleBarrier(client, path, 1):
-        assert stage.observer.exists(f"{path}/ready")
-    stage.wait_no_nodes(path)
-
-
-@pytest.mark.parametrize("life", [sequential, read_write, semaphore, barrier])
+@pytest.mark.parametrize("life", [sequential, semaphore])
 def test_every_cut_on_an_old_server(old: EmbeddedServer, observer: Client, life: Life) -> None:
     assert sweep(old, observer, "/old", life) > 1
 

@@ -21,7 +21,7 @@ from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising, timed
 from tests.support.recipe_samples import RECIPES, used
 from tests.support.server_control import free_port, poll
-from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, next_session, spin
+from tests.support.supervisor_helpers import Terms, for_ever, kill, next_session, spin
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
@@ -128,7 +128,6 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
         for count in count_up():
             with supervisor.watch_data(f"/{number}") as watch:
                 watch.next(PATIENCE)
-            Probe(supervisor)
             if count == 3:
                 ready.release()
 
