@@ -80,7 +80,7 @@ def test_a_guard_that_was_not_answered_is_asked_again() -> None:
     assert any("get_children2" in line for line in told)
 
 
-def test_two_who_do_not_agree_on_the_number() -> None:
+def test_hazard_D9_two_who_do_not_agree_on_the_number() -> None:
     print(exhaust(disagreement(), faults=(), frames=False, states=2000))
     seeds = range(SEED, SEED + int(50 * FACTOR))
     print(explore(disagreement(), seeds, faults=("cut", "cancel", "slow")))
