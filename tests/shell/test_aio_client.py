@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -25,7 +24,6 @@ from tests.support.aio_helpers import (
     complaints,
     eventually,
     every_point,
-    library_threads,
     watch_count,
 )
 from tests.support.fake_server import FakeServer
@@ -111,33 +109,14 @@ async def _in_a_group(reply: Any) -> Any:
     return task.result()
 
 
-async def _from_a_thread(reply: Any) -> Any:
-    loop = asyncio.get_running_loop()
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(reply, loop))
-
-
 async def _by_two_tasks(reply: Any) -> Any:
     return (await asyncio.gather(*map(asyncio.create_task, [reply, reply])))[1]
 
 
-async def _with_eager_tasks(reply: Any) -> Any:
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):
-        loop.set_task_factory(asyncio.eager_task_factory)
-    try:
-        return await asyncio.create_task(reply)
-    finally:
-        loop.set_task_factory(None)
-
-
 WAYS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
-    "create_task": lambda reply: asyncio.wait_for(asyncio.create_task(reply), PATIENCE),
     "TaskGroup": _in_a_group,
-    "run_coroutine_threadsafe": _from_a_thread,
-    "wait_for": lambda reply: asyncio.wait_for(reply, PATIENCE),
     "shield": lambda reply: asyncio.wait_for(asyncio.shield(reply), PATIENCE),
     "two tasks": _by_two_tasks,
-    "eager tasks": _with_eager_tasks,
 }
 
 
@@ -313,7 +292,6 @@ async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
             await client.ensure_path(f"{fresh_path}/a/b")
         started = {t.name for t in set(threading.enumerate()) - before if "fake" not in t.name}
         assert not {name for name in started if "zkwire-server" not in name}
-        assert not library_threads()
 
 
 # --- misuse ---------------------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+# --- following the configuration ------------------------------------------------------------------
+import faulthandler
 import random
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -15,6 +18,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import unavailable
+from tests.interop import chaos, chaos_faults
+from tests.interop.chaos_workers import KINDS
 from tests.shell.test_client import PATIENCE
 from tests.shell.test_secure_client import Time, failure
 from tests.support.certificates import Certificate
@@ -49,8 +54,6 @@ from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy
 from zkwire.testing.proxy import Frame, rewrite
 from zkwire.wire.paths import CONFIG_NODE
-
-# --- following the configuration ------------------------------------------------------------------
 
 LONG = 30.0
 
@@ -515,3 +518,23 @@ def test_a_server_that_is_silent_is_not_waited_for_long(
                 assert client.exists("/") is not None
                 now.jump(client, 4.0)
             assert client.state is RO
+
+
+WORKERS = 4
+
+
+@pytest.mark.apache
+def test_chaos(backend: Backend, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever happens, nothing wrong, nobody stuck, nothing left."""
+    if not isinstance(backend, InstalledBackend):
+        pytest.skip(f"stops, wipes and limits servers, which are {backend}")
+    # pytest's limit is for tests that end within seconds wherever they run.
+    assert sys.__stderr__ is not None
+    faulthandler.dump_traceback_later(chaos.GRACE_SECONDS, exit=True, file=sys.__stderr__)
+    report = chaos.run_chaos(backend, 0.0, seed, workers=WORKERS)
+    with capsys.disabled():
+        print(f"\n{report}")
+    assert report.found == [], str(report)
+    assert {*report.faults, *report.idle} == {fault.__name__ for fault in chaos_faults.ALL}
+    assert report.grants.total() >= 2 * WORKERS * len(KINDS), str(report)
+    assert {who.rpartition("-")[2] for who in report.grants} == set(KINDS)

@@ -123,15 +123,6 @@ async def eventually(what: str, look: Callable[[], Any], seconds: float = PATIEN
         await asyncio.sleep(0.005)
 
 
-def library_threads() -> set[str]:
-    """The threads of clients; an embedded server's do not count."""
-    return {
-        t.name
-        for t in threading.enumerate()
-        if t.name.startswith("zkwire-") and not t.name.startswith("zkwire-server")
-    }
-
-
 def watch_count(client: AsyncClient) -> int:
     """How many watches the client believes to be set."""
     return client._session.watch_count
