@@ -8,7 +8,6 @@ import select
 import selectors
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -32,7 +31,7 @@ from tests.shell.test_client import (
 )
 from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import eventually
-from tests.support.both_clients import Side, answer, asking, both, done, ended
+from tests.support.both_clients import Side, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
 from tests.support.fake_server import Connection, FakeServer, Node, answering, reply, serve, silent
 from tests.support.hooks import hooked
@@ -43,7 +42,6 @@ from zkwire import (
     ConnectionLossError,
     GarbledError,
     NotSentError,
-    OperationTimeoutError,
     ProtocolError,
     State,
     ZooKeeperError,
@@ -216,28 +214,6 @@ async def test_an_untimed_call_ends_within_two_session_timeouts(side: Side, wher
             await done(client.create("/a"))
         assert caught.value.maybe_applied == (where == "silent session")
         await done(client.close())
-
-
-@both
-async def test_a_call_that_was_given_up_unsent_is_never_sent(side: Side) -> None:
-    gate = threading.Event()
-
-    def late(connection: Connection) -> None:
-        assert gate.wait(PATIENCE)
-        serve(connection)
-
-    with FakeServer(late) as server:
-        client: Any = side.Client(server.hosts)
-        given_up = asking(client).create("/given-up")
-        with pytest.raises(OperationTimeoutError, match="withdrawn") as caught:
-            await answer(given_up, 0.05)
-        assert not caught.value.maybe_applied
-        with pytest.raises(NotSentError):
-            given_up.result()
-        gate.set()
-        await done(client.create("/wanted"))
-        await done(client.close())
-        assert [r.path for r in server.executed if r.op == "create"] == ["/wanted"]
 
 
 # --- below the clients ----------------------------------------------------------------------------

@@ -324,18 +324,6 @@ def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -
     assert seen.next() == b"1"
 
 
-def test_a_lock_of_kazoo_excludes_one_of_kazoo_without_zkwire(server: Server, client: Any) -> None:
-    other: Any = PlainClient(server.hosts)
-    other.start()
-    try:
-        for holder, refused in ((client, other), (other, client)):
-            with holder.Lock("/lock"):
-                assert not refused.Lock("/lock").acquire(blocking=False)
-    finally:
-        other.stop()
-        other.close()
-
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -219,18 +219,6 @@ async def test_a_cancelled_acquire_leaves_nothing(
         assert await client.get_children("/lock") == []
 
 
-@each_library
-@under
-async def test_a_lock_around_a_cancelled_body_is_released(server: Server, library: str) -> None:
-    async with CLIENTS[library](server.hosts) as client:
-        with anyio.move_on_after(0.05) as scope:
-            async with AsyncSequentialLock(client, "/lock"):
-                await anyio.sleep(LONG)
-        assert scope.cancelled_caught
-        async with AsyncSequentialLock(client, "/lock").within(LONG) as lock:
-            assert lock.held
-
-
 @under
 async def test_a_lost_lock_cancels_its_body(server: Server) -> None:
     async with TrioClient(server.hosts) as client, TrioClient(server.hosts) as outsider:

@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 from tests.support.aio_helpers import Complaints
 from tests.support.lock_helpers import PATIENCE
-from zkwire import (
-    AsyncClient,
-)
+from zkwire import AsyncClient
 from zkwire.session.waitable import Waitable
 
 T = TypeVar("T")

@@ -114,9 +114,6 @@ def lease_nodes(stage: Stage, path: str) -> list[str]:
     return stage.nodes(f"{path}/leases") + stage.nodes(f"{path}/locks")
 
 
-# --- interrupts -----------------------------------------------------------------------------------
-
-
 def looked(frames: list[Frame]) -> bool:
     """Whether somebody waits for a predecessor, whose watch is set."""
     return bool(answers(frames, "get_data"))
