@@ -297,6 +297,22 @@ async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
 # --- misuse ---------------------------------------------------------------------------------------
 
 
+def test_use_after_the_loop_has_ended(server: Server) -> None:
+    """Whoever forgot to close it: a clear error in the next loop, and close lets go."""
+    client = AsyncClient(server.hosts)
+
+    async def use() -> None:
+        await client.exists("/")
+
+    asyncio.run(use())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(use())
+    asyncio.run(client.close())
+    assert client.state is State.CLOSED
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.connect())
+
+
 def test_without_a_loop_there_is_a_clear_error() -> None:
     client = AsyncClient("127.0.0.1:1")
     for ask in (
