@@ -291,6 +291,34 @@ async def test_hazard_E8_close_from_its_own_threads_or_tasks(
     await eventually("the threads ended", lambda: threading.active_count() <= before)
 
 
+async def test_close_cancels_a_callback_and_a_function_and_waits_for_them(server: Server) -> None:
+    """Also a close that is cancelled itself."""
+    begun, ended = list[object](), list[object]()
+
+    async def last(what: object) -> None:
+        begun.append(what)
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(what)
+
+    for cancelled in (False, True):
+        supervisor = AsyncSupervisor(server.hosts)
+        supervisor.lead("/election", last)
+        supervisor.watch_data("/", last)
+        await eventually("both", lambda: len(begun) == 2)
+        closing = asyncio.create_task(supervisor.close())
+        await asyncio.sleep(0)
+        if cancelled:
+            closing.cancel()
+        await asyncio.wait([closing])
+        assert (len(ended), closing.cancelled()) == (2, cancelled)
+        await supervisor.close()
+        begun.clear()
+        ended.clear()
+
+
 @pytest.mark.parametrize("ask", ["wait", "client", "iteration"])
 async def test_a_cancelled_wait_leaves_nothing(ask: str) -> None:
     async with AsyncSupervisor(f"127.0.0.1:{free_port()}") as supervisor:
