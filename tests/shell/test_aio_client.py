@@ -49,6 +49,7 @@ from zkwire import (
 from zkwire.net.connection import INTERRUPTED
 from zkwire.session.request import Request
 from zkwire.session.session import Session
+from zkwire.session.waitable import Awaited, Waitable
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
 from zkwire.wire import ops
@@ -277,6 +278,47 @@ async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
     with Client(whole, resume=credentials) as three:
         assert three.exists(fresh_path) is not None
         assert three.session_id == credentials.session_id
+
+
+class Flicker(Waitable):
+    """Wakes its waiters when it is not ready any more, and once more when it is."""
+
+    __slots__ = ("moments",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.moments >= 2
+
+    def flicker(self) -> None:
+        self.moments += 1
+        for waker in self._take_wakers():
+            waker()
+
+
+async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(
+    hosts: str, fresh_path: str
+) -> None:
+    async with AsyncClient(hosts) as client:
+        flicker = Flicker()
+
+        async def work(_: object) -> None:
+            while not flicker.ready:
+                await Awaited(flicker)
+
+        client._driver.spawn(work)
+        await client.connect()
+        leaving = asyncio.create_task(client.detach())
+        await asyncio.sleep(0)
+        async with AsyncSequentialLock(client, fresh_path):
+            flicker.moments = 2
+            flicker.flicker()
+            with pytest.raises(RuntimeError, match="a lock is held"):
+                await leaving
+        assert (await client.detach()).session_id
 
 
 async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
