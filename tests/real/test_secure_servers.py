@@ -14,8 +14,17 @@ from pathlib import Path
 import pytest
 
 from tests.shell.test_client import PATIENCE
-from tests.shell.test_sasl_client import NO_CHALLENGE, PERHAPS, REJECTED, nobody_may_ask, refused
-from tests.shell.test_secure_client import LONG, each_version, failure, only
+from tests.shell.test_secure_client import (
+    LONG,
+    NO_CHALLENGE,
+    PERHAPS,
+    REJECTED,
+    each_version,
+    failure,
+    nobody_may_ask,
+    only,
+    refused,
+)
 from tests.support.certificates import Authority
 from tests.support.installed_servers import LOOPBACK
 from tests.support.secure_servers import USERS, WANTS_CERTIFICATE, SecureServer

@@ -2,136 +2,57 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import contextvars
 import gc
-import inspect
-import sys
+import itertools
 import threading
-import weakref
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.support.aio_helpers import awaited, blocking, complaints, eventually, watch_count
-from tests.support.fake_server import FakeServer, mute
+from tests.shell.test_client import within
+from tests.shell.test_client_threads import in_child
+from tests.support.aio_helpers import (
+    Cancelling,
+    awaited,
+    blocking,
+    cancelled_at,
+    complaints,
+    eventually,
+    every_point,
+    watch_count,
+)
+from tests.support.fake_server import FakeServer
 from tests.support.lock_helpers import LONG, PATIENCE
-from tests.support.operation_samples import OPERATIONS, SAMPLES
+from tests.support.operation_samples import SAMPLES
 from zkwire import (
-    AsyncCache,
     AsyncClient,
     AsyncSequentialLock,
-    AsyncSupervisor,
-    AsyncTransaction,
     Client,
     ClientClosedError,
     Create,
     Delete,
-    MultiError,
+    EventType,
+    ForkedError,
+    NodeExistsError,
     NoNodeError,
-    OperationTimeoutError,
-    ReconfigDisabledError,
+    OutcomeUnknownError,
     SessionExpiredError,
     State,
-    Transaction,
     Watch,
+    ZooKeeperError,
 )
+from zkwire.net.connection import INTERRUPTED
 from zkwire.session.request import Request
 from zkwire.session.session import Session
-from zkwire.testing import Server
-
-# --- the same face --------------------------------------------------------------------------------
-
-# What is spelt otherwise; an operation's own pipeline, which a reply makes idle.
-ONLY_BLOCKING = {"pipeline"}
-
-
-def public(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
-
-
-def shape(member: Any) -> list[tuple[str, Any, Any, Any]]:
-    parameters = inspect.signature(member).parameters.values()
-    return [(p.name, p.kind, p.default, p.annotation) for p in parameters if p.name != "self"]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [(Client, AsyncClient), (Transaction, AsyncTransaction)],
-    ids=lambda kind: kind.__name__,
-)
-def test_both_worlds_have_the_same_names_arguments_and_texts(one: type, other: type) -> None:
-    assert public(one) - ONLY_BLOCKING == public(other)
-    for name in public(other):
-        ours, theirs = getattr(one, name), getattr(other, name)
-        assert isinstance(ours, property) == isinstance(theirs, property), name
-        assert ours.__doc__, name
-        assert theirs.__doc__, name
-        if isinstance(ours, property) or name in OPERATIONS:
-            assert ours.__doc__ == theirs.__doc__, name
-        if not isinstance(ours, property):
-            assert shape(ours) == shape(theirs), name
-    first = 1 if one is Transaction else 0
-    assert shape(one)[first:] == shape(other)[first:]
-
-
-def fits(value: object, annotation: ast.expr) -> bool:
-    """Whether a type checker is told the truth of this value."""
-    match annotation:
-        case ast.BinOp(left=left, right=right):
-            return fits(value, left) or fits(value, right)
-        case ast.Subscript(value=ast.Name(id="list"), slice=item):
-            return type(value) is list and all(fits(each, item) for each in value)
-        case ast.Constant(value=None):
-            return value is None
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in ("Any", type(value).__name__)
-    raise TypeError(ast.unparse(annotation))
-
-
-def test_each_result_is_of_the_type_that_the_signature_tells(server: Server) -> None:
-    with Client(server.hosts) as client:
-        for number, sample in enumerate(SAMPLES):
-            client.ensure_path(f"/{number}/gone")
-            client.get_data(f"/{number}", watch=Watch())
-            told = inspect.signature(getattr(Client, sample.method)).return_annotation
-            with suppress(ReconfigDisabledError):
-                result = sample.call(client, f"/{number}")
-                assert fits(result, ast.parse(told, mode="eval").body), (sample.method, result)
-
-
-async def test_conveniences(whole: str, fresh_path: str) -> None:
-    async with AsyncClient(whole) as client:
-        await client.ensure_path(f"{fresh_path}/a/b")
-        await client.create(f"{fresh_path}/c")
-        found = [path async for path in client.walk(fresh_path)]
-        assert found[0] == fresh_path
-        assert sorted(found[1:]) == [f"{fresh_path}/{n}" for n in ("a", "a/b", "c")]
-        async with client.transaction() as t:
-            t.check(fresh_path)
-            t.create(f"{fresh_path}/t", b"x")
-        assert t.results == [None, f"{fresh_path}/t"]
-        async with client.transaction() as t:
-            t.create(f"{fresh_path}/once")
-            await t.commit()
-        with suppress(KeyError):
-            async with client.transaction() as t:
-                t.delete(f"{fresh_path}/once")
-                raise KeyError
-        assert await client.exists(f"{fresh_path}/once") is not None
-        await client.delete_tree(fresh_path)
-        assert await client.exists(fresh_path) is None
-        async for _ in client.walk("/"):
-            break
-        with pytest.raises(NoNodeError):
-            async for _ in client.walk(fresh_path):
-                pass
-
-
-# --- the order of the calls -----------------------------------------------------------------------
+from zkwire.session.waitable import Awaited, Waitable
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import Gate, hold
+from zkwire.wire import ops
 
 
 async def test_collected_first_and_awaited_later_often_and_by_several(
@@ -151,64 +72,6 @@ async def test_collected_first_and_awaited_later_often_and_by_several(
         with pytest.raises(RuntimeError, match="not ended"):
             unfinished.result()
         assert await asyncio.gather(awaited(unfinished), awaited(unfinished)) == [None, None]
-
-
-# --- callbacks, listeners, traces -----------------------------------------------------------------
-
-
-class Kept:
-    """What a program keeps in a context while it serves a request of its own."""
-
-
-async def test_callbacks_have_the_context_in_which_the_client_was_made(server: Server) -> None:
-    """And nothing keeps that of the task which has connected the client."""
-    variable: contextvars.ContextVar[object] = contextvars.ContextVar("variable")
-    seen: dict[str, object] = {}
-
-    def note(name: str) -> Callable[[object], None]:
-        return lambda _: seen.update({name: variable.get()})
-
-    async def later(_: object) -> None:
-        await asyncio.sleep(0)
-        note("a coroutine")(_)
-
-    async def lead(_: object) -> None:
-        note("a leader")(_)
-        await asyncio.sleep(LONG)
-
-    async def connect() -> weakref.ref[Kept]:
-        variable.set(request := Kept())
-        await client.create("/a")
-        return weakref.ref(request)
-
-    async def work() -> None:
-        variable.set("worked")
-        await client.exists("/a", watch=note("a watch"))
-        await client.exists("/a", watch=later)
-        cache = AsyncCache(client, "/a", skip=note("skip"), on_event=note("a cache"))
-        assert await cache.wait_ready()
-        supervisor.watch_data("/a", note("a supervisor"))
-        supervisor.lead("/locks/m", lead)
-        lock = AsyncSequentialLock(client, "/locks/l")
-        await lock.acquire()
-        lock.lost.add_callback(note("a loss"))
-
-    variable.set("made")
-    client = AsyncClient(server.hosts, trace=note("a trace"))
-    client.add_state_listener(note("a listener"))
-    supervisor = AsyncSupervisor(server.hosts)
-    variable.set("used")
-    request = await asyncio.create_task(connect())
-    await eventually("the request is forgotten", lambda: gc.collect() < 0 or request() is None)
-    await asyncio.create_task(work())
-    await client.create("/a/b")
-    await client.set_data("/a", b"")
-    await eventually("the supervisor's are called", lambda: {"a supervisor", "a leader"} <= {*seen})
-    variable.set("closed")
-    await client.close()
-    await eventually("all are called", lambda: len(seen) == 9)
-    assert set(seen.values()) == {"made"}
-    await supervisor.close()
 
 
 async def test_what_raises_is_reported_and_disturbs_nobody(hosts: str, fresh_path: str) -> None:
@@ -247,33 +110,14 @@ async def _in_a_group(reply: Any) -> Any:
     return task.result()
 
 
-async def _from_a_thread(reply: Any) -> Any:
-    loop = asyncio.get_running_loop()
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(reply, loop))
-
-
 async def _by_two_tasks(reply: Any) -> Any:
     return (await asyncio.gather(*map(asyncio.create_task, [reply, reply])))[1]
 
 
-async def _with_eager_tasks(reply: Any) -> Any:
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):
-        loop.set_task_factory(asyncio.eager_task_factory)
-    try:
-        return await asyncio.create_task(reply)
-    finally:
-        loop.set_task_factory(None)
-
-
 WAYS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
-    "create_task": lambda reply: asyncio.wait_for(asyncio.create_task(reply), PATIENCE),
     "TaskGroup": _in_a_group,
-    "run_coroutine_threadsafe": _from_a_thread,
-    "wait_for": lambda reply: asyncio.wait_for(reply, PATIENCE),
     "shield": lambda reply: asyncio.wait_for(asyncio.shield(reply), PATIENCE),
     "two tasks": _by_two_tasks,
-    "eager tasks": _with_eager_tasks,
 }
 
 
@@ -337,9 +181,6 @@ def test_called_between_two_runs_of_the_loop_it_is_sent_by_the_next(fake: FakeSe
         client.exists("/")
 
 
-# --- a refusal that goes unnoticed ----------------------------------------------------------------
-
-
 async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported(server: Server) -> None:
     async with AsyncClient(server.hosts) as client:
         client.delete("/none")
@@ -355,30 +196,6 @@ async def test_known_A49_a_refusal_that_nobody_has_awaited_is_reported(server: S
         await asyncio.sleep(0)
         (third,) = complaints().take()
         assert "NoNodeError" in third
-
-
-async def test_what_is_no_news_is_not_reported(server: Server) -> None:
-    """Awaited, in whatever way it ended; taken back; ended by the close."""
-    async with AsyncClient(server.hosts) as client:
-        refused = client.get_data("/none"), client.multi([Delete("/none")]), client.exists("/")
-        await refused[-1]
-        with pytest.raises(NoNodeError):
-            await refused[0]
-        with pytest.raises(MultiError):
-            refused[1].result()
-        del refused
-        cancelled = asyncio.ensure_future(client.get_data("/none"))
-        cancelled.cancel()
-        await client.sync()
-        async with AsyncSequentialLock(client, "/l/o/c/k"):  # asks for what is not there
-            pass
-    with FakeServer(mute) as mute_server:
-        async with AsyncClient(mute_server.hosts, operation_timeout=0.01) as client:
-            with pytest.raises(OperationTimeoutError):
-                await client.get_data("/none")
-            client.get_data("/none")
-    gc.collect()
-    assert not complaints()
 
 
 # --- what comes from another thread, or in the middle of something --------------------------------
@@ -432,3 +249,410 @@ async def test_a_callback_for_a_loss_may_be_added_in_another_thread(server: Serv
         with pytest.raises(SessionExpiredError):
             await client.exists("/")
     assert heard == [lost, lost]
+
+
+async def test_detach_and_resume(whole: str, fresh_path: str) -> None:
+    one = AsyncClient(whole)
+    with pytest.raises(RuntimeError, match="no session yet"):
+        await one.detach()
+    await one.connect()
+    await one.create(fresh_path, ephemeral=True)
+    lock = AsyncSequentialLock(one, f"{fresh_path}-lock")
+    assert await lock.acquire()
+    with pytest.raises(RuntimeError, match="is held"):
+        await one.detach()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await AsyncSequentialLock(one, f"{fresh_path}-lock").acquire()
+    await lock.release()
+    credentials = await one.detach()
+    assert one.state is State.CLOSED
+    async with AsyncClient(whole, resume=credentials) as two:
+        assert two.session_id == credentials.session_id
+        assert await two.get_children(f"{fresh_path}-lock") == []
+        await two.delete(f"{fresh_path}-lock")
+        stat = await two.exists(fresh_path)
+        assert stat is not None
+        assert stat.ephemeral_owner == two.session_id
+        credentials = await two.detach()
+    with Client(whole, resume=credentials) as three:
+        assert three.exists(fresh_path) is not None
+        assert three.session_id == credentials.session_id
+
+
+class Flicker(Waitable):
+    """Wakes its waiters when it is not ready any more, and once more when it is."""
+
+    __slots__ = ("moments",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.moments >= 2
+
+    def flicker(self) -> None:
+        self.moments += 1
+        for waker in self._take_wakers():
+            waker()
+
+
+async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(
+    hosts: str, fresh_path: str
+) -> None:
+    async with AsyncClient(hosts) as client:
+        flicker = Flicker()
+
+        async def work(_: object) -> None:
+            while not flicker.ready:
+                await Awaited(flicker)
+
+        client._driver.spawn(work)
+        await client.connect()
+        leaving = asyncio.create_task(client.detach())
+        await asyncio.sleep(0)
+        async with AsyncSequentialLock(client, fresh_path):
+            flicker.moments = 2
+            flicker.flicker()
+            with pytest.raises(RuntimeError, match="a lock is held"):
+                await leaving
+        assert (await client.detach()).session_id
+
+
+async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
+    before = set(threading.enumerate())
+    seen: list[Any] = []
+    async with AsyncClient(hosts, trace=seen.append) as client:
+        client.add_state_listener(seen.append)
+        await client.exists("/", watch=seen.append)
+        await asyncio.gather(*(client.exists("/") for _ in range(100)))
+        lock = AsyncSequentialLock(client, f"{fresh_path}/lock")
+        lock.lost.add_callback(seen.append)
+        async with lock:
+            await client.ensure_path(f"{fresh_path}/a/b")
+        started = {t.name for t in set(threading.enumerate()) - before if "fake" not in t.name}
+        assert not {name for name in started if "zkwire-server" not in name}
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+
+def test_use_after_the_loop_has_ended(server: Server) -> None:
+    """Whoever forgot to close it: a clear error in the next loop, and close lets go."""
+    client = AsyncClient(server.hosts)
+
+    async def use() -> None:
+        await client.exists("/")
+
+    asyncio.run(use())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(use())
+    asyncio.run(client.close())
+    assert client.state is State.CLOSED
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.connect())
+
+
+def test_without_a_loop_there_is_a_clear_error() -> None:
+    client = AsyncClient("127.0.0.1:1")
+    for ask in (
+        *(client.start, lambda: client.exists("/a"), lambda: client.create("/a")),
+        lambda: client.get_data("/a", watch=Watch()),
+    ):
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            ask()
+    assert client.state is State.NOT_STARTED
+    assert client._session.queued == 0
+    asyncio.run(client.close())
+
+
+async def test_another_loop_is_refused_and_harms_nothing(server: Server) -> None:
+    """The client's loop goes on meanwhile; what was asked for there is answered there."""
+    gate = Gate()
+
+    async def elsewhere(client: AsyncClient, reply: Any, watch: Watch) -> None:
+        async def call() -> None:
+            await client.exists("/")
+
+        for ask in (
+            *(call, client.connect, client.close, client.detach),
+            lambda: client.wait_for_state(State.CLOSED),
+            lambda: client.ensure_path("/a"),
+            lambda: awaited(reply),
+            lambda: awaited(watch),
+            AsyncSequentialLock(client, "/lock").try_acquire,
+            lambda: anext(client.walk("/")),
+        ):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await ask()
+
+    with FaultProxy(server.hosts) as proxy:
+        async with AsyncClient(proxy.hosts) as client:
+            watch = Watch()
+            await client.exists("/new", watch=watch)
+            proxy.on("get_data", action=hold(gate))
+            reply = client.get_data("/")
+            late = client.create("/late")
+            await blocking(lambda: asyncio.run(elsewhere(client, reply, watch)))
+            gate.release()
+            assert (await reply).data == b""
+            assert await late == "/late"
+            assert client.state is State.CONNECTED
+            await client.create("/new")
+            assert (await watch).type is EventType.NODE_CREATED
+
+
+async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        watch, lost = Watch(), AsyncSequentialLock(client, "/lock").lost
+        await client.exists("/none", watch=watch)
+        for wait in (
+            *(watch.wait, lambda: watch.wait(5.0), lambda: lost.wait(5.0)),
+            lambda: next(iter(watch)),
+        ):
+            with within(1.0), pytest.raises(RuntimeError, match="block the event loop"):
+                wait()
+        with pytest.raises(RuntimeError, match="use await"):
+            watch.wait()
+        assert watch.wait(0) is None
+        assert lost.wait(0) is False
+    with Client(hosts) as threaded:
+        unasked = Watch()
+        threaded.exists("/none", watch=unasked)
+        with pytest.raises(RuntimeError, match="await belongs to AsyncClient"):
+            await unasked
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> None:
+    async with AsyncClient(hosts, session_timeout=6.0) as client:
+        await client.exists("/")
+        session_id = client.session_id
+        reply = client.exists("/")
+
+        def child() -> None:
+            async def use() -> None:
+                async def call() -> None:
+                    await client.exists("/")
+
+                for ask in (call, client.connect, lambda: awaited(reply)):
+                    with pytest.raises(ForkedError):
+                        await ask()
+                await client.close()
+
+            assert client.lease_remaining() == 0.0
+            asyncio.run(use())
+
+        in_child(child)
+        assert (await reply) is not None
+        for _ in range(10):
+            assert await client.exists("/") is not None
+        assert client.session_id == session_id
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alone() -> None:
+    """Nothing that was planned in the parent's loop happens in the child's."""
+    with FakeServer() as server:
+        client = AsyncClient(server.hosts, session_timeout=0.3)
+        await client.connect(PATIENCE)
+        async with client:
+            await client.exists("/")
+            driver = client._driver.io
+            assert driver is not None
+
+            def child() -> None:
+                time.sleep(0.5)  # everything is overdue now: pings, the connection's end
+                for _ in range(3):
+                    driver.turn()
+                driver.wake()
+                assert client._driver.current_connection is None
+                state = client._session.state
+                assert state is State.CONNECTED, "the child has acted on the session"
+
+            in_child(child)
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+async def test_what_an_interrupted_read_has_taken_is_not_waited_for(
+    hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may run its loop again; the call whose answer is gone must end."""
+    async with AsyncClient(hosts) as client:
+        pump = client._driver
+        link = pump.current_connection
+        assert link is not None
+        reply = client.set_data("/", b"")
+        receive = Session.receive_data
+
+        def interrupted(session: Session, data: bytes, now: float) -> None:
+            monkeypatch.setattr(Session, "receive_data", receive)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Session, "receive_data", interrupted)
+
+        def read() -> None:
+            while link.closed_because is None:
+                pump.read(link)
+
+        with pytest.raises(KeyboardInterrupt):
+            read()
+        assert link.closed_because == INTERRUPTED
+        with pytest.raises(OutcomeUnknownError):
+            await reply
+        assert await client.exists("/") is not None
+
+
+async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) -> None:
+    async with AsyncClient(hosts) as client:
+        called: list[str] = []
+
+        def interrupted() -> None:
+            if not called:
+                called.append("interrupted")
+                raise KeyboardInterrupt
+
+        client._session.callbacks += [interrupted, lambda: called.append("behind")]
+        with pytest.raises(KeyboardInterrupt):
+            client._driver.call_callbacks()
+        client._driver.call_callbacks()
+        assert called == ["interrupted", "behind"]
+
+
+HOWS = ("waiting", "answered", "twice")
+CUTS = ("whole", "cut")
+every_way = [(how, cut) for how in HOWS for cut in CUTS]
+
+
+class Bed:
+    """A server, the client that things happen to, and one that looks on."""
+
+    def __init__(self, server: Server, client: AsyncClient, observer: AsyncClient) -> None:
+        self.server, self.client, self.observer = server, client, observer
+        self._numbers = itertools.count()
+
+    def points(self, how: str, cut: str) -> Iterator[Cancelling]:
+        """A cancellation at each point; ``cut``: the connection breaks at the same moment."""
+        return every_point(how, self.server.cut_all if cut == "cut" else None)
+
+    async def disconnect(self) -> None:
+        """The server is away, and the client knows."""
+        await blocking(self.server.stop)
+        await self.client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
+
+    async def assert_in_step(self) -> None:
+        """The next operations are answered right, on the same session."""
+        path = f"/n{next(self._numbers)}"
+        while True:
+            with suppress(ZooKeeperError):
+                await self.client.sync()
+                break
+        with suppress(NodeExistsError):
+            assert await self.client.create(path, path.encode()) == path
+        one, none, other = await asyncio.gather(
+            self.client.get_data(path), self.client.exists("/none"), self.client.get_data(path)
+        )
+        assert (one.data, none, other.data) == (path.encode(), None, path.encode())
+        assert self.client._session.queued == 0
+        assert not self.client._session.unanswered
+        assert self.client.state is State.CONNECTED
+
+
+@asynccontextmanager
+async def bed() -> AsyncIterator[Bed]:
+    with Server() as server:
+        async with (
+            AsyncClient(server.hosts, session_timeout=LONG) as client,
+            AsyncClient(server.hosts, session_timeout=LONG) as observer,
+        ):
+            yield Bed(server, client, observer)
+
+
+# --- verbs ----------------------------------------------------------------------------------------
+
+
+async def _called(call: Callable[[AsyncClient], Awaitable[Any]], client: AsyncClient) -> Any:
+    return await call(client)
+
+
+async def walked(client: AsyncClient) -> list[str]:
+    return [path async for path in client.walk("/a")]
+
+
+async def committed(client: AsyncClient) -> list[Any]:
+    async with client.transaction() as t:
+        t.check("/a")
+        t.set_data("/a", b"t")
+    return t.results
+
+
+async def two_in_a_row(client: AsyncClient) -> Any:
+    first, second = client.get_data("/a"), client.get_data("/a/b")
+    return await first, await second
+
+
+VERBS: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
+    **{
+        f"{sample.method}, {sample.op.name}": partial(lambda call, c: call(c, "/a"), sample.call)
+        for sample in SAMPLES
+        if sample.op is not ops.REMOVE_WATCHES
+    },
+    "remove_watches": lambda c: c.remove_watches("/watched"),
+    "ensure_path": lambda c: c.ensure_path("/x/y/z"),
+    "delete_tree": lambda c: c.delete_tree("/a"),
+    "walk": walked,
+    "transaction": committed,
+    "two in a row": two_in_a_row,
+    "wait_for_state": lambda c: c.wait_for_state(State.DISCONNECTED, timeout=0.02),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(verb: str) -> None:
+    tried = 0
+    async with bed() as b:
+        session_id = b.client.session_id
+        for how, cut in every_way:
+            for cancelling in b.points(how, cut):
+                for path in ("/a/b", "/a/gone"):
+                    await b.observer.ensure_path(path)
+                for made in ("/a/new", "/a/m"):
+                    with suppress(NoNodeError):
+                        await b.observer.delete(made)
+                await b.observer.delete_tree("/x")
+                if verb == "remove_watches":
+                    await b.client.exists("/watched", watch=Watch())
+                with suppress(ZooKeeperError):
+                    await cancelled_at(_called(VERBS[verb], b.client), cancelling)
+                tried += cancelling.happened
+                await b.assert_in_step()
+        assert b.client.session_id == session_id
+    if verb == "two in a row":  # when the first fails, the second is not awaited
+        gc.collect()
+        await asyncio.sleep(0)
+        assert all("OutcomeUnknownError" in each for each in complaints().take())
+    assert tried >= len(every_way)
+
+
+async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -> None:
+    async with bed() as b:
+        await cancelled_at(_called(lambda c: c.create("/sent"), b.client), Cancelling(1))
+        assert await b.client.exists("/sent") is not None
+        await b.disconnect()
+        await cancelled_at(_called(lambda c: c.create("/unsent"), b.client), Cancelling(1))
+        assert b.client._session.queued == 0
+        await blocking(b.server.start)
+        await b.assert_in_step()
+        assert await b.client.exists("/unsent") is None
+        # One of two awaits is cancelled: the other one gets its answer.
+        await b.disconnect()
+        reply = b.client.create("/shared")
+        one, two = (asyncio.ensure_future(awaited(reply)) for _ in range(2))
+        await asyncio.sleep(0)
+        one.cancel()
+        await blocking(b.server.start)
+        assert await two == "/shared"

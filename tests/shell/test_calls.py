@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,10 +15,12 @@ import pytest
 from benchmarks import gate
 from benchmarks.gate import VERSION, WORKS
 from benchmarks.sides import SIDES
+from tests.support.command import ROOT
 from zkwire import Client
 from zkwire.testing import Server
 
 # --- zkwire's own counts --------------------------------------------------------------------------
+
 
 GROWTH = 1.02
 OTHER_VERSIONS = 1.2
@@ -93,3 +96,49 @@ def test_a_lone_get_is_one_send_one_wait_and_one_receive(server: Server) -> None
     with closing(SIDES["zkwire"](server.hosts)) as made:
         attempts = [kernel_calls(lambda: made.work("get")(GETS)) for _ in range(ATTEMPTS)]
     assert {"extend": 2 * GETS, "poll": GETS} in attempts, attempts
+
+
+PROBE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+before = set(sys.modules)
+server, sys.argv[1:] = sys.argv[2], sys.argv[3:]
+if server:
+    sys.argv[1:1] = ["--server", server]
+from zkwire.__main__ import run
+status = run()
+print(status, *sorted(set(sys.modules) - before))
+"""
+NEEDLESS = {
+    *("asyncio", "bz2", "concurrent.futures", "dataclasses", "datetime"),
+    *("encodings.idna", "importlib", "inspect", "json", "linecache"),
+    *("logging", "lzma", "multiprocessing", "random", "shutil", "signal", "ssl"),
+    *("subprocess", "tokenize"),
+    *("zkwire.testing", "zkwire.aio", "zkwire.cli.nodes.writing", "zkwire.cli.shell"),
+    *("zkwire.blocking.locks", "zkwire.net.tls", "zkwire.session.trace"),
+}
+
+
+def loaded_by(server: str, *words: str) -> set[str]:
+    """The modules that a Python without site packages loads for this command."""
+    command = [sys.executable, "-I", "-S", "-B", "-c", PROBE, str(ROOT), server, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    status, *loaded = done.stdout.splitlines()[-1].split()
+    assert (status, done.stderr) == ("0", "")
+    return set(loaded)
+
+
+def test_a_command_loads_what_it_needs_and_no_more(server: Server) -> None:
+    loaded = loaded_by(server.hosts, "ls", "/")
+    assert NEEDLESS.isdisjoint(loaded), NEEDLESS & loaded
+    own = {name for name in loaded if name.startswith("zkwire")}
+    assert "zkwire.blocking.client" in own
+    assert len(own) <= 90, len(own)
+    # With `import argparse, socket` alone these are 38; it may be 2.5 times as many.
+    assert len(loaded - own) <= 95, sorted(loaded - own)
+
+
+def test_a_help_loads_no_client() -> None:
+    loaded = loaded_by("", "ls", "--help")
+    assert "zkwire.cli.nodes.reading" in loaded
+    assert loaded.isdisjoint({"socket", "threading", "shutil", "zkwire.blocking", "zkwire.session"})

@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 import inspect
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.aio_helpers import blocking, eventually
-from tests.support.both_clients import Side, answer, asking, both, done
-from tests.support.fake_server import Connection, FakeServer, mute, silent
+from tests.support.both_clients import Side, answer, asking, both, done, entered
+from tests.support.fake_server import FakeServer, mute, silent
 from tests.support.operation_samples import OPERATIONS, SAMPLES
+from tests.support.recipe_samples import RECIPES, made
 from tests.support.server_control import free_port, poll
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
+    AsyncClient,
     Check,
     Client,
     Create,
     Delete,
-    Event,
-    EventType,
     GetChildren,
     GetData,
     Id,
-    NoNodeError,
+    MultiLock,
+    SequentialLock,
     SetData,
     State,
+    Supervisor,
     Watch,
     ZooKeeperError,
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
+from zkwire.testing import Server
 
 # What a deadline may be missed by, and the bound of a close.
 SLACK = 0.3
@@ -104,32 +110,18 @@ def script(root: str) -> list[tuple[str, Any, Any]]:
     """Every operation at least once, good and refused."""
     ask: Any = Recorder()
     calls = [
-        ask.add_auth("digest", b"me:secret"),
         ask.ensure_path(f"{root}/a/b"),
         ask.create(f"{root}/n", b"one"),
         ask.create(f"{root}/n", b"one"),
-        ask.create_with_stat(f"{root}/s-", b"x", sequential=True),
-        ask.create(f"{root}/e", ephemeral=True),
         ask.set_data(f"{root}/n", b"two", 0),
         ask.set_data(f"{root}/n", b"two", 0),
-        ask.get_data(f"{root}/n"),
-        ask.exists(f"{root}/n"),
         ask.exists(f"{root}/none"),
         ask.get_data(f"{root}/none"),
         ask.get_children(f"{root}/none"),
-        ask.get_children(root),
-        ask.get_children_with_stat(root),
-        ask.get_all_children_number(root),
-        ask.get_ephemerals(root),
-        ask.set_acl(f"{root}/n", zkwire.CREATOR_ALL_ACL),
-        ask.get_acl(f"{root}/n"),
         ask.multi([Create(f"{root}/m", b"1"), SetData(f"{root}/m", b"2"), Check(root)]),
         ask.multi([Create(f"{root}/m", b"1"), SetData(f"{root}/m", b"2")]),
         ask.multi_read([GetData(f"{root}/m"), GetData(f"{root}/none")]),
-        ask.add_watch(root, Watch(), recursive=True),
         ask.remove_watches(root),
-        ask.remove_watches(root),
-        ask.delete(f"{root}/n", 1),
         ask.delete(root),
         ask.delete_tree(root),
         ask.exists(root),
@@ -184,44 +176,6 @@ async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str)
         ("NoNodeError", "get_children", "ROOT/none", False),
     ):
         assert (refused[1], refused) in seen[0]
-
-
-@both
-@pytest.mark.since("3.5")
-async def test_a_chroot_is_put_before_and_taken_off(
-    side: Side, hosts: str, fresh_path: str
-) -> None:
-    events: list[Event] = []
-    async with side.opened(hosts) as outside, side.opened(hosts + fresh_path) as inside:
-        await done(outside.create(fresh_path))
-        assert await done(inside.create("/a", b"1")) == "/a"
-        assert await done(inside.create("/s-", sequential=True)) == "/s-0000000001"
-        assert sorted(await done(inside.get_children("/"))) == ["a", "s-0000000001"]
-        assert (await done(inside.create_with_stat("/b"))).path == "/b"
-        await done(inside.get_data("/a", watch=events.append))
-        await done(outside.set_data(f"{fresh_path}/a", b"2"))
-        with pytest.raises(NoNodeError) as caught:
-            await done(inside.get_data("/no"))
-        assert caught.value.path == "/no"
-        await eventually("it fires", lambda: events)
-        assert (events[0].type, events[0].path) == (EventType.NODE_DATA_CHANGED, "/a")
-        assert (await done(outside.get_data(f"{fresh_path}/a"))).data == b"2"
-        assert (await done(outside.get_data(f"{fresh_path}/b"))).data == b""
-
-
-@both
-async def test_properties(side: Side, hosts: str) -> None:
-    client: Any = side.Client(hosts, session_timeout=30.0)
-    assert (client.state, client.session_id) == (State.NOT_STARTED, 0)
-    assert (client.session_timeout, client.lease_remaining()) == (30.0, 0.0)
-    await done(client.connect())
-    assert client.state is State.CONNECTED
-    assert client.session_id != 0
-    assert client.session_timeout == 30.0
-    assert 20.0 < client.lease_remaining() <= 30.0
-    assert f"{side.prefix}Client {hosts}" in repr(client)
-    await done(client.close())
-    assert (client.state, client.lease_remaining()) == (State.CLOSED, 0.0)
 
 
 # --- wrong arguments ------------------------------------------------------------------------------
@@ -371,43 +325,6 @@ def arguments_of(operation: str) -> list[Argument]:
 ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIONS)}
 
 
-# --- replies --------------------------------------------------------------------------------------
-
-
-@both
-async def test_operations_are_carried_out_in_order(side: Side, fake: FakeServer) -> None:
-    """Those from before the connection, too; their results may be asked for in any order."""
-    client: Any = side.Client(fake.hosts)
-    made = [asking(client).create(f"/{n}") for n in range(50)]
-    assert await done(client.exists("/49")) is not None
-    assert [reply.result() for reply in made] == [f"/{n}" for n in range(50)]
-    changed = [asking(client).set_data("/0", b"%d" % n) for n in range(3000)]
-    assert (await answer(changed[-1])).version == 3000
-    assert [reply.result().version for reply in reversed(changed)] == list(range(3000, 0, -1))
-    assert changed[0].result(0).version == 1
-    for n in range(300):  # nobody waits for these
-        asking(client).exists(f"/{n}")
-    await blocking(fake.wait_for, lambda: fake.count("exists") == 301)
-    await done(client.close())
-    assert [r.path for r in fake.executed if r.op == "create"] == [f"/{n}" for n in range(50)]
-    data = [r.record.data for r in fake.executed if r.op == "set_data"]
-    assert data == [b"%d" % n for n in range(3000)]
-
-
-def late(gate: threading.Event) -> Callable[[Connection], None]:
-    """A script that answers the first request once the gate is open."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        request = connection.request()
-        assert gate.wait(PATIENCE)
-        connection.answer(request)
-        for request in connection.requests():
-            connection.answer(request)
-
-    return script
-
-
 # --- where there is no answer ---------------------------------------------------------------------
 
 
@@ -472,3 +389,242 @@ def nowhere(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
         else:
             script = silent if kind == "silent accept" else mute
             yield stack.enter_context(FakeServer(script)).hosts, {}
+
+
+@both
+async def test_a_wrong_argument_is_refused_and_nothing_sent(side: Side, fake: FakeServer) -> None:
+    tried = 0
+    async with side.opened(fake.hosts) as client:
+        for verb, arguments in ARGUMENTS.items():
+            good = {name: value for name, value, _ in arguments}
+            for name, _, wrongs in arguments:
+                for value, error, message in wrongs:
+                    for operations in (client, asking(client)):
+                        with pytest.raises(error) as caught:
+                            getattr(operations, verb)(**{**good, name: value})
+                        assert message in str(caught.value), (verb, name, value)
+                        tried += 1
+        await done(client.exists("/marker"))
+        # Numbers leave no gap: nothing was sent, nor given a number, nor kept for later.
+        assert [(r.xid, r.op) for r in fake.received] == [(1, "exists")]
+        assert client.state is State.CONNECTED
+    assert tried == 2 * sum(len(wrongs) for row in ARGUMENTS.values() for *_, wrongs in row)
+
+
+def test_the_longest_request_is_sent_and_one_byte_more_is_not(
+    client: Client, fresh_path: str
+) -> None:
+    client.create(fresh_path)
+    # Behind the length: xid, opcode, path, data, version.
+    room = SEND_LIMIT - 4 - 4 - (4 + len(fresh_path)) - 4 - 4
+    client.set_data(fresh_path, bytes(room))
+    assert len(client.get_data(fresh_path).data) == room
+    with pytest.raises(ValueError, match=f"{SEND_LIMIT + 1} bytes"):
+        client.set_data(fresh_path, bytes(room + 1))
+
+
+def test_watches_of_others_and_closed_ones_are_refused(fake: FakeServer) -> None:
+    with Client(fake.hosts) as one, Client(fake.hosts) as two:
+        foreign, closed = Watch(), Watch()
+        one.exists("/a", watch=foreign)
+        one.exists("/b", watch=closed)
+        closed.close()
+        fake.wait_for(lambda: fake.count("remove_watches"))
+        before = len(fake.received)
+        for verb in ("exists", "get_data", "get_children", "get_children_with_stat"):
+            with pytest.raises(ValueError, match="another client"):
+                getattr(two, verb)("/a", watch=foreign)
+            with pytest.raises(ValueError, match="closed"):
+                getattr(one, verb)("/a", watch=closed)
+        assert len(fake.received) == before
+
+
+NAN, INFINITE = float("nan"), float("inf")
+PAIRS = "auth must be a list or tuple"
+WRONG_OPTIONS = {
+    "hosts": [
+        *bad(TypeError, "hosts must be a str", None, ["a:1"], b"a:1"),
+        *bad(ValueError, "names no server", ""),
+        *bad(ValueError, "without a name", "a,:1", ":2181"),
+        *bad(ValueError, "bad port", "a:", "a:0", "a:65536", "a:http", "a:-1"),
+        *bad(ValueError, "[address]:port", "::1:2181"),
+        *bad(ValueError, "bad address", "[::1"),
+        *bad(ValueError, "write commas between servers", "a:1;b:1", "a b:1"),
+        *bad(ValueError, "hosts has no scheme", "zk://a:1"),
+        *bad(ValueError, "empty name", "a/b//c"),
+        *bad(ValueError, "is the chroot: path must not end with '/'", "a/b/"),
+    ],
+    "session_timeout": [
+        *bad(TypeError, "session_timeout must be a number", None, "10", True),
+        *bad(ValueError, "session_timeout must be a number", NAN),
+        *bad(ValueError, "session_timeout must be 0.001", 0, INFINITE),
+        *bad(ValueError, "session_timeout must be 0.001", timedelta(0), timedelta(days=25)),
+        *bad(ValueError, "session_timeout must not be negative", -1.0, timedelta(-1)),
+        *bad(ValueError, "not 10000: 10000 milliseconds are 10; for a longer", 10000),
+    ],
+    "observer": bad(TypeError, "observer must be an Observer", print),
+    "lease_margin": [
+        *bad(TypeError, "lease_margin must be a number", None, "1"),
+        *bad(ValueError, "lease_margin must not be negative", -1),
+        *bad(ValueError, "at most a fifth of session_timeout, 10.0 s", 2.1),
+    ],
+    "operation_timeout": [
+        *bad(TypeError, "operation_timeout must be a number", "1", False),
+        *bad(ValueError, "operation_timeout must not be negative", -0.1),
+        *bad(ValueError, "operation_timeout must be a number", NAN),
+        *bad(ValueError, "operation_timeout is out of the range", 10**400),
+    ],
+    "receive_limit": [
+        *bad(TypeError, "receive_limit must be an int", "1", None, 1e6),
+        *bad(ValueError, "receive_limit must be", 0, -1, 2**31),
+    ],
+    "send_limit": [
+        *bad(TypeError, "send_limit must be an int", True),
+        *bad(ValueError, "send_limit must be 1024 to", 1023, 2**31),
+    ],
+    "read_only": [
+        *bad(TypeError, "read_only must be True or False, not 'no'", "no"),
+        *bad(TypeError, "read_only must be True or False, not 0", 0),
+    ],
+    "default_acl": [
+        *bad(TypeError, "default_acl", None, OPEN_ACL_UNSAFE[0], "world:anyone", [("world", "a")]),
+        *bad(ValueError, "default_acl must not be empty", []),
+    ],
+    "shuffle_hosts": bad(TypeError, "shuffle_hosts must be True or False", "no"),
+    "follow_reconfig": bad(TypeError, "follow_reconfig must be True or False", "no"),
+    "auth": [
+        *bad(TypeError, PAIRS, None, "digest", ("digest", b"a:b"), [("digest",)]),
+        *bad(TypeError, PAIRS, [("digest", "a:SECRET")], [(b"digest", b"a:SECRET")]),
+        *bad(TypeError, 'such as [digest_auth("user", "password")]', [("digest", "a:SECRET")]),
+        *bad(ValueError, "auth cannot be sent", [("\udc80", b"SECRET")]),
+        *bad(ValueError, "the request has", [("digest", b"SECRET" * SEND_LIMIT)]),
+    ],
+}
+
+
+@both
+@pytest.mark.parametrize("option", WRONG_OPTIONS)
+def test_a_client_with_a_wrong_argument_is_not_made(side: Side, option: str) -> None:
+    for value, error, message in WRONG_OPTIONS[option]:
+        with pytest.raises(error) as caught:
+            side.Client(**{"hosts": "127.0.0.1:1", option: value})
+        assert message in str(caught.value)
+        assert "SECRET" not in str(caught.value)
+    assert own_threads() == set()
+
+
+@both
+async def test_known_A52_a_session_of_more_than_an_hour_has_a_unit(side: Side) -> None:
+    with pytest.raises(ValueError, match="10000 milliseconds are 10"):
+        side.Client("h", session_timeout=10_000)
+    with Server(timeouts=(4.0, 10_000.0)) as server:
+        for timeout in (timedelta(hours=2), timedelta(seconds=5), 3600):
+            async with side.opened(server.hosts, session_timeout=timeout) as client:
+                assert timeout in (client.session_timeout, timedelta(0, client.session_timeout))
+
+
+@pytest.mark.parametrize("wrong", ["1", True, -1, -0.001, NAN, 10**400, [1]], ids=repr)
+async def test_a_wrong_timeout_is_refused(wrong: Any, fake: FakeServer) -> None:
+    error = TypeError if isinstance(wrong, str | bool | list) else ValueError
+    message = r"^timeout (must|is out)"
+    with Client(fake.hosts) as client:
+        answered = client.pipeline.exists("/a")
+        answered.result()
+        watch = Watch()
+        client.exists("/a", watch=watch)
+        lock = SequentialLock(client, "/lock")
+        for wait in (
+            *(client.connect, client.pipeline.exists("/b").result, answered.result),
+            *(watch.wait, lock.acquire, lock.lost.wait, MultiLock(lock).lost.wait),
+        ):
+            with pytest.raises(error, match=message):
+                wait(wrong)
+    async with AsyncClient(fake.hosts) as other:
+        with pytest.raises(error, match=message):
+            await other.connect(wrong)
+
+
+# --- arguments that do not exist ------------------------------------------------------------------
+
+
+def every(client: Client | AsyncClient) -> dict[str, Any]:
+    """One of each public class that has methods."""
+    prefix = "Async" if isinstance(client, AsyncClient) else ""
+    found = {prefix + name: made(name, client, "/path") for name in RECIPES}
+    lock = found[prefix + "ReadWriteLock"]
+    return {
+        **found,
+        type(client).__name__: client,
+        f"{prefix}Lease": found[prefix + "Semaphore"].lease(),
+        f"{prefix}ReadLock": lock.read,
+        f"{prefix}WriteLock": lock.write,
+    }
+
+
+@both
+async def test_an_unknown_argument_names_the_public_method(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
+        for public, thing in every(client).items():
+            for name in dir(type(thing)):
+                if name.startswith("_") or not inspect.isfunction(getattr(type(thing), name)):
+                    continue
+                message = re.escape(f"{public}.{name}() got an unexpected keyword")
+                with pytest.raises(TypeError, match=message):
+                    getattr(thing, name)(no_such_argument=1)
+
+
+# --- members of enumerations ----------------------------------------------------------------------
+
+
+class Place(str, Enum):  # noqa: UP042 - a StrEnum is formatted as its value
+    """Names as a user keeps them, of which a library must take the value."""
+
+    LOCK = "/lock"
+
+
+@both
+async def test_a_member_of_an_enumeration_is_a_str(side: Side, server: Server) -> None:
+    async with side.opened(server.hosts) as client:
+        await done(client.create(Place.LOCK))
+        async with entered(side.SequentialLock(client, Place.LOCK)) as lock:
+            assert lock.node.startswith("/lock/")
+
+
+HOSTS = "127.0.0.1:1"  # nothing is started
+
+
+def test_an_option_without_a_name_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match="the port belongs into hosts"):
+        Client("127.0.0.1", 2181)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"Supervisor|Client"):
+        Supervisor(HOSTS, port=3)  # type: ignore[call-arg]
+
+
+HEAD = """
+from zkwire import AsyncClient, Client, SequentialLock
+client, client_aio = Client(''), AsyncClient('')
+"""
+OFFERED = {
+    "client.": "get_data create multi pipeline close watch_data",
+    "client.get_data('/').": "data stat is_null",
+    "client.get_data('/').stat.": "czxid version ephemeral_owner",
+    "client.get_children_with_stat('/').": "children stat",
+    "client.pipeline.get_data('/').": "result ready add_done_callback",
+    "client.pipeline.get_data('/').result().": "data stat is_null",
+    "client_aio.get_data('/').": "result ready add_done_callback",
+    "async def f():\n    (await client_aio.get_data('/')).": "data stat is_null",
+    "with SequentialLock(client, '/l') as lock:\n    lock.": "fence held release",
+    "import zkwire\nzkwire.": "Client SequentialLock NotSentError",
+}
+
+
+@pytest.mark.parametrize("code", OFFERED)
+def test_an_editor_offers_what_is_public(code: str) -> None:
+    jedi = pytest.importorskip("jedi")
+    project = jedi.Project(str(Path(__file__).resolve().parents[2]))
+    here = jedi.InterpreterEnvironment()  # no process of its own
+    script = jedi.Script(HEAD + code, project=project, environment=here)
+    found = {each.name for each in script.complete() if not each.name.startswith("__")}
+    assert found >= {*OFFERED[code].split()}
+    if "add_done_callback" in OFFERED[code]:  # a reply, and what a coroutine has
+        assert found <= {"add_done_callback", "ready", "result", "close", "send", "throw"}

@@ -1,88 +1,55 @@
-"""What both clients say of their session, their servers and their replies."""
+"""What both clients say of their session, replies and watches, and how they end."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
+import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client import late
-from tests.support.aio_helpers import blocking, complaints, eventually
-from tests.support.both_clients import Side, asking, both, done, ending
-from tests.support.certificates import Certificate
-from tests.support.fake_server import FakeServer, mute
-from tests.support.lock_helpers import PATIENCE
+from tests.shell.test_client import (
+    ARGUMENTS,
+    CLOSE_BOUND,
+    PATIENCE,
+    all_ended,
+    nowhere,
+    undisturbed,
+    within,
+)
+from tests.support.aio_helpers import blocking, eventually
+from tests.support.both_clients import Side, asking, both, done, ending, event_of
+from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
+from tests.support.lock_helpers import Running
 from zkwire import (
+    ACL,
     AsyncClient,
+    AuthFailedError,
     Client,
     ClientClosedError,
-    ConnectionLossError,
-    NoNodeError,
-    OutcomeUnknownError,
+    Event,
+    EventType,
+    NoAuthError,
+    Perms,
+    SessionExpiredError,
     State,
+    Watch,
+    ZooKeeperError,
+    digest_id,
 )
+from zkwire.blocking.io_thread import IOThread
+from zkwire.net import connection
 from zkwire.net.server_list import ServerListUpdates
-from zkwire.testing import Ensemble, Server, break_connection
+from zkwire.testing import Server, break_connection
 
-# --- start, and the server ------------------------------------------------------------------------
-
-
-@both
-async def test_start_connects_without_waiting(side: Side, server: Server) -> None:
-    """Whether a server answers or not."""
-    await blocking(server.stop)
-    client: Any = side.Client(server.hosts)
-    assert client.state is State.NOT_STARTED
-    client.start()
-    client.start()
-    await eventually("it tries", lambda: client.state in {State.CONNECTING, State.DISCONNECTED})
-    await blocking(server.start)
-    waited = client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
-    assert await done(waited) is State.CONNECTED
-    await done(client.close())
-    with pytest.raises(ClientClosedError):
-        client.start()
-
-
-@both
-async def test_server_is_the_address_of_the_connected_one(side: Side) -> None:
-    with Ensemble(2) as ensemble:
-        servers: dict[Any, Any] = {
-            ("127.0.0.1", member.port): member for member in ensemble.servers
-        }
-        client: Any = side.Client(ensemble.hosts.replace("127.0.0.1", "localhost"))
-        assert client.server is None
-        await done(client.connect())
-        first = servers.pop(client.server)
-        await blocking(first.stop)
-        await eventually("the other", lambda: client.server in servers)
-        for last in servers.values():
-            await blocking(last.stop)
-        await eventually("disconnected", lambda: client.server is None)
-        await done(client.close())
-
-
-@both
-async def test_last_zxid_grows_with_what_answers_show(side: Side, server: Server) -> None:
-    client: Any = side.Client(server.hosts)
-    assert client.last_zxid == 0
-    path, stat = await done(client.create_with_stat("/a"))
-    assert client.last_zxid == stat.czxid > 0
-    with Client(server.hosts) as other:
-        changed = other.set_data(path, b"new").mzxid
-    assert client.last_zxid < changed
-    await done(client.get_data(path))
-    shown = client.last_zxid  # the end of the other session has one, too
-    assert shown >= changed
-    await done(client.close())
-    assert client.last_zxid >= shown
-
-
-# --- the list of servers --------------------------------------------------------------------------
+# --- callbacks of threads -------------------------------------------------------------------------
 
 
 @both
@@ -104,16 +71,6 @@ async def test_set_hosts_before_the_first_use_and_from_a_thread(side: Side, serv
     await done(client.close())
 
 
-@both
-async def test_without_shuffle_hosts_the_first_is_tried_first(side: Side) -> None:
-    with Ensemble(5) as ensemble:
-        for first in range(5):
-            turned = ensemble.servers[first:] + ensemble.servers[:first]
-            hosts = ",".join(each.hosts for each in turned)
-            async with side.opened(hosts, shuffle_hosts=False) as client:
-                assert client.server == ("127.0.0.1", turned[0].port)
-
-
 async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
     updates = ServerListUpdates(SimpleNamespace(tls=object()), [("a", 1)])  # type: ignore[arg-type]
     client = AsyncClient("a:1", follow_reconfig=True)
@@ -121,9 +78,6 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
     client.set_hosts("b:2")
     assert updates._given == [("b", 2)]
     await client.close()
-
-
-# --- a broken connection --------------------------------------------------------------------------
 
 
 @both
@@ -148,40 +102,6 @@ async def test_break_connection_breaks_the_connection_alone(side: Side, whole: s
     assert not break_connection(client)
 
 
-@both
-async def test_break_connection_through_tls(
-    side: Side, shown: Certificate, trusting: ssl.SSLContext
-) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(shown.both)
-    with Server(tls=context) as server:
-        async with side.opened(server.hosts, tls=trusting) as client:
-            first, states = client.session_id, list[State]()
-            client.add_state_listener(states.append)
-            assert await blocking(break_connection, client)
-            await eventually("it is back", lambda: states[-1:] == [State.CONNECTED])
-            assert states[0] is State.DISCONNECTED
-            assert client.session_id == first
-
-
-def test_a_call_that_a_loss_has_failed_does_not_wait_for_listeners(server: Server) -> None:
-    heard, gate = threading.Event(), threading.Event()
-
-    def listener(_: State) -> None:
-        heard.set()
-        assert gate.wait(PATIENCE)
-
-    with Client(server.hosts, session_timeout=2.0) as client:
-        client.add_state_listener(listener)
-        server.stop()
-        with pytest.raises(ConnectionLossError):
-            client.exists("/")
-        assert heard.wait(PATIENCE)
-        with pytest.raises(ConnectionLossError):  # while the listener still runs
-            client.exists("/")
-        gate.set()
-
-
 # --- replies that no caller waits for -------------------------------------------------------------
 
 PUBLIC = ["add_done_callback", "ready", "result"]
@@ -201,54 +121,6 @@ async def test_a_reply_has_the_few_public_attributes(side: Side, server: Server)
     assert repr(reply) == "<reply of get_data /: ended>"
     assert reply.result().data == b""
     await done(client.close())
-
-
-@both
-async def test_done_callbacks_come_in_the_order_of_the_answers(side: Side, server: Server) -> None:
-    """And between the events around them; for one that has ended, too, and twice."""
-    async with side.opened(server.hosts) as client:
-        seen = list[Any]()
-        replies = [asking(client).exists("/a") for _ in range(100)]
-        for reply in replies:
-            reply.add_done_callback(seen.append)
-        await eventually("all", lambda: len(seen) == len(replies))
-        assert seen == replies
-        assert all(reply.ready for reply in seen)
-        seen.clear()
-        for _ in range(2):
-            replies[0].add_done_callback(seen.append)
-        await eventually("twice", lambda: seen == [replies[0]] * 2)
-        assert replies[0].result() is None
-        seen.clear()
-        await done(client.create("/a"))
-        await done(client.get_data("/a", watch=lambda event: seen.append("event")))
-        changed = asking(client).set_data("/a", b"new")  # the event comes before its answer
-        changed.add_done_callback(lambda _: seen.append("answer"))
-        await eventually("both", lambda: len(seen) == 2)
-        assert seen == ["event", "answer"]
-
-
-@both
-async def test_a_done_callback_gets_refusals_losses_and_the_end(side: Side) -> None:
-    gate, errors = threading.Event(), list[Any]()
-
-    def see(reply: Any) -> None:
-        errors.append(type(ending(reply)))
-
-    with FakeServer() as refusing:
-        async with side.opened(refusing.hosts) as client:
-            asking(client).get_data("/missing").add_done_callback(see)
-            await eventually("refused", lambda: len(errors) == 1)
-    with FakeServer(late(gate), mute) as fake:
-        async with side.opened(fake.hosts) as client:
-            asking(client).create("/a").add_done_callback(see)
-            await blocking(fake.wait_for, lambda: fake.count("create") == 1)
-            fake.connections[0].reset()
-            gate.set()
-            await eventually("lost", lambda: len(errors) == 2)
-            asking(client).exists("/").add_done_callback(see)
-        await eventually("the end", lambda: len(errors) == 3)
-    assert errors == [NoNodeError, OutcomeUnknownError, ClientClosedError]
 
 
 def test_a_done_callback_of_threads_may_block_and_may_fail(
@@ -279,21 +151,6 @@ def test_a_done_callback_of_threads_may_block_and_may_fail(
     assert seen == [threading.current_thread()]
 
 
-async def test_a_done_callback_may_be_a_coroutine_function_under_asyncio(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client:
-        stats = list[Any]()
-
-        async def follow(reply: Any) -> None:
-            stats.append(await client.exists(await reply))
-
-        client.create("/a").add_done_callback(follow)
-        assert stats == [], "never from within the call"
-        await eventually("called", lambda: stats)
-        assert stats[0].version == 0
-        client.exists("/").add_done_callback(lambda _: 1 // 0)
-        await eventually("reported", lambda: complaints().take())
-
-
 @both
 async def test_a_done_callback_that_cannot_be_called_is_refused(side: Side, server: Server) -> None:
     async with side.opened(server.hosts) as client:
@@ -304,3 +161,373 @@ async def test_a_done_callback_that_cannot_be_called_is_refused(side: Side, serv
         if not side.asyncio:
             with pytest.raises(TypeError, match="nothing awaits it"):
                 reply.add_done_callback(asyncio.sleep)
+
+
+def rejecting(connection: Connection) -> None:
+    """A script that refuses the credentials."""
+    connection.greet()
+    connection.request()
+    connection.send(reply(-4, error=-115))
+
+
+SCRIPTS: dict[str, Callable[[Connection], None]] = {
+    "connected": serve,
+    "closed": serve,
+    "expired": serve,
+    "server lost": serve,
+    "waiting for answers": mute,
+    "stuffed": deaf,
+    "disconnected": lambda connection: connection.greet(),
+}
+LONELY = {
+    "dialling a black hole": "black hole",
+    "looking a name up": "blocked resolver",
+    "refused": "refused",
+    "greeting": "silent accept",
+}
+STATES = ["never used", "rejected", *SCRIPTS, *LONELY]
+
+
+async def client_that_is(state: str, side: Side, stack: ExitStack) -> Any:
+    """A client in this state; the servers that it needs end with the stack."""
+    if state == "never used":
+        return side.Client("127.0.0.1:1")
+    if state in LONELY:
+        hosts, options = stack.enter_context(nowhere(LONELY[state]))
+        client = side.Client(hosts, **options)
+        asking(client).create("/a")
+        return client
+    server = stack.enter_context(FakeServer(SCRIPTS.get(state, rejecting)))
+    if state == "rejected":
+        client = side.Client(server.hosts, auth=[("digest", b"a:b")])
+        with pytest.raises(AuthFailedError):
+            await done(client.connect())
+        return client
+    client = side.Client(server.hosts)
+    await done(client.connect())
+    if state == "closed":
+        await done(client.close())
+    elif state == "expired":
+        server.expire(client.session_id)
+        await eventually("it has expired", lambda: client.state is State.EXPIRED)
+    elif state == "server lost":
+        await blocking(server.close)
+    elif state == "waiting for answers":  # others do, too, one of them as the reader
+        if not side.asyncio:
+            for _ in range(3):
+                Running(lambda: client.create("/a"))
+        asking(client).create("/b")
+    elif state == "stuffed":  # the server does not read, and the kernel takes no more
+        for _ in range(20):
+            asking(client).set_data("/a", bytes(900_000))
+    elif state == "disconnected":
+        with pytest.raises(ZooKeeperError):
+            await done(client.create("/a"))
+    return client
+
+
+@both
+@pytest.mark.parametrize("state", STATES)
+async def test_close_from_every_state(side: Side, state: str) -> None:
+    """A38: within its bound, no thread left, and the descriptors are the fixture's to count."""
+    with ExitStack() as stack:
+        client = await client_that_is(state, side, stack)
+        last = None
+        with suppress(ZooKeeperError):
+            last = None if state == "never used" else asking(client).exists("/last")
+        with within(CLOSE_BOUND):
+            await done(client.close())
+        all_ended(but="zkwire-resolve" if state == "looking a name up" else "")
+        assert last is None or (last.ready and (ending(last) or state == "connected"))
+        with within(0.1):
+            await done(client.close())
+        await assert_dead_at_once(client)
+
+
+async def assert_dead_at_once(client: Any) -> None:
+    """A39: everything raises, at once."""
+    expected = {
+        State.CLOSED: ClientClosedError,
+        State.EXPIRED: SessionExpiredError,
+        State.AUTH_FAILED: AuthFailedError,
+    }[client.state]
+    for verb, arguments in ARGUMENTS.items():
+        good = {name: value for name, value, _ in arguments}
+        for operations in (client, asking(client)):
+            with within(0.1), pytest.raises(expected) as caught:
+                getattr(operations, verb)(**good)
+            assert caught.value.path == good.get("path", caught.value.path)
+            assert caught.value.op is not None
+            assert not caught.value.maybe_applied
+    enter = client.__aenter__ if isinstance(client, AsyncClient) else client.__enter__
+    for begin in (client.connect, enter):
+        with within(0.1), pytest.raises(expected):
+            await done(begin())
+    with pytest.raises(expected):
+        _ = client.credentials
+    assert client.lease_remaining() == 0.0
+    assert client.state.value in repr(client)
+
+
+@both
+async def test_close_ends_the_session_on_the_server(
+    side: Side, hosts: str, fresh_path: str
+) -> None:
+    async with side.opened(hosts) as observer:
+        client: Any = side.Client(hosts)
+        await done(client.create(fresh_path, ephemeral=True))
+        watch = Watch()
+        await done(observer.exists(fresh_path, watch=watch))
+        await done(client.close())
+        assert (await event_of(watch, observer)).type == EventType.NODE_DELETED
+
+
+def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:
+    """E9: eight threads use and close fresh clients; each call ends, each thread ends."""
+    rng = Random(seed)
+
+    def act(number: int, client: Client, barrier: threading.Barrier, closers: list[int]) -> None:
+        barrier.wait(PATIENCE)
+        if number in closers:
+            client.close()
+            return
+        with suppress(ClientClosedError):
+            client.exists("/a")
+
+    for _ in range(40):
+        client, barrier = Client(fake.hosts), threading.Barrier(8)
+        closers = rng.sample(range(8), rng.randrange(1, 8))
+        for one in [Running(partial(act, n, client, barrier, closers)) for n in range(8)]:
+            one.result()
+        client.close()
+        all_ended()
+
+
+@both
+async def test_close_of_a_client_never_used_is_told(side: Side) -> None:
+    told: list[State] = []
+    never: Any = side.Client("127.0.0.1:1")
+    never.add_state_listener(told.append)
+    await done(never.close())
+    await eventually("the listener is told", lambda: told == [State.CLOSED])
+
+
+@contextmanager
+def having(link: connection.Connection, role: str) -> Iterator[None]:
+    """Have a role on a connection."""
+    setattr(link, role, link)
+    yield
+    setattr(link, role, None)
+
+
+@pytest.mark.parametrize("hold", ["mutex", "reader", "writer"])
+async def test_hazard_E8_close_where_the_caller_has_been_interrupted(
+    hold: str, fake: FakeServer
+) -> None:
+    """E8: a signal handler may run while its thread holds any of the client's locks."""
+    client = Client(fake.hosts)
+    client.connect()
+    pump = client._driver
+    link = pump.current_connection
+    assert link is not None
+    with pump.mutex if hold == "mutex" else having(link, hold), within(CLOSE_BOUND):
+        client.close()
+    client.close()
+    all_ended()
+    await assert_dead_at_once(client)
+
+
+# --- idle -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the I/O thread has turned round."""
+    turns: list[float] = []
+    turn = IOThread.turn
+
+    def counted(self: IOThread, ready: Any) -> None:
+        turns.append(time.monotonic())
+        turn(self, ready)
+
+    monkeypatch.setattr(IOThread, "turn", counted)
+    return turns
+
+
+def mute_but_for_pings(connection: Connection) -> None:
+    connection.greet()
+    for _ in connection.requests():
+        connection.flush()
+
+
+@pytest.mark.parametrize("reader", ["nobody", "a caller"])
+def test_an_idle_client_does_nothing(turns: list[float], reader: str) -> None:
+    """The I/O thread turns for pings and their answers, whether it reads them or a caller does."""
+    script = serve if reader == "nobody" else mute_but_for_pings
+    with FakeServer(script) as server, Client(server.hosts, session_timeout=0.9) as client:
+        call = client.pipeline.exists("/a")
+        if reader == "nobody":
+            call.result()
+        else:
+            waiting = Running(call.result)
+        server.wait_for(lambda: server.count("ping") >= 1)
+
+        def turns_for_three_pings() -> int:
+            before, pings = len(turns), server.count("ping")
+            server.wait_for(lambda: server.count("ping") >= pings + 3)
+            return len(turns) - before
+
+        # One for the ping, and for its answer one, or two beside a caller who is faster; more, if
+        # the machine has paused for so long that there is a new connection.
+        undisturbed(turns_for_three_pings, 3 * 4)
+        client.close()
+        if reader == "a caller":
+            with pytest.raises(ZooKeeperError):  # or with a connection that broke
+                waiting.result()
+
+
+def test_hazard_A25_a_callback_may_block_and_the_session_lives_on(fake: FakeServer) -> None:
+    """Pings go on, and so do calls, for longer than the session timeout."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def block(event: Event) -> None:
+        entered.set()
+        assert leave.wait(PATIENCE)
+
+    with Client(fake.hosts, session_timeout=2.4) as client:
+        client.exists("/a", watch=block)
+        client.create("/a")
+        assert entered.wait(PATIENCE)
+        fake.wait_for(lambda: fake.count("ping") >= 4)
+        assert client.exists("/a") is not None
+        leave.set()
+        assert len(fake.sessions) == 1
+
+
+def test_a_callback_that_raises_is_reported_and_the_next_one_runs(
+    client: Client, fresh_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is one that nobody awaits; and a hook of the program's own may fail as callbacks do."""
+    reported: list[threading.ExceptHookArgs] = []
+    hooks: list[type[BaseException]] = []
+    called = [threading.Event(), threading.Event()]
+
+    async def note(event: Event) -> None:
+        raise AssertionError("awaited")
+
+    def broken(args: threading.ExceptHookArgs) -> None:
+        raise ArithmeticError("in the hook")
+
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: hooks.append(kind))
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+    for watch in (lambda event: 1 / 0, note, lambda event: called[0].set()):
+        client.exists(fresh_path, watch=watch)
+    client.create(fresh_path)
+    assert called[0].wait(PATIENCE)
+    first, second = reported
+    assert first.exc_type is ZeroDivisionError
+    assert first.thread is not None
+    assert "callbacks" in first.thread.name
+    expected = "note is async: callbacks of a Client are not awaited"
+    assert expected in str(second.exc_value)
+    monkeypatch.setattr(threading, "excepthook", broken)
+    for watch in (lambda event: 1 / 0, lambda event: called[1].set()):
+        client.get_data(fresh_path, watch=watch)
+    client.delete(fresh_path)
+    assert called[1].wait(PATIENCE)
+    assert hooks == [ArithmeticError]
+
+
+# --- callbacks of watches forever -----------------------------------------------------------------
+
+watches = pytest.mark.parametrize("watch", ["watch_data", "watch_children"])
+
+
+@both
+@watches
+async def test_a_callback_that_returns_false_ends_its_watch(
+    side: Side, watch: str, server: Server
+) -> None:
+    async with side.opened(server.hosts) as client:
+        seen = list[Any]()
+
+        def once(state: Any) -> bool:
+            seen.append(state)
+            return len(seen) < 2
+
+        async def change(name: str) -> None:
+            makes = client.create if watch == "watch_children" else client.set_data
+            await done(makes(name) if watch == "watch_children" else makes("/", name.encode()))
+
+        begun = getattr(client, watch)("/", once)
+        assert await done(begun.wait_called(PATIENCE)) is True
+        assert [state.stat.version for state in seen] == [0]
+        await change("/a")
+        await eventually("twice", lambda: len(seen) == 2)
+        await eventually("no watch is left", lambda: not server.watches(client.session_id))
+        await change("/b")
+        assert len(seen) == 2
+        begun.close()
+        for seconds in (0, None):
+            assert await done(begun.wait_called(seconds)) is True
+
+
+async def test_wait_called_waits_for_a_coroutine_function(server: Server) -> None:
+    """And one that returns false ends its watch."""
+    async with AsyncClient(server.hosts) as client:
+        gate, ended = asyncio.Event(), list[int]()
+
+        async def callback(_: object) -> bool:
+            await gate.wait()
+            ended.append(1)
+            return False
+
+        watch = client.watch_data("/", callback)
+        assert not await watch.wait_called(0.05)
+        gate.set()
+        assert await watch.wait_called(PATIENCE)
+        assert ended == [1]
+        await eventually("no watch is left", lambda: not server.watches(client.session_id))
+
+
+def test_wait_called_tells_a_timeout_a_refusal_and_a_missing_callback(server: Server) -> None:
+    gate = threading.Event()
+    with Client(server.hosts) as client:
+        watch = client.watch_data("/", lambda _: gate.wait(PATIENCE) and 0)
+        assert not watch.wait_called(0.05)
+        gate.set()
+        assert watch.wait_called(PATIENCE)
+        assert server.watches(client.session_id) == ["/"], "other false values end nothing"
+        client.create("/secret", b"", [ACL(Perms.ALL, digest_id("bob", "secret"))])
+        refused = client.watch_data("/secret", print)
+        with pytest.raises(NoAuthError):
+            refused.wait_called(PATIENCE)
+        with pytest.raises(RuntimeError, match="there is no callback"):
+            client.watch_data("/").wait_called()
+
+
+@both
+@watches
+async def test_a_callback_with_other_parameters_is_refused_at_once(
+    side: Side, watch: str, server: Server
+) -> None:
+    client: Any = side.Client(server.hosts)
+    begin = getattr(client, watch)
+    refusals: list[tuple[Any, bool, str]] = [
+        (lambda data, stat: None, False, "with the state alone, without with_event=True"),
+        (lambda: None, False, "with the state alone"),
+        (lambda state: None, True, "with the state and the event"),
+        (lambda *, state: None, False, "with the state alone"),
+        (7, False, "must be callable"),
+    ]
+    for callback, with_event, message in refusals:
+        with pytest.raises(TypeError, match=message):
+            begin("/", callback, with_event=with_event)
+    with pytest.raises(TypeError, match="with_event needs a callback"):
+        begin("/", with_event=True)
+    with pytest.raises(TypeError, match="with_event must be True or False"):
+        begin("/", print, with_event="yes")
+    for callback, with_event in [(print, False), (lambda *given: None, True), ([].append, False)]:
+        begin("/", callback, with_event=with_event).close()
+    await eventually("no watch is left", lambda: not server.watches(client.session_id))
+    await done(client.close())

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)  # noqa: F401  (pytest's hook would import it in the midst of a collection)
+import tracemalloc  # noqa: F401  (pytest's hook would import it in the midst of a collection)
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -33,14 +33,8 @@ from typing import Any, Self, TypeVar
 import pytest
 
 import zkwire
-from tests.shell.test_client import (
-    CLOSE_BOUND,
-    PATIENCE,
-    all_ended,
-    poll_state,
-    within,
-)
-from tests.support.fake_server import Connection, FakeServer, Request, echo, reply
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, poll_state, within
+from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import (
@@ -57,7 +51,6 @@ from zkwire import (
     State,
     Watch,
 )
-from zkwire.jute import records as r
 from zkwire.net.wakeup import EventFd, WakeupEpolls
 from zkwire.testing import Server
 from zkwire.testing.proxy import (
@@ -433,33 +426,6 @@ def on_signal(handler: Callable[[], None]) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_a_question_in_a_signal_handler_of_a_reader_is_answered() -> None:
-    """The reader waits for an answer that comes behind the handler's."""
-    got: list[bytes] = []
-
-    def handle() -> None:
-        got.append(client.get_data("/b").data)
-        client.pipeline.set_data("/a", b"")
-
-    with FakeServer() as server, on_signal(handle) as send:
-        client = Client(server.hosts, session_timeout=20)
-        client.create("/a")
-        client.create("/b", b"data")
-        link = client._driver.current_connection
-        assert link is not None
-        wait = link.wait
-
-        def signalled(seconds: float | None, most: int) -> object:
-            link.wait = wait
-            send()
-            return wait(seconds, most)
-
-        link.wait = signalled
-        assert client.exists("/a") is not None
-        assert got == [b"data"]
-        client.close()
-
-
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -593,64 +559,3 @@ def test_stress(threads: int, cuts: bool, seed: int) -> None:
         poll("the session is closed", lambda: not server.sessions or None, PATIENCE)
         assert {c.session_id for c in server.connections if c.session_id} == {0x1000}
         assert cuts or len(server.connections) == 1
-
-
-# --- pings under load -----------------------------------------------------------------------------
-
-
-TIMEOUT = 3.0
-
-
-class Flood:
-    """A script: after the first answer, events for longer than the session timeout."""
-
-    def __init__(self) -> None:
-        self.over = threading.Event()
-        # Long, so that what the sockets hold is soon read: an answer to a ping stands behind it.
-        event = r.WatcherEvent(EventType.NODE_CREATED, 3, "/" + 10_000 * "f")
-        self._events = reply(-1, event, zxid=-1) * 100
-        self._one_frame = threading.Lock()
-
-    def __call__(self, connection: Connection) -> None:
-        connection.greet()
-        connection.answer(connection.request())
-        connection.flush()
-        waiting = connection.request()
-        pouring = threading.Thread(target=self._pour, args=(connection, waiting))
-        pouring.start()
-        try:
-            while not self.over.is_set():
-                ping = connection.request(pings=True)
-                with self._one_frame:  # events alone would not keep the connection
-                    connection.answer(ping)
-                    connection.flush()
-            for request in connection.requests():
-                connection.answer(request)
-        finally:
-            pouring.join()
-
-    def _pour(self, connection: Connection, waiting: Request) -> None:
-        ends = time.monotonic() + 1.5 * TIMEOUT
-        with contextlib.suppress(OSError):
-            while time.monotonic() < ends:
-                with self._one_frame:
-                    connection.sock.sendall(self._events)
-            connection.answer(waiting)
-        self.over.set()
-
-
-@pytest.mark.parametrize("reader", ["a caller", "the I/O thread"])
-def test_pings_go_out_under_a_flood(reader: str) -> None:
-    """A23: bytes keep the socket readable for longer than the session timeout."""
-    flood = Flood()
-    with FakeServer(flood) as server, Client(server.hosts, session_timeout=TIMEOUT) as client:
-        client.create("/a")
-        call = client.pipeline.exists("/a")
-        if reader == "the I/O thread":
-            assert flood.over.wait(PATIENCE)
-        assert call.result(PATIENCE) is not None
-        times = [q.time for q in server.received]
-        # Due after a third; what matters is that the server never reaches its own limit.
-        assert max(b - a for a, b in pairwise([*times, time.monotonic()])) < TIMEOUT
-        assert server.count("ping") >= 3
-        assert len(server.connections) == 1

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.command import ZKWIRE, ended, plays, process, run
 from tests.support.server_control import poll
-from zkwire import CREATOR_ALL_ACL, Client, NoAuthError, digest_auth
+from zkwire import Client, NoAuthError
 from zkwire.cli.main import main
 from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
@@ -95,13 +95,6 @@ def test_a_server_that_never_answers_is_no_server() -> None:
     assert (ran.status, ran.out, ran.err.count("\n")) == (3, b"", 1)
 
 
-@pytest.mark.parametrize("option", ["--debug", "--json"])
-def test_options_of_a_program_are_the_programs(option: str) -> None:
-    ran = run(*NOWHERE, "lock", "/a", "--", "true", option)
-    assert (ran.status, ran.out) == (125, b"")
-    assert ran.err.startswith("zkwire: Unreachable: ")
-
-
 def test_a_traceback_is_for_debug_alone(server: Server) -> None:
     ran = ended("--debug", "-s", server.hosts, "get", "/missing")
     assert ran.stdout == ""
@@ -135,25 +128,6 @@ def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None
     assert says in ran.err
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ("create /no/a", "the parent /no does not exist; `create -p` creates it"),
-    ("-s {}/no create /a", "the chroot does not exist; `create -p` creates it"),
-    ("get /mine", "perhaps --auth (in the shell: addauth) is missing."),
-    ("get --json /mine", "perhaps --auth (in the shell: addauth) is missing."),
-    ("--session-timeout 9000 ls", "--session-timeout must be 0.001 to 3600 seconds, not 9000"),
-    ("lock --lease-margin 5 /a true", "--lease-margin must be at most a fifth of --session"),
-    ("create --ttl 0 /a", "--ttl must be 0.001 to "),
-    ("ls / --auth digest:typed-in-haste", ""),
-])  # fmt: skip
-def test_advice_is_in_the_words_of_the_command(server: Server, words: str, says: str) -> None:
-    with Client(server.hosts, auth=[digest_auth("me", "secret")]) as client:
-        client.create("/mine", acl=CREATOR_ALL_ACL)
-    ran = run(server.hosts, *words.format(server.hosts).split())
-    assert ran.status != 0
-    assert says in ran.err
-    assert "haste" not in ran.err  # shown to no log
-
-
 # --- outputs and files that fail ------------------------------------------------------------------
 
 
@@ -172,13 +146,6 @@ def test_an_output_that_is_full_is_said_and_is_status_1(server: Server) -> None:
         assert ended("ls", "--help", env=UNBUFFERED, stdout=full).returncode == 1
     said = "zkwire: [Errno 28] No space left on device\n"
     assert (ran.returncode, ran.stderr) == (1, said)
-
-
-def test_a_character_that_the_output_cannot_show_is_written_as_its_number(server: Server) -> None:
-    with Client(server.hosts) as client:
-        client.create("/\u00e9")
-    ran = ended("-s", server.hosts, "ls", env={"PYTHONIOENCODING": "ascii"})
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "zookeeper\n\\xe9\n", "")
 
 
 @pytest.mark.parametrize("words", ["create /new --data-file -", "txn", "load -"])
@@ -407,23 +374,6 @@ def test_refused_in_the_middle_is_status_1_and_told(
     assert (error["error"], error["outcome"]) == ("NoAuth", "refused")
     assert says in error["message"]
     assert bool(says) is any(word in error["message"] for word in ("by then", "before:"))
-
-
-def test_refused_transaction_is_status_1(tree: Server) -> None:
-    """It is one request, of which nothing is done: unlike `rm -r`, there is nothing to tell."""
-    tree.refuse_next("multi", NO_AUTH)
-    assert run(tree.hosts, "txn", "rm /b", "rm /a/x").status == 1
-
-
-@pytest.mark.parametrize("path", ["/b", "/a"])
-def test_delete_tree_refused_says_what_it_has_changed(tree: Server, path: str) -> None:
-    with Client(tree.hosts) as client:
-        tree.refuse_next("delete", NO_AUTH)
-        with pytest.raises(NoAuthError) as caught:
-            client.delete_tree(path)
-    assert caught.value.maybe_applied is (path == "/a")  # the other leaf is gone
-    notes = ["1 node of /a had been deleted by then"] if path == "/a" else []
-    assert getattr(caught.value, "__notes__", []) == notes
 
 
 HEAD = '{"v": 1, "kind": "zkwire dump", "root": %s}\n'

@@ -1,17 +1,22 @@
-"""The commands that read and change nodes and the ensemble: what each prints, and what it does."""
+"""The commands that read, change and watch nodes: what each prints, and what it does."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import plays, prints, refuses, run
-from tests.support.command_lines import recording
-from zkwire import Client
+from tests.connection_loss.case import repeat
+from tests.support.command import plays, prints, process, refuses, run
+from tests.support.command_lines import RunningCommand, recording
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import poll
+from zkwire import CREATOR_ALL_ACL, Client, Delete, digest_auth
 from zkwire.testing import Ensemble, Server
 
 
@@ -44,11 +49,6 @@ LIFE = """
     sync                                         ->
     ls                                           -> zookeeper
     exists /zookeeper                            ->
-"""
-TREE = """
-    tree /t                                      -> /t | ├── a | │   └── deep | └── b
-    tree -L 1 /t                                 -> /t | ├── a | └── b
-    ls -R /t                                     -> /t/a | /t/a/deep | /t/b
 """
 ACL = """
     create -p /a/b/c                             -> /a/b/c
@@ -108,47 +108,6 @@ def test_each_command_prints_what_it_has_done(server: Server, text: str) -> None
     plays(server, text, LIMITS=LIMITS)
 
 
-def test_a_tree_is_drawn_and_is_no_deep_recursion(server: Server, client: Client) -> None:
-    client.ensure_path("/t/a/deep")
-    client.create("/t/b", b"12345", ephemeral=True)
-    plays(server, TREE)
-    assert prints(server, "tree -l /t")[-1] == "└── b  (5 bytes, ephemeral)"
-    assert run(server.hosts, "tree", "--json", "/t").record == {
-        "v": 1,
-        "path": "/t",
-        "children": [
-            {"name": "a", "children": [{"name": "deep", "children": []}]},
-            {"name": "b", "children": []},
-        ],
-    }
-    client.ensure_path("/d" * 600)
-    assert len(prints(server, "tree /")) > 600
-    plays(server, "rm -r /d ->")
-
-
-def test_a_script_is_told_what_a_command_has_done(server: Server) -> None:
-    def record(line: str, hosts: str = server.hosts, stdin: bytes = b"") -> dict[str, object]:
-        found: dict[str, object] = run(hosts, *line.split(), "--json", stdin=stdin).record
-        return found
-
-    prints(server, "create -p /q/jobs 12345")
-    found = record("acl get /q")
-    assert (found["acl"], found["acl_version"]) == (["world:anyone:cdrwa"], 0)
-    found = record("acl set -s /q world:anyone:cdrwa")
-    assert (found["acl_version"], found["stat"]["aversion"]) == (1, 1)  # type: ignore[index]
-    assert prints(server, "acl set -s /q world:anyone:cdrwa")[::7] == ["2", "aversion = 2"]
-    lines = b"# from a file\n\nset -v 0 /q x\n"
-    assert record("txn", stdin=lines)["results"] == [{"op": "set", "path": "/q", "version": 1}]
-    prints(server, "quota set /q/jobs -b 7")
-    inside = record("quota get /jobs", f"{server.hosts}/q")
-    assert inside["path"] == "/jobs"
-    assert inside["bytes"] == {"used": 5, "limit": 7, "hard_limit": None}
-    assert record("config")["members"] == []
-    ran = run(server.hosts, "exists", "/missing", "--json")
-    assert (ran.status, ran.record["exists"]) == (1, False)
-    assert run(server.hosts, "exists", "/missing") == (1, b"", "")
-
-
 @pytest.mark.parametrize(
     "words",
     ["ls /a", "ls -l /a", "ls -R /a", "tree /a", "rm -r --dry-run /a", "who --search SESSION"],
@@ -166,22 +125,6 @@ def test_a_name_with_line_ends_is_printed_on_one_line(
     assert text.count("a\\n\\u2028\\r\\x1b[2Jb") == 1
     assert text.replace("\n", "").isprintable()
     assert all(line.strip() != "b" for line in ran.lines)
-
-
-def test_a_long_list_and_a_stat_have_the_same_numbers(server: Server, client: Client) -> None:
-    client.create("/l")
-    client.create("/l/owned", b"123", ephemeral=True)
-    header, row = prints(server, "ls -l /l")
-    assert header.split() == ["children", "bytes", "version", "modified", "name"]
-    assert re.fullmatch(r"e +0 +3 +0  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  owned", row)
-    assert len(row) <= 80
-    listed = run(server.hosts, "ls", "-l", "-s", "--json", "/l").record
-    assert listed["children"][0]["stat"]["data_length"] == 3
-    assert listed["stat"]["num_children"] == 1
-    ids = ("czxid", "mzxid", "pzxid", "ephemeral_owner")
-    assert all(re.fullmatch("0x[0-9a-f]+", listed["stat"][name]) for name in ids)
-    assert run(server.hosts, "stat", "--json", "/l").record["stat"] == listed["stat"]
-    assert prints(server, "stat /l") == prints(server, "get -s /l")[1:]
 
 
 def test_the_forms_of_data(server: Server, client: Client, tmp_path: Path) -> None:
@@ -250,18 +193,6 @@ def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
     assert re.fullmatch("zkwire: .+\n", ran.err)
 
 
-@pytest.mark.parametrize(
-    ("words", "data", "status"), [("", 2 << 20, 2), ("--acl ip:nowhere:r", 0, 1)]
-)
-def test_a_node_that_cannot_be_made_leaves_no_parents(
-    server: Server, words: str, data: int, status: int
-) -> None:
-    command = ["create", "-p", "/a/b", "--data-file", "-", *words.split()]
-    ran = run(server.hosts, *command, stdin=bytes(data))
-    assert (ran.status, ran.out) == (status, b"")
-    assert prints(server, "ls /") == ["zookeeper"]
-
-
 @pytest.mark.parametrize("name", ["nodes", "error"])
 def test_the_page_shows_what_happens(server: Server, name: str) -> None:
     shown: list[str] = []
@@ -295,3 +226,151 @@ def test_the_configuration_of_an_ensemble(tmp_path: Path) -> None:
         shown = run(ensemble.hosts, "config", "--json").record
         assert (shown["members"], len(shown["clients"])) == (members, 3)
         assert int(shown["version"], 16) > int(old, 16)
+
+
+MISSED = "changes before this line may have been missed"
+
+
+def cut_all(server: Server, client: Client) -> None:
+    """The server closes every connection; the client of the test is back on its next one."""
+    server.cut_all()
+    repeat(client.sync, "/")
+
+
+def expire_others(server: Server, client: Client) -> None:
+    """The server ends every session but that of the client."""
+    for session in server.sessions:
+        if session.session_id != client.session_id:
+            assert server.expire(session.session_id)
+
+
+def test_watch_shows_each_newest_state(server: Server) -> None:
+    command_line, *lines = recording("watch")
+    words = command_line.removeprefix("$ zkwire ").split()
+    with Client(server.hosts) as client, RunningCommand(server, *words) as command:
+        deeds: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: client.create("/config", b"limit=10"),
+            lambda: cut_all(server, client),
+            lambda: client.set_data("/config", b"limit=20"),
+            lambda: expire_others(server, client),
+            lambda: client.set_data("/config", b"limit=30"),
+            lambda: client.delete("/config"),
+        ]
+        for do, line in zip(deeds, lines, strict=True):
+            do()
+            assert command.line() == line
+        assert command.status() == 0
+
+
+def test_a_recursive_watch_says_where_changes_may_be_missing(server: Server) -> None:
+    def record() -> dict[str, object]:
+        fields: dict[str, object] = json.loads(command.line())
+        assert (fields.pop("v"), len(str(fields.pop("time")))) == (1, 24)
+        assert isinstance(fields.pop("t"), float)
+        fields.pop("zxid", None)
+        return fields
+
+    words = ["watch", "-r", "/a", "--initial", "--json", "-n", "3"]
+    with Client(server.hosts) as client:
+        client.ensure_path("/a/b")
+        with RunningCommand(server, *words) as command:
+            assert [record() for _ in range(2)] == [
+                {"event": "exists", "path": "/a"},
+                {"event": "exists", "path": "/a/b"},
+            ]
+            client.set_data("/a/b", b"x")
+            assert record() == {"event": "changed", "path": "/a/b"}
+            for what, end in (("reconnected", cut_all), ("resynced", expire_others)):
+                end(server, client)
+                assert record() == {"event": what}
+                assert record() == {"event": "gap", "path": "/a"}
+            client.create("/a/b/c")
+            assert record() == {"event": "created", "path": "/a/b/c"}
+            client.delete("/a/b/c")
+            assert record() == {"event": "deleted", "path": "/a/b/c"}
+            assert command.status() == 0
+
+
+def test_a_watch_of_children_tells_of_names_alone(server: Server) -> None:
+    with Client(server.hosts) as client:
+        client.ensure_path("/a/old")
+        words = ["watch", "--children", "--initial", "-n", "3", "/a"]
+        with RunningCommand(server, *words) as command:
+            assert [command.line(), command.line()] == ["exists /a", "exists /a/old"]
+            client.set_data("/a/old", b"x")
+            client.create("/a/new")
+            assert command.line() == "added /a/new"
+            client.multi([Delete("/a/new"), Delete("/a/old")])
+            missed = f"gap /a: {MISSED}"  # the state between was never there to be read
+            assert command.rest() == [missed, "removed /a/new", "removed /a/old"]
+
+
+@pytest.mark.parametrize(("words", "status"), [
+    ("watch / --timeout 100ms", 0),
+    ("watch -r / -n 1 --timeout 100ms", 124),
+    ("watch -n 0 /", 2),
+    ("watch -r --children /", 2),
+    ("wait /none --timeout 100ms --connect-timeout 1h", 124),
+    ("wait /none --timeout 0", 124),
+    ("wait /zookeeper --timeout 0", 0),
+    ("wait /zookeeper --gone --timeout 0", 124),
+    ("wait /none --data (", 2),
+    ("wait /secret --timeout 30s", 1),
+    ("watch /secret --timeout 30s", 1),
+    ("watch // --timeout 100ms", 0),
+])  # fmt: skip
+def test_the_exit_status(server: Server, words: str, status: int) -> None:
+    with Client(server.hosts, auth=[digest_auth("a", "b")]) as client:
+        client.create("/secret", acl=CREATOR_ALL_ACL)
+    ran = run(server.hosts, *words.split())
+    assert (ran.status, ran.out, ran.err.count("\n")) == (status, b"", status in {1, 2})
+
+
+@pytest.mark.parametrize("command", ["watch", "wait"])
+def test_without_a_server(command: str) -> None:
+    ran = run("127.0.0.1:1", "--connect-timeout", "1s", command, "/")
+    said = "Unreachable: no server could be reached within 1.0 s (127.0.0.1:1: Connection refused)"
+    assert (ran.status, ran.err) == (3, f"zkwire: {said}\n")
+
+
+def test_wait_ends_when_the_node_is_as_it_shall_be(server: Server) -> None:
+    with Client(server.hosts) as client:
+        steps: dict[str, list[Callable[[], object]]] = {
+            "": [lambda: client.create("/a", b"v: 1")],
+            "--data ^v:.2$": [lambda: client.set_data("/a", b"v: 2\n")],
+            "--children 2": [lambda: client.create("/a/x"), lambda: client.create("/a/y")],
+            "--children 0": [lambda: client.delete("/a/x"), lambda: client.delete("/a/y")],
+            "--gone": [lambda: client.delete("/a")],
+        }
+        for words, deeds in steps.items():
+            with RunningCommand(server, "wait", "/a", *words.split(), "--json") as command:
+                poll("its session", lambda: len(server.sessions) == 2 or None, PATIENCE)
+                expire_others(server, client)
+                for do in deeds:
+                    do()
+                assert json.loads(command.line())["exists"] is (words != "--gone")
+            assert command.status() == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (None, 141)],
+    ids=["SIGINT", "SIGTERM", "a closed pipe"],
+)
+def test_the_end_of_a_watch_is_quiet(
+    server: Server, end: signal.Signals | None, status: int
+) -> None:
+    with process("-s", server.hosts, "watch", "/", "--initial") as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        try:
+            assert watch.stdout.readline() == "exists /: version 0\n"
+            if end is None:  # and no change comes that would be written
+                watch.stdout.close()
+            else:
+                watch.send_signal(end)
+            assert watch.wait(PATIENCE) == status
+            assert watch.stderr.read() == ""
+        finally:
+            watch.kill()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.certificates import EXPIRED, Authority, Certificate
+from tests.support.certificates import Certificate
 from tests.support.command import Ran, plays, run
 from tests.support.command_lines import recording
 from tests.support.fake_server import Connection, FakeServer
@@ -25,11 +25,9 @@ from tests.support.lock_helpers import PATIENCE
 from tests.support.secure_servers import installed_backend
 from tests.support.server_control import NoBackendError, Settings, ZooKeeperServer, free_port
 from zkwire import Client
-from zkwire.cli.output import Output, hex_id
+from zkwire.cli.output import hex_id
 from zkwire.cli.servers import who
-from zkwire.cli.servers.asking import NOT_ALLOWED, Srvr
-from zkwire.cli.servers.doctor import Checkup, _show
-from zkwire.cli.servers.who import connections, ephemerals
+from zkwire.cli.servers.asking import NOT_ALLOWED
 from zkwire.testing import Ensemble, Server
 
 ANY = {
@@ -82,18 +80,6 @@ def doctor(hosts: str, *words: str) -> Ran:
     ran = run(hosts, *words, "doctor")
     assert (max(map(len, ran.lines)) <= 80, ran.err) == (True, "")
     return ran
-
-
-def test_a_server_that_is_well(server: Server) -> None:
-    with Ensemble() as ensemble:
-        lines = doctor(ensemble.hosts).lines
-        assert not ensemble.sessions
-    assert lines[0:6:2] == ensemble.hosts.split(",")
-    assert [line.split()[0] for line in lines[1:6:2]] == ["leader,", "follower,", "follower,"]
-    assert lines[6:] == ["3 of 3 servers can be used"]
-    status, (found,) = examined(server.hosts)
-    assert (status, found["usable"], found["problem"], found["hints"]) == (0, True, None, [])
-    assert all(found[time] > 0.0 for time in ("connect_ms", "ping_ms", "session_timeout"))
 
 
 @contextmanager
@@ -159,83 +145,6 @@ def test_a_chroot_that_is_missing(server: Server) -> None:
     assert examined(f"{server.hosts}/x/y")[0] == 0
 
 
-def test_certificates(authority: Authority, shown: Certificate, server: Server) -> None:
-    def serving(certificate: Certificate, *, asks: bool = False) -> Server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate.both)
-        if asks:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(authority.file)
-        return Server(tls=context)
-
-    elsewhere = authority.sign("elsewhere", hosts=("DNS:elsewhere.example",))
-    expired = authority.sign("over", hosts=("IP:127.0.0.1",), period=EXPIRED)
-    with (
-        serving(elsewhere) as first,
-        serving(expired) as second,
-        serving(shown, asks=True) as third,
-        serving(shown) as well,
-    ):
-        cases = {
-            first.hosts: ("is not for host", "name the server"),
-            second.hosts: ("expired", "clock of this machine"),
-            third.hosts: ("client certificate", "--cert FILE"),
-            server.hosts: ("TLS", "without TLS"),
-            well.hosts: ("", ""),
-        }
-        _, found = examined(",".join(cases), "--cafile", str(authority.file))
-        assert [checkup["usable"] for checkup in found] == [False] * 4 + [True]
-        for checkup, (problem, hint) in zip(found, cases.values(), strict=True):
-            assert problem in (checkup["problem"] or ""), checkup
-            assert hint in "".join(checkup["hints"]), checkup
-        status, (stranger,) = examined(well.hosts, "--tls")
-        assert (status, stranger["hints"][0].startswith("--cafile FILE")) == (1, True)
-
-
-def test_one_address_of_a_name_is_enough_and_no_resolver_is_waited_for(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released = threading.Event()
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        here = (socket.AF_INET, ("127.0.0.1", server.port))
-
-        def resolve(host: str, port: int) -> list[Any]:
-            if host == "hangs.example":
-                released.wait(60)
-            return (
-                [(socket.AF_INET, closed.getsockname()), here] if host == "zk.example" else [here]
-            )
-
-        monkeypatch.setattr("zkwire.cli.servers.asking.resolve", resolve)
-        ran = doctor("zk.example")
-        assert f"zk.example:2181 (127.0.0.1:{server.port})" in ran.lines
-        assert ran.lines[-1] == "1 of 1 servers can be used"
-        status, found = examined(f"{server.hosts},hangs.example", "--connect-timeout", "1")
-        released.set()
-    assert (status, found[1]["problem"]) == (1, "cannot resolve the name in time")
-
-
-def test_long_addresses_stay_within_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    where = "[2001:db8:1234:5678:9abc:def0:1234:5678]:2181"
-    checkup = Checkup("zookeeper-1.example.com:2181", where)
-    checkup.mode, checkup.version, checkup.nodes = "standalone", "3.10.0", 12_345_678
-    checkup.ping, checkup.session_timeout = 0.1234, 40.0
-    _show(Output(), [checkup, Checkup("x:1", None, "a b " * 40)])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [
-        f"zookeeper-1.example.com:2181 ({where})",
-        "    standalone, 3.10.0, ping 123.4 ms, session 40 s, 12,345,678 nodes",
-    ]
-    assert max(map(len, lines)) <= 80
-
-
-def test_what_srvr_tells() -> None:
-    told = Srvr("Zookeeper version: 3.4.14-4c25, built on 2019\nMode: standalone\nNode count: 4\n")
-    assert (told.version, told.mode, told.nodes, told.latency) == ("3.4.14", "standalone", 4, None)
-    assert Srvr("").version is None
-
-
 # --- who ------------------------------------------------------------------------------------------
 
 # Recorded: what ZooKeeper 3.8.0 has answered.
@@ -295,15 +204,6 @@ JETTY = [
         *("jackson-databind", "servlet-api"),
     )
 ]
-
-
-def test_what_servers_say_of_sessions() -> None:
-    second, other = "0x1000069eb9e0001", "0x1000069eb9e0002"
-    owned = [ephemerals(DUMP, session) for session in (SESSION, second, other)]
-    assert owned == [["/a/own", "/b c"], ["/d"], []]
-    address = {"server": "zk1:2181", "address": "0:0:0:0:0:0:0:1:32976", "timeout": 10.0}
-    assert connections(CONS, SESSION, "zk1:2181") == [address]
-    assert connections(CONS, other, "zk1:2181") == []
 
 
 def test_a_server_that_allows_nothing(server: Server) -> None:

@@ -5,27 +5,24 @@ And completion: of the Tab key there, and of the shells that run the command.
 
 from __future__ import annotations
 
-import json
 import os
-import pty
 import re
-import shutil
 import subprocess
 import sys
-from argparse import SUPPRESS
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from unittest.mock import Mock
 
 import pytest
 
-from tests.support.command import Ran, run
+from tests.support.command import Ran, ended, run
 from tests.support.command_lines import interpreter_of, recording
-from tests.support.lock_helpers import PATIENCE
 from tests.support.terminal import ROOT, ZKWIRE, Terminal
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
+from zkwire import __version__ as zkwire_version
 from zkwire.cli import completion
-from zkwire.cli.command import TABLE, find, parser_of
-from zkwire.cli.completion import SHELLS, candidates
+from zkwire.cli.completion import candidates
 from zkwire.cli.shell import terminal as completing
 from zkwire.cli.shell.terminal import Readline, completions
 from zkwire.testing import Server
@@ -47,42 +44,6 @@ def test_a_script_stops_at_the_first_failure(server: Server, words: list[str], s
     goes_on = words == ["-k"]
     assert (ran.status, ran.lines) == (status, ["zookeeper"] if goes_on else [])
     assert ran.err.count("\n") == (2 if goes_on else 1)
-
-
-def test_a_script_that_fails_tells_the_line(server: Server) -> None:
-    script = "# data of two lines\ncreate /a 'b\nc'\nset /a 'd\ne'; delete /a 0; get /missing\n"
-    ran = shell(server, "-k", stdin=script)
-    assert (ran.status, ran.lines) == (1, ["/a", "1"])
-    version, missing = ran.err.splitlines()
-    assert version.startswith("zkwire: line 4: BadVersion: delete /a: ")
-    assert missing.startswith("zkwire: line 4: NoNode: get_data /missing: ")
-    ran = shell(server, "-c", "get /a; delete /a 1\nget --json /a\n'")
-    assert (ran.status, ran.text) == (1, "d\ne\n")
-    assert json.loads(ran.err)["line"] == 2
-
-
-@pytest.mark.parametrize("words", [["txn"], ["shell"]])
-def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) -> None:
-    with Client(server.hosts) as client:
-        client.create("/a")
-        subprocess.run(
-            [*ZKWIRE, "-s", server.hosts, *words],
-            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},  # as most locales have it
-            cwd=ROOT, input=b"set /a \xff\n", check=True,
-        )  # fmt: skip
-        assert client.get_data("/a").data == b"\xff"
-
-
-def test_a_terminal_without_an_output_is_a_script(server: Server) -> None:
-    above, below = pty.openpty()
-    os.write(above, b"get /missing\n")
-    ran = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *ZKWIRE, "-s", server.hosts, "shell"],
-        cwd=ROOT, stdin=below, stderr=subprocess.PIPE, check=False, timeout=PATIENCE,
-    )  # fmt: skip
-    os.close(above)
-    os.close(below)
-    assert (ran.returncode, ran.stderr[:24]) == (1, b"zkwire: line 1: NoNode: ")
 
 
 @pytest.mark.parametrize(("script", "status", "out", "err"), [
@@ -112,17 +73,22 @@ def test_what_comes_from_others_does_not_control_the_terminal(server: Server) ->
     assert shell(server, "-c", "get /a").lines == ["\\x1b[2J\\xff\\x07ok"]
 
 
+@pytest.mark.parametrize("words", [["txn"], ["shell"]])
+def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) -> None:
+    with Client(server.hosts) as client:
+        client.create("/a")
+        subprocess.run(
+            [*ZKWIRE, "-s", server.hosts, *words],
+            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},  # as most locales have it
+            cwd=ROOT, input=b"set /a \xff\n", check=True,
+        )  # fmt: skip
+        assert client.get_data("/a").data == b"\xff"
+
+
 def test_the_help_of_a_command_of_zkcli(server: Server) -> None:
     first, _, *rest = shell(server, "-c", "help deleteall").lines
     assert first == "deleteall is zkCli's name for: rm -r"
     assert any(line.startswith("  --dry-run ") for line in rest)
-
-
-def test_the_recording_of_a_script(server: Server) -> None:
-    command, *lines = recording("script")
-    script = re.fullmatch(r"\$ zkwire shell -c '(.*)'", command)
-    assert script is not None
-    assert shell(server, "-c", script[1]).lines == lines
 
 
 def test_credentials_from_a_file_hold_in_the_next_session(server: Server, tmp_path: Path) -> None:
@@ -172,43 +138,6 @@ def test_the_recording_of_a_terminal(tmp_path: Path) -> None:
                 terminal.until(asked[2] or "\r\n")
         assert terminal.status() == 0
         assert max(map(len, terminal.lines)) <= 80
-
-
-def test_a_terminal_that_does_not_know_its_width(server: Server, tmp_path: Path) -> None:
-    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path, 0) as terminal:
-        terminal.type("addWatch /\r")
-        terminal.until("/> ")
-        terminal.until("/> ")
-        client.create("/whole")
-        terminal.sees("\x1b[Lwatch: created /whole\x1b8")
-
-
-def test_what_is_typed_ahead_waits_unseen_for_the_prompt(server: Server, tmp_path: Path) -> None:
-    """It does not stand in the middle of a list, and the Ctrl-C that ends a watch keeps it."""
-    prompt = f"{server.hosts} CONNECTED /> "
-    with Client(server.hosts) as client, shell_at_a_terminal(server, tmp_path) as terminal:
-        client.create("/x", b"data")
-        gate = faults.Gate()
-        server.on("get_children2", action=faults.hold(gate))
-        terminal.until(prompt)
-        terminal.type("ls /\r")
-        gate.wait_reached()
-        terminal.type_ahead("set x 'a\r")
-        gate.release()
-        assert terminal.until(prompt) == "ls /\r\nx\r\nzookeeper\r\n"
-        terminal.until("> ")  # a quote goes on in the next line
-        terminal.type("b'; get x\r")
-        terminal.until("1\r\na\r\nb\r\n")
-        terminal.until(prompt)
-        terminal.type("watch --initial /x\r")
-        terminal.until("exists /x: version 1, a\\nb\r\n")
-        terminal.type("set /x new\rget /")
-        client.set_data("/x", b"other")
-        assert terminal.until("changed /x: version 2, other\r\n") == ""
-        terminal.type("\x03")
-        assert terminal.until("3\r\n").endswith(prompt + "set /x new\r\n")
-        terminal.type("x\r")
-        assert terminal.until("new\r\n").endswith("get /x\r\n")
 
 
 def test_at_a_terminal(server: Server, tmp_path: Path) -> None:
@@ -298,23 +227,6 @@ def test_completion_of_paths_ends_soon_and_never_raises(
     finally:
         shell.close()
     assert completions(shell, "get ") == []
-
-
-@pytest.mark.parametrize("name", SHELLS)
-def test_a_file_can_be_read_by_its_shell(name: str, server: Server, tmp_path: Path) -> None:
-    text = run(server.hosts, "completion", name).text
-    assert " complete -- " in text
-    if shutil.which(name):
-        (tmp_path / "completion").write_text(text)
-        checked = [name, "-n", str(tmp_path / "completion")]
-        assert subprocess.run(checked, check=True, capture_output=True, timeout=100).stderr == b""
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_each_flag_of_a_command_is_a_candidate(name: str) -> None:
-    actions = [a for a in parser_of(name, find(name))._actions if a.help != SUPPRESS]
-    flags = {flag for action in actions for flag in action.option_strings}
-    assert {found for found, _ in candidates([name], "-") or ()} == flags
 
 
 @pytest.mark.parametrize(("typed", "word", "found"), [
@@ -426,3 +338,61 @@ def test_what_the_spy_shows_fits(filled: Server) -> None:
     path = "/departement-of-names"
     words = ["spy", filled.hosts, "--hex", "--data", "text", "--"]
     assert "close by the" in shown_by(*words, *ZKWIRE, "-s", "{}", "-q", "copy", path, "/copied")
+
+
+def test_a_demo_needs_nothing_and_checks_everything() -> None:
+    """For a terminal of 80 columns, without colour."""
+    done = ended("demo")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+    assert "11 of 11 checks passed" in done.stdout
+
+
+def test_what_is_not_run_is_said() -> None:
+    assert ended("demo", "--nonsense").returncode == 2
+    assert ended("--version").stdout == f"zkwire {zkwire_version}\n"
+
+
+# --- a lesson at a terminal -----------------------------------------------------------------------
+
+QUESTION = "q: leave] "
+
+
+def lesson(*words: str) -> Terminal:
+    return Terminal(*ZKWIRE, "lesson", *words, "--color", "never")
+
+
+def test_each_question_waits_for_its_answer() -> None:
+    with lesson("handshake") as terminal:
+        for question in ("Who decides what it gets?", "Does anything travel?", "or more?"):
+            shown = terminal.until(QUESTION)
+            assert f"{question}\r\n" in shown
+            assert "✓" not in shown.rpartition(question)[2]
+            terminal.type("my guess\r")
+        assert terminal.status() == 0
+    assert "Next: zkwire lesson heartbeat" in terminal.seen
+    assert max(map(len, terminal.lines)) <= 80
+
+
+@pytest.mark.parametrize(("keys", "status"), [("q\r", 0), ("\x04", 0), ("", 130)])
+def test_a_reader_who_leaves_is_no_failure(keys: str, status: int) -> None:
+    """At the question; an interrupt ends it as it ends other commands."""
+    with lesson("handshake") as terminal:
+        terminal.until(QUESTION)
+        terminal.type(keys)
+        while not keys and terminal.process.poll() is None:
+            terminal.interrupt()
+            with suppress(TimeoutExpired):
+                terminal.process.wait(1.0)
+        assert terminal.status() == status
+    assert "Remember" not in terminal.seen
+    assert "Traceback" not in terminal.seen
+
+
+@pytest.mark.parametrize("option", ["--fast", "--play"])
+def test_a_film_waits_nowhere(option: str) -> None:
+    with lesson("connected-is-not-ready", option) as terminal:
+        assert terminal.status() == 0
+    assert "Remember:" in terminal.seen
+    assert QUESTION not in terminal.seen

@@ -211,16 +211,6 @@ def test_a_black_hole_ends(server: Server, capsys: pytest.CaptureFixture[str]) -
     ]
 
 
-def test_several_servers_have_an_address_each(server: Server, tmp_path: Path) -> None:
-    """The chroot is behind them, for the client."""
-    note = "import sys; open(sys.argv[2], 'w').write(sys.argv[1])"
-    hosts = f"{server.hosts},localhost:1/some/where"
-    program = [sys.executable, "-c", note, "{}", str(tmp_path / "address")]
-    assert main(["spy", hosts, "--", *program]) == 0
-    servers, _, chroot = (tmp_path / "address").read_text().partition("/")
-    assert (len(set(servers.split(","))), chroot) == (2, "some/where")
-
-
 def test_it_ends_by_itself(server: Server, tmp_path: Path) -> None:
     """After a time, or behind so many records: the program ends with it, and all is written."""
     assert main(["spy", server.hosts, "--for", "10ms"]) == 0
@@ -238,16 +228,6 @@ def test_without_an_output_it_shows_nothing(
     monkeypatch.setattr("sys.stdout", None)
     look = [*ZKWIRE, "-s", "{}", "ls"]
     assert main(["spy", "-f", form, server.hosts, "--", *look]) == 0
-
-
-def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with closing(Tap(["127.0.0.1:1"], Faults([]), ("127.0.0.1", 0))) as tap:
-        look = ["--server", tap.hosts[0], "--connect-timeout", "0.3", "ls", "/"]
-        assert main(look) == 3
-        assert {"server: Connection refused"} == {
-            record["by"] for record in records_of(tap) if record["op"] == "close"
-        }
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize(("words", "status"), [

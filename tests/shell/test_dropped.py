@@ -7,8 +7,6 @@ import gc
 import os
 import select
 import selectors
-import subprocess
-import sys
 import threading
 import tracemalloc
 import warnings
@@ -112,16 +110,12 @@ def with_callbacks(client: Client, server: Server) -> None:
     assert called.wait(10)
 
 
-def with_a_pipeline(client: Client, server: Server) -> None:
-    client.pipeline.get_children("/")
-
-
 def without_a_server(client: Client, server: Server) -> None:
     server.stop()
     client.wait_for_state(State.DISCONNECTED, timeout=10)
 
 
-WAYS = [with_a_lock, with_callbacks, with_a_pipeline, without_a_server]
+WAYS = [with_a_lock, with_callbacks, without_a_server]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -145,25 +139,6 @@ def test_hazard_E12_a_dropped_client_is_closed_and_says_so(
     if way is not without_a_server:
         nobody_left(server)
     poll("nothing of it is left", lambda: nothing_but(others), PATIENCE)
-
-
-def test_the_warning_knows_where_the_client_was_made(server: Server) -> None:
-    script = f"""
-import gc, weakref
-from zkwire import Client
-def use():
-    client = Client({server.hosts!r})  # here
-    client.connect()
-    return weakref.ref(client)
-gone = use()
-while gone() is not None:  # its own thread may be busy with it
-    gc.collect()
-"""
-    way = [sys.executable, "-X", "tracemalloc=9", "-W", "always::ResourceWarning", "-c", script]
-    said = subprocess.run(way, capture_output=True, text=True, timeout=60, check=True).stderr
-    for text in (UNCLOSED, "Object allocated at (most recent call", 'File "<string>", lineno 5'):
-        assert text in said
-    nobody_left(server)
 
 
 class Mine(AsyncClient):
@@ -206,100 +181,6 @@ def test_an_asyncio_client_whose_loop_has_ended(server: Server) -> None:
     with warned() as said:
         asyncio.run(use())
     assert [line[: len(UNCLOSED)] for line in said] == [UNCLOSED]
-
-
-# --- not dropped ----------------------------------------------------------------------------------
-
-
-def a_loss(client: Client) -> Any:
-    lock = SequentialLock(client, "/lock")
-    lock.acquire()
-    return lock.lost
-
-
-def an_iterator(client: Client) -> Any:
-    watch = Watch()
-    client.add_watch("/", watch)
-    return iter(watch)
-
-
-HELD: dict[str, Callable[[Client], Any]] = {
-    "a lock": lambda client: SequentialLock(client, "/lock"),
-    "a loss": a_loss,
-    "an iterator": an_iterator,
-    "a reply": lambda client: client.pipeline.get_children("/"),
-    "a walk": lambda client: client.walk("/"),
-    "a bound method": lambda client: client.exists,
-}
-
-
-@pytest.mark.parametrize("kind", HELD)
-def test_what_is_still_held_keeps_the_client(server: Server, kind: str) -> None:
-    """A watch still gets its events."""
-    with Client(server.hosts) as other, warned() as said:
-        client = used(server)
-        thread = client._driver.thread
-        assert thread is not None
-        held = HELD[kind](client)
-        gone = weakref.ref(client)
-        del client
-        gc.collect()
-        assert said == []
-        assert thread.is_alive()
-        other.set_data("/", b"")
-        assert len(server.sessions) == 2
-        if kind == "an iterator":
-            assert next(held).path == "/"
-        del held
-        collect(gone)
-    thread.join(10)
-    assert [line[: len(UNCLOSED)] for line in said] == [UNCLOSED]
-    nobody_left(server)
-
-
-async def test_a_task_that_awaits_an_event_keeps_client_and_task(server: Server) -> None:
-    """Nobody holds the task either; asyncio itself holds tasks weakly."""
-    ready, heard = asyncio.Event(), asyncio.Event()
-
-    async def wait() -> None:
-        async with AsyncClient(server.hosts) as client:
-            watch = Watch()
-            await client.get_data("/", watch=watch)
-            ready.set()
-            await watch
-            heard.set()
-
-    asyncio.create_task(wait())  # noqa: RUF006 - that is it
-    await ready.wait()
-    gc.collect()
-    async with AsyncClient(server.hosts) as other:
-        await other.set_data("/", b"")
-    await heard.wait()
-    await only_this_task()
-
-
-def closed(server: Server) -> None:
-    used(server).close()
-
-
-def expired(server: Server) -> None:
-    client = used(server)
-    server.expire(client.session_id)
-    client.wait_for_state(State.EXPIRED, timeout=10)
-
-
-def refused(server: Server) -> None:
-    with pytest.raises(ValueError, match="session_timeout"):
-        Client(server.hosts, session_timeout=-1)
-
-
-@pytest.mark.parametrize("way", [lambda server: Client(server.hosts), closed, expired, refused])
-def test_a_client_without_a_session_goes_in_silence(
-    server: Server, way: Callable[[Server], object]
-) -> None:
-    with warned() as said:
-        way(server)
-    assert said == []
 
 
 # --- what a call has used -------------------------------------------------------------------------

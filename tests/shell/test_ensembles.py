@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+# --- following the configuration ------------------------------------------------------------------
+import faulthandler
 import random
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -15,10 +18,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import unavailable
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
+from tests.interop import chaos, chaos_faults
+from tests.interop.chaos_workers import KINDS
+from tests.shell.test_client import PATIENCE
 from tests.shell.test_secure_client import Time, failure
 from tests.support.certificates import Certificate
-from tests.support.fake_server import Connection, FakeServer, silent
+from tests.support.fake_server import FakeServer, silent
 from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK, InstalledBackend, InstalledServer
 from tests.support.secure_servers import available, installed_backend
@@ -47,10 +52,8 @@ from zkwire import testing as embedded
 from zkwire.session.hosts import HostList, parse_hosts
 from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import FaultProxy
-from zkwire.testing.proxy import Frame, cut_after, cut_before, rewrite
+from zkwire.testing.proxy import Frame, rewrite
 from zkwire.wire.paths import CONFIG_NODE
-
-# --- following the configuration ------------------------------------------------------------------
 
 LONG = 30.0
 
@@ -141,18 +144,6 @@ def doors() -> Iterator[Doors]:
 # --- embedded servers -----------------------------------------------------------------------------
 
 
-def test_the_list_is_read_at_the_first_connection() -> None:
-    with embedded.Ensemble(3) as ensemble, following(ensemble.servers[0].hosts) as client:
-        follows(client, ensemble.hosts)
-        client.create("/mine", ephemeral=True)
-        session_id = client.session_id
-        ensemble.servers[0].stop()  # the only one that it was told of
-        with within(PATIENCE):
-            assert again(partial(client.exists, "/mine")) is not None
-        assert client.session_id == session_id
-        assert ensemble.server_for_session(session_id) in ensemble.servers[1:]
-
-
 def test_who_does_not_ask_for_it_keeps_the_list() -> None:
     with embedded.Ensemble(3) as ensemble:
         hosts = ensemble.servers[0].hosts
@@ -183,21 +174,6 @@ def test_a_change_moves_the_next_connection_and_not_this_one(doors: Doors) -> No
         assert client.session_id == session_id
 
 
-@pytest.mark.parametrize("action", [cut_before, cut_after])
-@pytest.mark.parametrize("reply", [False, True])
-def test_a_read_that_is_lost_is_repeated_below_a_chroot_too(
-    doors: Doors, action: Any, reply: bool
-) -> None:
-    with Client(doors.hosts[0]) as maker:
-        maker.create("/root")
-    doors.ensemble.set_config(config(*doors.hosts))
-    doors.proxies[0].on("get_data", action=action, reply=reply)
-    with following(f"{doors.hosts[0]}/root") as client:
-        follows(client, *doors.hosts)
-        doors.ensemble.set_config(config(*doors.hosts[:2]))
-        follows(client, *doors.hosts[:2])
-
-
 NOTHING_TO_FOLLOW = {
     "empty": b"",
     # What a server that joins an ensemble without them makes of it: the others are still there.
@@ -223,18 +199,6 @@ def test_a_configuration_that_says_nothing_changes_nothing(kind: str) -> None:
             follows(client, ensemble.servers[1].hosts)
 
 
-@pytest.mark.parametrize("code", [-101, -102, -6, "3.4"])
-def test_a_configuration_that_cannot_be_read_is_no_harm(code: int | str) -> None:
-    with embedded.Server(version="3.4" if code == "3.4" else "3.9") as server:
-        if isinstance(code, int):
-            server.refuse_next("get_data", code, close=False)
-        with having_read(server.hosts) as client:
-            client.create("/a")
-            server.cut_all()
-            assert again(partial(client.exists, "/a")) is not None
-            follows(client, server.hosts)
-
-
 @pytest.mark.parametrize("code", [-122, -127])
 def test_a_busy_server_is_asked_again(code: int) -> None:
     with embedded.Server() as server:
@@ -245,17 +209,6 @@ def test_a_busy_server_is_asked_again(code: int) -> None:
 
 
 # --- real servers ---------------------------------------------------------------------------------
-
-
-@pytest.mark.real
-def test_a_real_server_on_its_own_has_an_empty_configuration(
-    zookeeper: ZooKeeperServer, fresh_path: str
-) -> None:
-    with FaultProxy(upstream=zookeeper.hosts) as proxy, having_read(proxy.hosts) as client:
-        follows(client, proxy.hosts)
-        client.create(fresh_path, ephemeral=True)
-        proxy.cut_all()
-        assert again(partial(client.exists, fresh_path)) is not None
 
 
 RECONFIGURABLE = Settings(options={"reconfigEnabled": "true", "skipACL": "yes"})
@@ -499,55 +452,6 @@ def three() -> Iterator[embedded.Ensemble]:
         yield ensemble
 
 
-def test_reads_only_and_for_whoever_asks_for_it(three: embedded.Ensemble) -> None:
-    with (
-        Client(three.hosts, read_only=True) as client,
-        Client(three.hosts, read_only=True) as other,
-    ):
-        assert_reads_only(client, "/kept")
-        assert other.state is RO
-        assert other.session_id != client.session_id
-    assert failure(three.servers[0].hosts, None) == "the server closed it" + UNGREETED
-    three.servers[2].set_read_only(False)
-    for _ in range(4):
-        with within(3.0), Client(three.hosts) as client:
-            assert client.state is RW
-            assert three.server_for_session(client.session_id) is three.servers[2]
-
-
-def test_a_better_server_is_looked_for_and_found(three: embedded.Ensemble) -> None:
-    for _ in range(5):
-        three.set_read_only(True)
-        with (
-            Client(three.hosts, read_only=True, session_timeout=LONG) as client,
-            Client(three.hosts, read_only=True, session_timeout=LONG) as bystander,
-        ):
-            shaken, session_id = Shaken(client), client.session_id
-            here = three.server_for_session(session_id)
-            better = next(server for server in three.servers if server is not here)
-            changed, children, lasting = Watch(), Watch(), Watch()
-            client.get_data("/kept", watch=changed)
-            client.get_children("/kept", watch=children)
-            client.add_watch("/", watch=lasting)
-            better.set_read_only(False)
-            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-            assert client._session.last_failure.endswith("a read-write server was found")
-            assert client.session_id != session_id
-            assert three.server_for_session(client.session_id) is better
-            assert bystander.wait_for_state(RW, timeout=PATIENCE) is RW
-            bystander.set_data("/kept", b"kept")
-            bystander.create("/kept/child", ephemeral=True)
-            assert types(changed, children, lasting) == [
-                EventType.NODE_DATA_CHANGED,
-                EventType.NODE_CHILDREN_CHANGED,
-                EventType.REREAD,
-            ]
-            client.create("/mine", ephemeral=True)
-            # The listener hears of it a little later. Straight from the one to the other.
-            poll("it is told", lambda shaken=shaken: RW in shaken.states or None, PATIENCE)  # type: ignore[misc]
-            assert shaken.states == TO_THE_BETTER
-
-
 def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) -> None:
     """Each address is asked in turn, and the next connection goes to the one that said so."""
     addresses: list[tuple[int, Any]] = [(socket.AF_INET, (LOOPBACK, s.port)) for s in three.servers]
@@ -561,17 +465,6 @@ def test_a_better_address_of_the_same_name_is_found(three: embedded.Ensemble) ->
         assert three.server_for_session(client.session_id) is better
         poll("it is told", lambda: RW in shaken.states or None, PATIENCE)
         assert shaken.states == TO_THE_BETTER
-
-
-def test_a_real_session_stays_away_from_the_embedded_one(three: embedded.Ensemble) -> None:
-    three.set_read_only(False)
-    with Client(three.hosts, read_only=True, session_timeout=LONG) as client:
-        client.create("/mine", ephemeral=True)
-        session_id, shaken = client.session_id, Shaken(client)
-        three.set_read_only(True)
-        shaken.wait(6)
-        three.set_read_only(False)
-        assert_same_session(client, session_id, "/mine", shaken)
 
 
 # --- the question "isro" --------------------------------------------------------------------------
@@ -605,21 +498,6 @@ def test_questions_leave_no_connection_behind(three: embedded.Ensemble) -> None:
         assert len({frame.connection for frame in frames}) == len(frames)
 
 
-def test_questions_over_tls(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    with embedded.Ensemble(2, tls=shown.server_context()) as two:
-        two.set_read_only(True)
-        first, second = two.servers
-        with beside(first.hosts, second.hosts, tls=trusting) as client:
-            changed = Watch()
-            client.get_data("/", watch=changed)
-            assert client.state is RO
-            second.set_read_only(False)
-            assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-            assert client._session.last_failure.endswith("a read-write server was found")
-            client.set_data("/", b"new")
-            assert types(changed) == [EventType.NODE_DATA_CHANGED]
-
-
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_server_that_is_silent_is_not_waited_for_long(
     tls: bool, trusting: ssl.SSLContext, shown: Certificate
@@ -642,46 +520,21 @@ def test_a_server_that_is_silent_is_not_waited_for_long(
             assert client.state is RO
 
 
-ANSWERS = [b"", b"ro", b"r", b"no idea\n", bytes(5000), b"RW"]
+WORKERS = 4
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: repr(answer[:10]))
-def test_other_answers_change_nothing(answer: bytes, three: embedded.Ensemble) -> None:
-    def answers(connection: Connection) -> None:
-        assert connection.receive() == b"isro"
-        connection.send(answer)
-
-    with FakeServer(answers) as odd, beside(three.servers[0].hosts, odd.hosts) as client:
-        session_id = client.session_id
-        odd.wait_for(lambda: len(odd.connections) >= 2)
-        assert_unmoved(client)
-        assert client.session_id == session_id
-
-
-def test_a_server_that_says_rw_and_is_not(three: embedded.Ensemble) -> None:
-    """It costs a connection, and the client comes back to the one that it had."""
-
-    def lies(connection: Connection) -> None:
-        if connection.receive() == b"isro":
-            connection.send(b"rw")
-
-    good = three.servers[0]
-    with FakeServer(lies) as liar, beside(good.hosts, liar.hosts) as client:
-        watch = Watch()
-        client.get_data("/kept", watch=watch)
-        liar.wait_for(lambda: len(liar.connections) >= 2)  # the question, then the client
-        assert client.wait_for_state(RO, timeout=PATIENCE) is RO
-        assert again(partial(client.get_data, "/kept")).data == b"kept"
-        good.set_read_only(False)
-        assert client.wait_for_state(RW, timeout=PATIENCE) is RW
-        client.set_data("/kept", b"")
-        assert types(watch) == [EventType.NODE_DATA_CHANGED]
-
-
-def test_close_in_the_midst_of_a_question(three: embedded.Ensemble) -> None:
-    with FakeServer(silent) as mute:
-        with beside(three.servers[0].hosts, mute.hosts) as client:
-            mute.wait_for(lambda: mute.connections)
-            with within(CLOSE_BOUND):
-                client.close()
-        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
+@pytest.mark.apache
+def test_chaos(backend: Backend, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever happens, nothing wrong, nobody stuck, nothing left."""
+    if not isinstance(backend, InstalledBackend):
+        pytest.skip(f"stops, wipes and limits servers, which are {backend}")
+    # pytest's limit is for tests that end within seconds wherever they run.
+    assert sys.__stderr__ is not None
+    faulthandler.dump_traceback_later(chaos.GRACE_SECONDS, exit=True, file=sys.__stderr__)
+    report = chaos.run_chaos(backend, 0.0, seed, workers=WORKERS)
+    with capsys.disabled():
+        print(f"\n{report}")
+    assert report.found == [], str(report)
+    assert {*report.faults, *report.idle} == {fault.__name__ for fault in chaos_faults.ALL}
+    assert report.grants.total() >= 2 * WORKERS * len(KINDS), str(report)
+    assert {who.rpartition("-")[2] for who in report.grants} == set(KINDS)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
-import zkwire
 from tests.support.certificates import Authority, Certificate
 from tests.support.server_control import poll
-from tests.support.snippets import HOSTS, ROOT, Snippet, blocks, snippets, undefined
-from zkwire import (
-    AsyncClient,
-    Client,
-    OutcomeUnknownError,
-    SequentialLock,
-    SessionExpiredError,
-    State,
-    Watch,
-)
-from zkwire.session.states import TRANSITIONS
-from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Frame, cut_after, cut_before
+from tests.support.snippets import HOSTS, ROOT, Snippet, blocks, snippets
+from zkwire import Client
+from zkwire.testing import Server
 from zkwire.testing.server.tls import make_context
 
 DOCS = ROOT / "docs"
@@ -83,15 +69,6 @@ def test_code_runs_and_prints_what_it_says(
         assert capsys.readouterr().out == printed
 
 
-def test_what_the_text_says_is_printed() -> None:
-    text = "".join((DOCS / f"{page}.md").read_text() for page in PRINTED)
-    sentences = re.findall(r"^It prints (.*?)[.,] ?", text, re.MULTILINE)
-    said = [words for sentence in sentences for words in re.findall(r"`(.*?)`", sentence)]
-    printed = "".join(line for lines in PRINTED.values() for line in lines)
-    assert len(said) >= 4
-    assert [words for words in said if words not in printed] == []
-
-
 def test_tls(
     authority: Authority, shown: Certificate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,15 +90,6 @@ def test_each_page_with_code_is_run() -> None:
     guides = {f"how-to/{page.stem}" for page in (DOCS / "how-to").glob("*.md")}
     with_code = {page for page in guides | {*EXPLANATIONS} if blocks(page)}
     assert with_code == {*PRINTED} | elsewhere
-
-
-def test_the_states_are_those_of_the_transitions() -> None:
-    text = (DOCS / "sessions.md").read_text()
-    rows = re.findall(r"^\| `([A-Z_]+)` \| .* \| (.*) \|$", text, re.MULTILINE)
-    assert {name: re.findall(r"`(.*?)`", following) for name, following in rows} == {
-        state.name: list(dict.fromkeys(after.name for after in TRANSITIONS[state].values()))
-        for state in State
-    }
 
 
 # --- each program by itself -----------------------------------------------------------------------
@@ -148,13 +116,6 @@ NEEDS = {
 def one_server() -> Iterator[Server]:
     with Server() as server:
         yield server
-
-
-def test_no_name_is_missing(tmp_path: Path) -> None:
-    assert len(SNIPPETS) > 60
-    broken = Snippet("page.md", 3, "from zkwire import Client\nserve(Client)\n", alone=True)
-    found = undefined([*SNIPPETS, broken], tmp_path)
-    assert found == ["page.md:3, line 2: F821 Undefined name `serve`"]
 
 
 def runnable() -> list[Snippet]:
@@ -202,181 +163,7 @@ def test_the_programs_of_a_page_run_as_printed(page: str, one_server: Server) ->
             assert "Traceback" not in errors, f"{snippet.name}\n{errors}"
 
 
-# --- the four ways of docs/design.md --------------------------------------------------------------
-
-PACKAGE = Path(zkwire.__file__).parent
-DESIGN = (DOCS / "design.md").read_text()
-
-
-def named(way: str) -> list[str]:
-    """The files that the document names on this way, in its order."""
-    (part,) = re.findall(rf"<!-- begin: {way} -->(.*?)<!-- end: {way} -->", DESIGN, re.DOTALL)
-    return re.findall(r"`(\w+/\w+\.py)`", part)
-
-
-@contextmanager
-def on_way(way: str) -> Iterator[None]:
-    """This thread runs the files of a way, each for the first time in the document's order."""
-    files: dict[str, None] = {}
-
-    def called(frame: FrameType, event: str, _argument: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(PACKAGE):
-            files.setdefault(path.relative_to(PACKAGE).as_posix())
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-    assert [file for file in files if file in named(way)] == named(way)
-
-
-def test_a_request(server: Server) -> None:
-    with Client(server.hosts) as client:
-        client.sync()
-        with on_way("request"):
-            client.get_data("/")
-
-
-def test_a_lock(server: Server) -> None:
-    with Client(server.hosts) as client:
-        lock = SequentialLock(client, "/lock")
-        with lock:
-            pass
-        with on_way("lock"):
-            lock.acquire()
-        lock.release()
-
-
-async def test_a_watch_event(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client:
-        watch = Watch()
-        await client.exists("/new", watch=watch)
-        seen = asyncio.ensure_future(watch._next())
-        await asyncio.sleep(0)
-        with on_way("event"):
-            await asyncio.gather(asyncio.to_thread(created, server), seen)
-
-
-def created(server: Server) -> None:
-    with Client(server.hosts) as other:
-        other.create("/new")
-
-
-async def test_a_lost_connection(server: Server) -> None:
-    with FaultProxy(server.hosts) as proxy:
-        async with AsyncClient(proxy.hosts) as client:
-            await client.sync()
-            proxy.on("get_data", action=cut_before)
-            lost = client.get_data("/")
-            with on_way("loss"):
-                with pytest.raises(zkwire.ConnectionLossError):
-                    await lost
-                await client.wait_for_state(State.CONNECTED, timeout=20.0)
-
-
-# --- docs/core.md ---------------------------------------------------------------------------------
-
-CORE = (ROOT / "docs" / "core.md").read_text()
 SHELL, USE = blocks("core")
-MOST_LINES = 60
-TIMEOUT = 1.0
-
-
-def table(title: str) -> list[list[str]]:
-    """The cells of the first table below a title, without its head."""
-    section = CORE.partition(f"## {title}\n")[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def names(cell: str) -> list[str]:
-    """What stands in a cell as code, without arguments."""
-    return re.findall(r"`(\w+)", cell)
-
-
-# --- the I/O layer --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def quick_server() -> Iterator[Server]:
-    with Server(tick=TIMEOUT / 10, timeouts=(TIMEOUT, TIMEOUT)) as server:
-        yield server
-
-
-@pytest.fixture
-def proxy(quick_server: Server) -> Iterator[FaultProxy]:
-    with FaultProxy(quick_server.hosts) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def shell(proxy: FaultProxy) -> Iterator[Any]:
-    made: dict[str, Any] = {}
-    exec(SHELL, made)
-    shell = made["Driver"](proxy.hosts, timeout=TIMEOUT)
-    yield shell
-    shell.close()
-    assert shell.sock is None
-
-
-def sent(frames: list[Frame]) -> list[str]:
-    return [frame.op for frame in frames if frame.direction == "c2s"]
-
-
-def test_the_shell_is_short_uses_the_core_alone_and_works(
-    quick_server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert len(SHELL.splitlines()) <= MOST_LINES
-    own = re.findall(r"^from (zkwire\S*) import|^import (zkwire)", SHELL, re.MULTILINE)
-    assert {module for module, _ in own} == {"zkwire.operations", "zkwire.session"}
-    exec("".join(blocks("core", quick_server.hosts)), {})
-    assert capsys.readouterr().out == "b'1'\nEventType.NODE_DATA_CHANGED\n"
-    assert "/core" not in quick_server.tree.nodes
-    assert list(quick_server.sessions) == []
-
-
-def test_a_cut_connection(shell: Any, quick_server: Server, proxy: FaultProxy) -> None:
-    """The request in flight ends, the session goes on, and a watch is set again."""
-    shell.create("/watched")
-    watch = Watch()
-    shell.get_data("/watched", watch=watch)
-    session_id = shell.session.session_id
-    proxy.on("create", action=cut_after)
-    with pytest.raises(OutcomeUnknownError):
-        shell.create("/lost", ephemeral=True)
-    with Client(quick_server.hosts) as other:
-        other.set_data("/watched", b"changed")
-    assert shell.wait(watch, timeout=15.0)
-    assert watch.take().path == "/watched"  # type: ignore[union-attr]
-    assert shell.exists("/lost").ephemeral_owner == session_id == shell.session.session_id
-    assert sent(proxy.frames()).count("connect") == 2
-
-
-def test_the_end_of_a_session(shell: Any, quick_server: Server) -> None:
-    shell.create("/own", ephemeral=True)
-    quick_server.expire(shell.session.session_id)
-    with suppress(OutcomeUnknownError):  # the server has closed the connection as well
-        shell.exists("/own")
-    with pytest.raises(SessionExpiredError):
-        shell.exists("/own")
-    assert shell.session.state is State.EXPIRED
-    assert shell.sock is None
-
-
-# --- the tables -----------------------------------------------------------------------------------
-
-
-def test_the_states() -> None:
-    """The table has each transition, but for `closed` from a state that has a connection."""
-    told = set[tuple[str, str]]()
-    here: list[str] = []
-    for state, _, following in table("A connection's life"):
-        here = re.findall(r"`([A-Z_]+)`", state) or here
-        told |= {(old, new) for old in here for new in re.findall(r"`([A-Z_]+)`", following)}
-    assert told == {(old.name, new.name) for old, by in TRANSITIONS.items() for new in by.values()}
 
 
 # --- docs/how-to/embed.md -------------------------------------------------------------------------
@@ -448,11 +235,3 @@ def test_the_core_works_without_the_parts_that_use_sockets(folder: Path, server:
     for part in ("aio", "blocking", "net"):
         shutil.rmtree(copy / part)
     assert run_in(folder, SHELL + USE, server) == "b'1'\nEventType.NODE_DATA_CHANGED\n"
-
-
-def test_every_folder_of_the_package_is_in_the_table() -> None:
-    table = PAGE.partition("## What can be left out")[2].partition("\n\nA name")[0]
-    named = set(re.findall(r"`(\w+)/?(?:\.py)?`", table))
-    core = {"jute", "wire", "session", "operations", "recipes", "errors", "__init__", "py"}
-    found = {path.stem for path in (ROOT / "zkwire").iterdir() if not path.name.startswith("__py")}
-    assert found - core == named

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import zkwire
+from tests.support.both_clients import Side
 from tests.support.embedded_servers import EmbeddedServer
-from tests.support.family_helpers import interrupted_when, leased, soon
+from tests.support.family_helpers import soon
 from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
     GRACE,
@@ -44,20 +45,16 @@ from zkwire import (
     BlockingLock,
     Check,
     Client,
-    ClientClosedError,
     Counter,
     Election,
     EventType,
     LockLostError,
     NonBlockingLock,
-    NoNodeError,
     NotEmptyError,
-    Semaphore,
     SequenceExhaustedError,
     SequentialLock,
     SessionExpiredError,
     State,
-    Watch,
     testing,
 )
 from zkwire.jute.frames import frame as pack_frame
@@ -116,9 +113,6 @@ def stage(embedded: testing.Server) -> Iterator[EmbeddedStage]:
     with EmbeddedStage(embedded) as stage:
         yield stage
     embedded.clear()
-
-
-# --- watches --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["event", "answer"])
@@ -200,81 +194,46 @@ def test_hazard_A35_a_sync_counts_only_on_the_connection_of_its_listing(
 # --- lost replies ---------------------------------------------------------------------------------
 
 
-def test_hazard_A6_B2_a_waiter_that_reconnects_has_one_node_and_is_woken(
-    stage: EmbeddedStage, fresh_path: str
+@pytest.mark.parametrize("losses", [1, 2])
+def test_hazard_B4_B28_B30_of_several_nodes_of_one_attempt_one_stays(
+    stage: EmbeddedStage, fresh_path: str, losses: int
 ) -> None:
-    lock, rival = stage.lock(SequentialLock, fresh_path), stage.rival(SequentialLock, fresh_path)
-    with holding(rival):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        nodes = stage.nodes(fresh_path)
-        for count in (1, 2, 3):
-            stage.proxy.cut_all()
-            wait_until_waiting(stage, nth=count, op="set_watches")
-            assert stage.nodes(fresh_path) == nodes
-        assert not waiter.ended
-    assert waiter.result(GRACE)
-    lock.release()
-
-
-def test_hazard_B4_of_several_nodes_of_one_attempt_one_stays(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    """Two creates are carried out and never answered, and both look-ups show nothing."""
-    make_path(stage.observer, fresh_path)
+    """Creates are carried out and never answered, and the look-ups show nothing."""
     lock = stage.lock(SequentialLock, fresh_path)
-    for nth in (1, 2):
+    with holding(lock):
+        node_before = node_of(stage, lock)
+    stage.proxy.reset()
+    for nth in range(1, losses + 1):
         stage.proxy.on("create2", nth=nth, action=cut_after)
-    for nth in (2, 4):
-        stage.proxy.on("get_children", nth=nth, action=nothing_there, reply=True)
+        stage.proxy.on("get_children", nth=2 * nth, action=nothing_there, reply=True)
     assert lock.acquire(PATIENCE)
-    assert len(stage.sent("create2")) == 3
-    assert len(stage.nodes(fresh_path)) == 1
-    stat = stage.observer.exists(node_of(stage, lock))
+    assert len(stage.sent("create2")) == losses + 1
+    assert len(stage.sent("sync")) == losses
+    assert_no_blind_repeat(stage.proxy.frames())
+    node = node_of(stage, lock)
+    assert len(node) == len(node_before)
+    stat = stage.observer.exists(node)
     assert stat is not None
     assert stat.czxid == lock.fence
     lock.release()
     acquire_as_third_party(stage, SequentialLock, fresh_path)
 
 
-def test_hazard_B8_a_node_of_an_earlier_session_is_not_ones_own(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    """The program starts again while its first session's node still stands in the queue."""
-    first, rival = stage.client(), stage.rival(SequentialLock, fresh_path)
-    with holding(rival):
-        waiter = Running(SequentialLock(first, fresh_path).acquire)
-        wait_until_waiting(stage)
-        abandoned = first.session_id
-        stage.proxy.black_hole()
-        first.close()
-        with pytest.raises(ClientClosedError):
-            waiter.result()
-        again = stage.rival(SequentialLock, fresh_path)
-        second = Running(lambda: again.acquire(PATIENCE))
-        stage.wait_queued(fresh_path, 3)
-    # The abandoned node is first now: nobody holds.
-    assert not stage.rival(SequentialLock, fresh_path).try_acquire()
-    assert not again.held
-    assert stage.embedded.expire(abandoned)
-    assert second.result()
-    stat = stage.observer.exists(node_of(stage, again))
-    assert stat is not None
-    assert stat.czxid == again.fence
-    again.release()
-
-
 @waiting_kinds
-def test_hazard_B11_the_server_goes_and_comes_while_all_wait(kind: Kind) -> None:
+def test_hazard_A6_B2_B11_the_server_goes_and_comes_while_all_wait(kind: Kind) -> None:
     with testing.Server(timeouts=(0.1, 60.0)) as server, EmbeddedStage(server) as stage:
         locks = [stage.lock(kind, "/lock"), stage.rival(kind, "/lock")]
         with holding(stage.rival(kind, "/lock")):
             waiters = [Running(partial(lock.acquire, 4 * PATIENCE)) for lock in locks]
             wait_until_waiting(stage)
+            if kind is SequentialLock:
+                stage.wait_queued("/lock", 3)
+            nodes = stage.nodes("/lock")
             for count in range(1, 6):
                 server.stop()
                 server.start()
                 wait_until_waiting(stage, nth=count, op="set_watches")
+            assert stage.nodes("/lock") == nodes
         soon("one is granted the lock", lambda: any(lock.held for lock in locks), PATIENCE)
         holder, other = sorted(locks, key=lambda lock: not lock.held)
         assert_exclusive(holder, other)
@@ -282,21 +241,6 @@ def test_hazard_B11_the_server_goes_and_comes_while_all_wait(kind: Kind) -> None
         assert all(waiter.result() for waiter in waiters)
         assert_exclusive(other, holder)
         other.release()
-
-
-@waiting_kinds
-def test_hazard_B12_a_waiter_whose_session_expires_is_told(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str
-) -> None:
-    client = stage.client()
-    lock = kind(client, fresh_path)
-    with holding(stage.rival(kind, fresh_path)):
-        waiter = Running(lock.acquire)
-        wait_until_waiting(stage)
-        stage.end(client)
-        with pytest.raises(SessionExpiredError):
-            waiter.result()
-        assert not lock.held
 
 
 @waiting_kinds
@@ -336,27 +280,6 @@ def test_a_counter_that_has_used_up_its_versions_says_so(
     assert ours.get() == 2
 
 
-def test_hazard_B16_the_parent_is_deleted_between_and_during_acquisitions(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    path, fences = f"{fresh_path}/lock", []
-    lock = stage.lock(SequentialLock, path)
-    for _ in range(3):
-        with holding(lock):
-            fences.append(lock.fence)
-        stage.observer.delete(path)
-        stage.observer.delete(fresh_path)
-    gate = Gate()
-    stage.proxy.on("create2", nth=2, action=hold(gate))
-    acquiring = Running(lambda: lock.acquire(PATIENCE))
-    gate.wait_reached()
-    stage.observer.delete(path)
-    gate.release()
-    assert acquiring.result()
-    assert_strictly_rising([*fences, lock.fence])
-    lock.release()
-
-
 @pytest.mark.parametrize("name", ["_c_3f25-lock-", "3f25__lock__", "x-72057594037927936-", "n"])
 def test_hazard_A45_B17_whose_node_stands_ahead_is_waited_for(
     stage: EmbeddedStage, fresh_path: str, name: str
@@ -376,9 +299,6 @@ def test_hazard_A45_B17_whose_node_stands_ahead_is_waited_for(
     stage.observer.delete(node)
     assert waiter.result(GRACE)
     lock.release()
-
-
-# --- one object, used again -----------------------------------------------------------------------
 
 
 @all_kinds
@@ -419,21 +339,6 @@ def test_hazard_B9_B18_B19_C9_D8_an_object_serves_again_whatever_has_been(
 # --- time limits and what is left -----------------------------------------------------------------
 
 
-def test_hazard_B28_the_name_of_a_node_does_not_grow(stage: EmbeddedStage, fresh_path: str) -> None:
-    """The create is lost not at all, once and several times, on one connection after the other."""
-    make_path(stage.observer, fresh_path)
-    lock, lengths = stage.lock(SequentialLock, fresh_path), set()
-    for losses in (0, 1, 4):
-        stage.proxy.reset()
-        for nth in range(1, losses + 1):
-            stage.proxy.on("create2", nth=nth, action=cut_before)
-        assert lock.acquire(PATIENCE)
-        assert len(stage.sent("create2")) == losses + 1
-        lengths.add(len(node_of(stage, lock)))
-        lock.release()
-    assert len(lengths) == 1
-
-
 def test_hazard_B29_children_that_are_no_contenders(stage: EmbeddedStage, fresh_path: str) -> None:
     make_path(stage.observer, fresh_path)
     junk = ["hello", "x-12", "__lock__", "\u0660" * 10, "lock--000000001"]
@@ -443,21 +348,6 @@ def test_hazard_B29_children_that_are_no_contenders(stage: EmbeddedStage, fresh_
     assert lock.try_acquire()
     lock.release()
     assert len(stage.nodes(fresh_path)) == len(junk)
-
-
-def test_hazard_B30_the_look_up_syncs_and_a_late_node_is_pruned(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
-    """A server is behind in spite of the sync; the next listing shows the first node."""
-    make_path(stage.observer, fresh_path)
-    lock = stage.lock(SequentialLock, fresh_path)
-    stage.proxy.on("create2", action=cut_after)
-    stage.proxy.on("get_children", nth=2, action=nothing_there, reply=True)
-    assert lock.acquire(PATIENCE)
-    assert_no_blind_repeat(stage.proxy.frames())
-    assert len(stage.sent("sync")) == 1
-    assert len(stage.nodes(fresh_path)) == 1
-    lock.release()
 
 
 @pytest.mark.parametrize("kind", [NonBlockingLock, BlockingLock], ids=lambda kind: kind.__name__)
@@ -582,113 +472,61 @@ def test_hazard_C5_a_release_wakes_all_here_and_one_there(
 # --- the family -----------------------------------------------------------------------------------
 
 
-def test_hazard_D7_the_lease_of_a_dead_session_is_not_ones_own(
-    stage: EmbeddedStage, fresh_path: str
+@pytest.mark.parametrize("kind", ["sequential", "lease"])
+def test_hazard_B8_D7_E5_the_node_of_a_dead_session_is_not_ones_own(
+    stage: EmbeddedStage, fresh_path: str, kind: str
 ) -> None:
-    """A client is cut off while it has the lease, and the program begins anew."""
-    first = stage.client()
-    leased(Semaphore(first, fresh_path, 1), GRACE)
+    """A client is cut off while it holds, and the program begins anew."""
+    first, lock_of = stage.client(), Side("").lock
+    assert lock_of(kind, first, fresh_path).acquire(GRACE)
     abandoned = first.session_id
     stage.proxy.black_hole()
     first.close()
-    again = Semaphore(stage.client(direct=True), fresh_path, 1)
-    assert not again.lease().acquire(0.1)
-    waiter = Running(lambda: leased(again, PATIENCE))
-    stage.wait_queued(f"{fresh_path}/locks", 1)
+    again = lock_of(kind, stage.client(direct=True), fresh_path)
+    assert not again.acquire(0.1)
+    waiter = Running(lambda: again.acquire(PATIENCE))
+    stage.wait_queued(
+        f"{fresh_path}/locks" if kind == "lease" else fresh_path, 1 + (kind != "lease")
+    )
+    assert not again.held
     assert stage.embedded.expire(abandoned)
-    waiter.result().release()
+    assert waiter.result()
+    stat = stage.observer.exists(again.node)
+    assert stat is not None
+    assert stat.czxid == again.fence
+    again.release()
 
 
-@pytest.mark.parametrize("content", [b"2", b"a$", b"1.0", b"-1", b" 1"])
-def test_hazard_D9_limits_that_differ_are_refused(
-    stage: EmbeddedStage, fresh_path: str, content: bytes
-) -> None:
-    stage.observer.create(fresh_path, content)
-    with pytest.raises(ValueError, match="semaphore"):
-        leased(Semaphore(stage.client(), fresh_path, 1), GRACE)
-    assert stage.observer.get_children(fresh_path) == []
-
-
-def test_hazard_D12_E3_an_interrupted_leader_or_candidate_steps_down(
-    stage: EmbeddedStage, fresh_path: str
-) -> None:
+def test_hazard_D12_an_interrupted_leader_steps_down(stage: EmbeddedStage, fresh_path: str) -> None:
     """The interrupt comes out once, and the node is gone."""
-    election = Election(stage.client(), fresh_path)
-    lead = election.lead()
+    lead = Election(stage.client(), fresh_path).lead()
     with pytest.raises(KeyboardInterrupt), lead:
         raise KeyboardInterrupt
     assert not lead.held
     assert stage.nodes(fresh_path) == []
-    with holding(Election(stage.observer, fresh_path).lead()):
-        with interrupted_when(stage, lambda frames: any(f.op == "get_data" for f in frames)):
-            election.lead().acquire()
-        stage.wait_queued(fresh_path, 1)
     assert lead.acquire(PATIENCE), "and the object is as new"
     lead.release()
 
 
-def test_hazard_D13_a_cleaner_beside_a_lock_in_use(stage: EmbeddedStage, fresh_path: str) -> None:
+def test_hazard_B16_B35_D13_a_path_is_deleted_during_acquisitions_too(
+    stage: EmbeddedStage, fresh_path: str
+) -> None:
     """The path of a lock that nobody wants can be deleted; of one in use it cannot."""
-    lock = stage.lock(SequentialLock, fresh_path)
-    with holding(lock), pytest.raises(NotEmptyError):
-        stage.observer.delete(fresh_path)
-    stage.observer.delete(fresh_path)
-
-    def clean() -> None:
-        for _ in range(100):
-            with suppress(NotEmptyError, NoNodeError):
-                stage.observer.delete(fresh_path)
-
-    cleaner, fences = Running(clean), list[int]()
-    while not cleaner.ended:
+    path, fences = f"{fresh_path}/lock", []
+    lock = stage.lock(SequentialLock, path)
+    for _ in range(3):
         with holding(lock):
-            assert lock.held
             fences.append(lock.fence)
-    cleaner.result()
-    assert fences == sorted(set(fences))
-
-
-# --- processes, signals, ends ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [NonBlockingLock, BlockingLock, SequentialLock])
-def test_hazard_E5_a_holder_that_was_killed_is_followed(
-    stage: EmbeddedStage, kind: Kind, fresh_path: str
-) -> None:
-    """Nothing of it is left that could renew its lease, so its session ends in time."""
-    holder = stage.client()
-    assert kind(holder, fresh_path).acquire(GRACE)
-    stage.proxy.black_hole()  # as the kernel of a machine that is gone
-    rival = stage.rival(kind, fresh_path)
-    waiter = Running(lambda: acquire_soon(rival, PATIENCE))
-    stage.end(holder)
-    waiter.result()
-    rival.release()
-
-
-@pytest.mark.parametrize("where", ["listener", "callback", "finalizer", "during an expiry"])
-def test_hazard_E8_close_from_wherever_it_comes(
-    stage: EmbeddedStage, fresh_path: str, where: str
-) -> None:
-    make_path(stage.observer, fresh_path)
-    client = stage.client()
-
-    class Owner:
-        def __del__(self) -> None:
-            client.close()
-
-    if where == "callback":
-        client.get_data(fresh_path, watch=lambda _: client.close())
-        stage.observer.set_data(fresh_path, b"go")
-    elif where == "finalizer":
-        Running(Owner).result()
-    else:
-        client.add_state_listener(lambda _: client.close())
-        if where == "listener":
-            stage.proxy.cut_all()
-        else:
-            stage.end(client)
-    soon("it is over", lambda: client.state.terminal, PATIENCE)
-    Running(client.close).result()
-    with pytest.raises((ClientClosedError, SessionExpiredError)):
-        client.exists(fresh_path, watch=Watch())
+            with pytest.raises(NotEmptyError):
+                stage.observer.delete(path)
+        stage.observer.delete(path)
+        stage.observer.delete(fresh_path)
+    gate = Gate()
+    stage.proxy.on("create2", nth=2, action=hold(gate))
+    acquiring = Running(lambda: lock.acquire(PATIENCE))
+    gate.wait_reached()
+    stage.observer.delete(path)
+    gate.release()
+    assert acquiring.result()
+    assert_strictly_rising([*fences, lock.fence])
+    lock.release()

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from types import FrameType
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from kazoo import exceptions as ke
 from kazoo.client import KazooClient as PlainClient
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol import connection
 from kazoo.protocol.states import ZnodeStat
 from kazoo.recipe.watchers import DataWatch
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, make_digest_acl
 
+from tests.support.certificates import Authority, Certificate
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from zkwire import Client, State
-from zkwire.kazoo import KazooClient, NotSent, OutcomeUnknown, engine
+from zkwire.kazoo import KazooClient, engine
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Gate, cut_after, cut_before, hold
+from zkwire.testing.proxy import Gate, hold
+from zkwire.testing.server.tls import make_context
 
 PATIENCE = 10.0
 NOBODY = "127.0.0.1:1"
@@ -170,20 +176,6 @@ def test_each_call_returns_and_raises_what_kazoo_does(chroot: str) -> None:
     assert len({str(answer) for answer in answers[0]}) > len(CALLS) / 2
 
 
-def test_errors_zxids_and_sessions_are_those_of_the_calls(client: Any) -> None:
-    with pytest.raises(ke.NoNodeError, match="set_data /gone") as caught:
-        client.set("/gone", b"")
-    assert caught.value.maybe_applied is False
-    client.create("/mine", ephemeral=True)
-    assert client.last_zxid == client.get("/mine")[1].czxid
-    inner = client.zkwire
-    assert inner.get_data("/mine").stat.ephemeral_owner == client.client_id[0] == inner.session_id
-    result = client.handler.async_result()
-    client._call(object(), result)
-    with pytest.raises(NotImplementedError, match="object"):
-        result.get()
-
-
 # --- results --------------------------------------------------------------------------------------
 
 
@@ -244,33 +236,6 @@ def test_a_result_is_ready_when_its_answer_is_there(proxied: tuple[Any, FaultPro
     assert result.get_nowait() == result.get()
 
 
-def test_a_get_may_be_interrupted_at_each_line(client: Any) -> None:
-    line, left = 0, 0
-
-    def look(frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal left
-        if frame.f_code.co_filename != engine.__file__:
-            return None
-        left -= event == "line"
-        if left == 0 and event == "line":
-            raise KeyboardInterrupt
-        return look
-
-    while left <= 0:
-        line = left = line + 1
-        result, told = client.get_async("/"), threading.Event()
-        sys.settrace(look)
-        try:
-            with suppress(KeyboardInterrupt):
-                result.get()
-        finally:
-            sys.settrace(None)
-        result.rawlink(lambda _, told=told: told.set())
-        assert told.wait(PATIENCE), line
-        assert result.get()[0] == b"", line
-    assert line > 5
-
-
 # --- states ---------------------------------------------------------------------------------------
 
 
@@ -285,18 +250,6 @@ def test_a_lost_connection_is_suspended_and_connected_in_the_same_session(
     assert client.command(b"ruok") == "imok"
     client._connection._socket.close()
     states.assert_reconnected()
-
-
-def test_an_expired_session_is_lost_and_a_new_one_begins(server: Server, client: Any) -> None:
-    states, session, inner = Told(client), client.client_id, client.zkwire
-    server.expire(session[0])
-    seen = [states.next()]
-    while seen[-1] != "CONNECTED":
-        seen.append(states.next())
-    assert [state for state in seen if state != "SUSPENDED"] == ["LOST", "CONNECTED"]
-    assert client.client_id != session
-    assert (inner.state, client.zkwire.state) == (State.EXPIRED, State.CONNECTED)
-    assert client.exists("/") is not None
 
 
 def test_a_stopped_client_refuses_and_starts_again(server: Server, client: Any) -> None:
@@ -335,22 +288,6 @@ def test_a_link_that_is_called_in_place_may_ask_for_the_result(client: Any) -> N
         assert told == []
 
 
-def test_a_listener_may_stop_the_client(server: Server) -> None:
-    client: Any = KazooClient(server.hosts, timeout=4.0)
-    done = threading.Event()
-
-    def stop(state: str) -> None:
-        if state == "LOST":
-            client.stop()
-            done.set()
-
-    client.start()
-    client.add_listener(stop)
-    server.expire(client.client_id[0])
-    assert done.wait(PATIENCE)
-    assert client.client_state == "CLOSED"
-
-
 def test_a_session_is_continued_by_its_id(server: Server, client: Any) -> None:
     client.create("/mine", ephemeral=True)
     session = client.client_id
@@ -372,14 +309,6 @@ def test_an_end_of_trying_leaves_nothing(retry: KazooRetry) -> None:
     assert not [t for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
 
 
-def test_each_connection_that_was_made_counts_the_attempts_anew(server: Server) -> None:
-    with started(server.hosts, connection_retry=KazooRetry(max_tries=3)) as client:
-        states = Told(client)
-        for _ in range(4):
-            server.cut_all()
-            states.assert_reconnected()
-
-
 def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     server: Server, client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -393,122 +322,7 @@ def test_a_session_that_cannot_begin_is_logged_and_is_the_end(
     assert client.exists("/") is not None
 
 
-def test_a_client_whose_handler_is_refused_can_be_stopped() -> None:
-    handler = SequentialThreadingHandler()
-    handler.name = "sequential_gevent_handler"
-    client = KazooClient(NOBODY, handler=handler)
-    with pytest.raises(ke.ConfigurationError, match="gevent has not patched threading"):
-        client.start()
-    client.stop()
-    client.close()
-
-
-def test_a_client_whose_stop_was_interrupted_starts_again(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = client.zkwire
-    monkeypatch.setattr(Client, "close", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        client.stop()
-    monkeypatch.undo()
-    client.start(PATIENCE)
-    assert client.get("/")[0] == b""
-    inner.close()
-
-
-# --- lost requests --------------------------------------------------------------------------------
-
-
-def test_requests_in_flight_at_a_cut_say_whether_they_may_be_done(
-    proxied: tuple[Any, FaultProxy],
-) -> None:
-    client, proxy = proxied
-    for n in range(400):
-        client.create(f"/{n}")
-    proxy.on("set_data", nth=150, action=cut_after)
-    results = [client.set_async(f"/{n}", b"new") for n in range(400)]
-    assert all(result.wait(PATIENCE) for result in results)
-    lost = [result.exception for result in results if result.exception is not None]
-    outcomes = [type(result.exception or result.value) for result in results]
-    values = [client.get(f"/{n}")[0] for n in range(400)]
-    assert set(outcomes) <= {ZnodeStat, OutcomeUnknown, NotSent}
-    assert all(isinstance(error, ke.ConnectionLoss) for error in lost)
-    assert all(error.maybe_applied is (type(error) is OutcomeUnknown) for error in lost)
-    assert outcomes.count(OutcomeUnknown) > 0
-    for kind, value in zip(outcomes, values, strict=True):
-        assert kind is OutcomeUnknown or value == (b"new" if kind is ZnodeStat else b"")
-
-
-def test_a_lost_read_is_never_applied_and_a_retry_repeats_it(
-    proxied: tuple[Any, FaultProxy],
-) -> None:
-    client, proxy = proxied
-    proxy.on("get_data", action=cut_before)
-    with pytest.raises(OutcomeUnknown) as caught:
-        client.get("/")
-    assert caught.value.maybe_applied is False
-    proxy.on("get_data", action=cut_before)
-    assert client.retry(client.get, "/")[0] == b""
-
-
-def test_a_request_that_finds_no_server_is_not_sent() -> None:
-    with Server(tick=0.1) as server, started(server.hosts, timeout=0.3) as client:
-        server.stop()
-        eventually(lambda: not client.connected)
-        with pytest.raises(NotSent) as caught:
-            client.create("/a")
-        assert caught.value.maybe_applied is False
-
-
 # --- watches --------------------------------------------------------------------------------------
-
-
-def test_a_watch_outlives_a_lost_connection_and_fires_once(server: Server, client: Any) -> None:
-    client.create("/a")
-    events = Told()
-    client.get("/a", watch=events.put)
-    client.exists("/a", watch=events.put)
-    states = Told(client)
-    server.cut_all()
-    states.assert_reconnected()
-    client.set("/a", b"1")
-    client.set("/a", b"2")
-    event = events.next()
-    assert (event.type, event.path, event.state) == ("CHANGED", "/a", "CONNECTED")
-    client.exists("/b", watch=events.put)
-    client.create("/b")
-    assert events.next().path == "/b"
-    client.get_children("/", watch=events.put)
-    server.expire(client.client_id[0])
-    event = events.next()
-    assert (event.type, event.state, event.path) == ("NONE", "EXPIRED_SESSION", None)
-
-
-def test_a_watch_is_not_called_once_the_client_is_stopped(client: Any) -> None:
-    events = Told()
-    client.get("/", watch=events.put)
-    client.restart()
-    client.get("/", watch=events.put)
-    client.create("/a")
-    client.set("/", b"")
-    assert events.next().type == "CHANGED"
-
-
-def test_a_chroot_is_no_part_of_paths_and_its_root_may_go(server: Server, client: Any) -> None:
-    client.ensure_path("/chroot/a")
-    events = Told()
-    with started(f"{server.hosts}/chroot") as below:
-        below.get("/a", watch=events.put)
-        client.set("/chroot/a", b"1")
-        assert events.next().path == "/a"
-        assert below.zkwire.get_data("/a").data == b"1"
-        below.delete("/", recursive=True)
-        assert client.exists("/chroot") is None
-        with (
-            pytest.warns(UserWarning, match="No chroot path exists"),
-            started(f"{server.hosts}/chroot"),
-        ):
-            pass
 
 
 def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -> None:
@@ -522,13 +336,142 @@ def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -
     assert seen.next() == b"1"
 
 
-def test_a_lock_of_kazoo_excludes_one_of_kazoo_without_zkwire(server: Server, client: Any) -> None:
-    other: Any = PlainClient(server.hosts)
-    other.start()
-    try:
-        for holder, refused in ((client, other), (other, client)):
-            with holder.Lock("/lock"):
-                assert not refused.Lock("/lock").acquire(blocking=False)
-    finally:
-        other.stop()
-        other.close()
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_credentials_hold_in_each_session(server: Server) -> None:
+    with started(server.hosts, auth_data=[("digest", "user:secret")]) as client:
+        client.create("/secret", b"s", acl=[SECRET])
+        server.expire(client.client_id[0])
+        assert client.retry(client.get, "/secret")[0] == b"s"
+
+
+def test_sasl_is_spoken_as_kazoo_names_it() -> None:
+    options = {"mechanism": "DIGEST-MD5", "username": "bob", "password": "secret"}
+    with Server(sasl_users={"bob": "secret"}) as server:
+        with started(server.hosts, sasl_options=options) as client:
+            assert ("sasl", "bob") in client.zkwire.who_am_i()
+        stranger: Any = KazooClient(server.hosts, sasl_options={**options, "password": "wrong"})
+        stranger.start_async()
+        eventually(lambda: stranger.client_state == "AUTH_FAILED")
+        with pytest.raises(ke.AuthFailedError):
+            stranger.get("/")
+        stranger.stop()
+
+
+class FakePeer:
+    """A mechanism of pure-sasl's that sends two tokens."""
+
+    def __init__(self, host: str, **options: Any) -> None:
+        self.said, self.complete, self.options = list[Any](), False, (host, options)
+
+    def process(self, challenge: bytes | None) -> bytes | None:
+        self.said.append(challenge)
+        self.complete = len(self.said) == 3
+        return [b"hello", None, b""][len(self.said) - 1]
+
+
+def test_other_mechanisms_are_those_of_pure_sasl(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers: list[FakePeer] = []
+    module: Any = ModuleType("puresasl.client")
+
+    def make(host: str, **options: Any) -> FakePeer:
+        peers.append(FakePeer(host, **options))
+        return peers[-1]
+
+    module.SASLClient = make
+    monkeypatch.setitem(sys.modules, "puresasl", ModuleType("puresasl"))
+    monkeypatch.setitem(sys.modules, "puresasl.client", module)
+    monkeypatch.setattr(connection, "PURESASL_AVAILABLE", True)
+    exchange = engine.mechanism({"mechanism": "GSSAPI", "service": "zk"}).exchange("server.test")
+    assert [next(exchange), exchange.send(b"1")] == [b"hello", b""]
+    with pytest.raises(StopIteration):
+        exchange.send(b"2")
+    assert peers[0].said == [None, b"1", b"2"]
+    assert peers[0].options == ("server.test", {"mechanism": "GSSAPI", "service": "zk"})
+    monkeypatch.setattr(connection, "PURESASL_AVAILABLE", False)
+    client: Any = KazooClient(NOBODY, sasl_options={"mechanism": "GSSAPI"})
+    with pytest.raises(ke.SASLException):
+        client.start()
+    client.stop()
+
+
+def test_tls_has_the_options_of_kazoo(authority: Authority, shown: Certificate) -> None:
+    mine = authority.sign("client")
+    context = make_context(str(shown.both), None, str(authority.file), optional=True)
+    files = {"ca": str(authority.file), "certfile": str(mine.both), "keyfile": str(mine.both)}
+    with Server(tls=context) as server:
+        with started(server.hosts, use_ssl=True, **files) as client:
+            assert any(who.auth_scheme == "x509" for who in client.zkwire.who_am_i())
+        stranger: Any = KazooClient(server.hosts, use_ssl=True)
+        with pytest.raises(KazooTimeoutError):
+            stranger.start(0.5)
+        options = {"use_ssl": True, "verify_certs": False}
+        with started(server.hosts, **options) as client:
+            assert client.exists("/") is not None
+        with pytest.raises(ValueError, match="verify_certs must be True"):
+            engine.tls_context(KazooClient(NOBODY, check_hostname=True, **options))
+
+
+# --- programs that are not one's own --------------------------------------------------------------
+
+PROGRAM = """
+import sys
+from kazoo.client import KazooClient
+client = KazooClient(sys.argv[1])
+client.start()
+client.create("/made", repr(sys.argv[2:]).encode())
+print(__name__, client.get("/made")[0].decode(), client.zkwire.state.value)
+client.stop()
+"""
+INSTALL = """
+import sys
+from kazoo.client import KazooClient
+import kazoo.protocol.connection
+before = KazooClient(sys.argv[1])
+import zkwire.kazoo
+zkwire.kazoo.install()
+zkwire.kazoo.install()
+class Mine(KazooClient): pass
+for client in (before, Mine(sys.argv[1]), zkwire.kazoo.KazooClient(sys.argv[1])):
+    client.start()
+    client.ensure_path("/a")
+    print(type(client._connection).__name__, client.get("/a")[0], client.last_zxid > 0)
+    client.stop()
+    client.close()
+"""
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    path = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=path, timeout=60
+    )
+
+
+@pytest.mark.parametrize("words", [["program.py"], ["-m", "program"], ["command"]])
+def test_a_program_is_run_unchanged(
+    server: Server, tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = tmp_path / "command"
+    command.write_text(f"#!{sys.executable}\n{PROGRAM}")
+    command.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run("-m", "zkwire.kazoo", *words, server.hosts, "-x", "y", folder=tmp_path)
+    assert (done.stdout, done.stderr) == ("__main__ ['-x', 'y'] connected\n", "")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("words", [[], ["-m"], ["--help"], ["no such program"]])
+def test_without_a_program_the_usage_is_shown(tmp_path: Path, words: list[str]) -> None:
+    done = run("-m", "zkwire.kazoo", *words, folder=tmp_path)
+    assert done.returncode in (1, 2)
+    assert ("python -m zkwire.kazoo PROGRAM" in done.stderr) or "no such program" in done.stderr
+
+
+def test_install_is_for_clients_that_are_made_after_it(server: Server, tmp_path: Path) -> None:
+    done = run("-c", INSTALL, server.hosts, folder=tmp_path)
+    expected = "ConnectionHandler b'' True\nEngine b'' True\nEngine b'' True\n"
+    assert (done.stdout, done.stderr) == (expected, "")

@@ -1,8 +1,9 @@
-"""All kinds of locks: cancelled, refused, at any depth of the stack, and what they leave."""
+"""All kinds of locks: cancelled, refused, at any depth of the stack, within a time limit."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 import os
@@ -16,9 +17,8 @@ import pytest
 
 from tests.support.aio_helpers import blocking, complaints, eventually
 from tests.support.both_clients import LOCKS, Side, both, done, entered, result, using
-from tests.support.family_helpers import lease_of, soon
-from tests.support.lock_frames import LockProxy
-from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running
+from tests.support.fake_server import Connection, FakeServer, GoneError, Node, Request, silent
+from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import Backend, Settings, poll
 from zkwire import (
     ACL,
@@ -28,19 +28,19 @@ from zkwire import (
     Client,
     Id,
     LockCancelledError,
+    LockTakenError,
     NoAuthError,
     NodeExistsError,
+    OperationTimeoutError,
     Perms,
     ReentrantLock,
-    Semaphore,
     SequentialLock,
     SetData,
 )
 from zkwire.testing import Server
-from zkwire.testing.proxy.faults import Gate, cut_before, hold
-from zkwire.wire import ops
 
 # --- cancel() and node ----------------------------------------------------------------------------
+
 
 WAITING_KINDS = sorted({*LOCKS} - {"non-blocking", "read"})  # which do not wait for the same kind
 
@@ -87,31 +87,6 @@ async def test_an_acquisition_that_waits_is_cancelled(
         assert not lock.cancel()
         assert lock.held
         await done(lock.release())
-
-
-@both
-async def test_a_supervised_lock_and_a_within_are_cancelled(side: Side, server: Server) -> None:
-    async with (
-        using(side.Client(server.hosts)) as other,
-        using(side.Supervisor(server.hosts)) as supervisor,
-        entered(side.lock("sequential", other, "/lock")),
-    ):
-        lock = side.lock("sequential", supervisor, "/lock")
-
-        async def enter() -> None:
-            async with entered(lock.within(PATIENCE)):
-                pytest.fail("it is held by another")
-
-        for way in (
-            lock.acquire,
-            enter if side.asyncio else lambda: lock.within(PATIENCE).__enter__(),
-        ):
-            waiting = side.start(way)
-            await eventually("it waits", lambda: len(paths(server)) == 2)
-            assert lock.cancel()
-            with pytest.raises(LockCancelledError):
-                await result(waiting)
-            await eventually("its node goes", lambda: len(paths(server)) == 1)
 
 
 def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> None:
@@ -172,9 +147,6 @@ async def test_node_is_the_own_node_while_held_or_queued(
 
 # --- refused for the moment -----------------------------------------------------------------------
 
-NOT_READ_ONLY = -119
-FREES = {"blocking": "multi", "sequential": "delete"}
-"""The request that gives a lock up."""
 ANYONE = Id("world", "anyone")
 
 
@@ -185,23 +157,6 @@ def clients(server: Server) -> Iterator[list[Client]]:
         for client in clients:
             client.connect()
         yield clients
-
-
-@pytest.mark.parametrize("kind", FREES)
-def test_a_read_only_server_is_asked_again_when_it_may_be_another(
-    server: Server, clients: list[Client], kind: str
-) -> None:
-    lock = Side("").lock(kind, clients[0], "/lock")
-    assert lock.acquire(GRACE)
-    for nth in (1, 2):
-        server.refuse_next(FREES[kind], NOT_READ_ONLY, nth=nth)
-    lock.release()
-    poll("its clean-up is refused", lambda: not server.unfired or None, PATIENCE)
-    assert not Side("").lock(kind, clients[1], "/lock").acquire(SHORT), (
-        "it is asked again for no reason"
-    )
-    server.cut_all()
-    assert Side("").lock(kind, clients[2], "/lock").acquire(PATIENCE)
 
 
 def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
@@ -246,141 +201,12 @@ def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
     assert lock.acquire(GRACE), "something was left behind"
 
 
-def test_a_lease_waits_as_long_as_one_ahead_may_go(clients: list[Client]) -> None:
-    first = lease_of(clients[0], "/s", 2)
-    assert first.acquire(GRACE)
-    clients[0].create("/s/leases/a-", sequential=True)
-    waiting = Running(lambda: lease_of(clients[1], "/s", 2).acquire(PATIENCE))
-    soon("it waits", lambda: len(clients[0].get_children("/s/leases")) == 3)
-    first.release()
-    assert waiting.result()
-
-
-def test_a_node_that_may_not_be_deleted_is_told_of(
-    clients: list[Client], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A lock's path must let its contenders create, read and delete."""
-    maker, holder, late = clients
-    maker.create("/lock", b"", [ACL(Perms.CREATE | Perms.READ, ANYONE)])
-    assert SequentialLock(holder, "/lock").acquire(GRACE)
-    assert not SequentialLock(late, "/lock").acquire(SHORT)
-    soon("somebody is warned", lambda: "a node stays until this session ends" in caplog.text)
-    assert "/lock: " in caplog.text
-
-
-# --- what is left above a lock's node -------------------------------------------------------------
-
-KINDS = sorted({*LOCKS} - {"leadership", "multi"})
 PATH = "/locks/report"
 
 
 def made(kind: str, client: Any, side: Side = Side("")) -> Any:  # noqa: B008 - it has no state
     """A lock of this kind on or below PATH."""
     return side.lock(kind, client, PATH + "/l" * ("blocking" in kind))
-
-
-def remove_containers(server: Server) -> None:
-    """Have the server do now what it does each minute, once for each level."""
-    for _ in range(3):
-        server._running().call(server._processor._reap)
-
-
-@pytest.mark.parametrize("kind", [*KINDS])
-def test_no_node_is_left_above_a_lock(server: Server, kind: str) -> None:
-    """But the count of a semaphore: who has just read it must not enter beside another count."""
-    with Client(server.hosts) as client:
-        lock = made(kind, client)
-        for _ in range(2):
-            assert lock.acquire()
-            remove_containers(server)
-            assert lock.held
-            lock.release()
-            remove_containers(server)
-            assert client.exists("/locks") is None or kind == "lease"
-        if kind == "lease":
-            assert list(client.walk("/locks")) == ["/locks", PATH]
-            with pytest.raises(ValueError, match="of 1, not of 3"):
-                Semaphore(client, PATH, 3).lease().acquire()
-
-
-def test_a_node_that_stands_there_already_and_the_chroot_stay(server: Server) -> None:
-    with Client(server.hosts) as client, Client(server.hosts + "/application") as below:
-        client.create("/locks")
-        for lock in (SequentialLock(client, PATH), SequentialLock(below, "/lock")):
-            with lock:
-                pass
-        remove_containers(server)
-        assert list(client.walk("/locks")) == ["/locks"]
-        assert list(below.walk("/")) == ["/"]
-
-
-@pytest.mark.parametrize(("kind", "nth"), [*((kind, 2) for kind in KINDS), ("lease", 4)], ids=str)
-def test_hazard_B35_a_parent_that_goes_between_the_look_and_the_create(
-    server: Server, kind: str, nth: int
-) -> None:
-    """Somebody else's release makes it empty, and the server removes it, once it has been seen."""
-    gate = Gate()
-    with (
-        LockProxy(server.hosts) as proxy,
-        Client(proxy.hosts, session_timeout=LONG) as client,
-        Client(server.hosts) as other,
-    ):
-        proxy.on("create2", nth=nth, action=hold(gate))
-        lock, rival = made(kind, client), made(kind, other)
-
-        def cycle() -> None:
-            assert lock.acquire()
-            lock.release()
-
-        running = Running(cycle)
-        gate.wait_reached()
-        if nth == 2:  # or else the lock has its place in front already
-            with rival:
-                pass
-        else:
-            other.delete(PATH + "/leases")
-        remove_containers(server)
-        queue = "/leases" if nth == 4 else "/locks"
-        assert other.exists(PATH + queue if kind == "lease" else PATH) is None
-        gate.release()
-        running.result(PATIENCE)
-
-
-# --- servers without containers -------------------------------------------------------------------
-
-
-def asked(proxy: LockProxy) -> int:
-    """How often a container was asked for."""
-    return sum(frame.op == "create_container" and frame.direction == "c2s" for frame in proxy.log)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@both
-async def test_a_parent_is_persistent_where_there_are_no_containers(side: Side, kind: str) -> None:
-    with (
-        Server(unknown_opcodes=[ops.CREATE_CONTAINER.opcode]) as without,
-        LockProxy(without.hosts) as proxy,
-    ):
-        async with using(side.Client(proxy.hosts)) as client:
-            for lock in (made(kind, client, side), side.lock("sequential", client, "/another/l")):
-                async with entered(lock):
-                    pass
-            await blocking(remove_containers, without)
-            for path in (PATH, "/another/l"):
-                assert await done(client.exists(path)) is not None
-        assert asked(proxy) == 1  # what it does not know is remembered
-
-
-def test_a_server_that_hangs_up_on_what_it_does_not_know(server: Server) -> None:
-    """As some do that are not Apache's: to ask again and again would never end."""
-    with LockProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
-        for nth in range(1, 5):
-            proxy.on("create_container", nth=nth, action=cut_before)
-        assert SequentialLock(client, "/lock").acquire(PATIENCE)
-        assert asked(proxy) == 1
-
-
-# --- Apache's own ---------------------------------------------------------------------------------
 
 
 @pytest.mark.since("3.5")
@@ -392,16 +218,6 @@ def test_hazard_B36_300_locks_on_300_paths_leave_no_node(backend: Backend) -> No
             with SequentialLock(client, f"/many/{n}"):
                 pass
         poll("no node is left", lambda: client.exists("/many") is None or None, PATIENCE)
-
-
-@pytest.mark.apache
-def test_locks_under_a_server_that_removes_containers_all_the_time(backend: Backend) -> None:
-    often = Settings(java_flags=("-Dznode.container.checkIntervalMs=1",))
-    with backend.standalone(often) as server, Client(server.hosts) as client:
-        for _ in range(50):
-            for kind in KINDS:
-                with made(kind, client):
-                    pass
 
 
 # --- owners that have ended -----------------------------------------------------------------------
@@ -460,44 +276,6 @@ def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
     lock.release()
     assert SequentialLock(client, OWNED).acquire(PATIENCE)
     assert len(client.get_children(OWNED)) == 1
-
-
-def test_a_lock_that_was_released_is_let_alone(
-    client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also where another thread holds by the same object."""
-    lock = ReentrantLock(client, OWNED)
-
-    def cycle() -> None:
-        with lock:
-            pass
-
-    with lock:
-        in_a_thread(lambda: lock.acquire(0))
-        assert lock.held
-    in_a_thread(cycle)
-    client.sync()
-    with lock:
-        assert lock.held
-    assert WARNED not in caplog.text
-
-
-def test_a_thread_keeps_a_lock_whose_object_is_gone_and_may_end_after_its_client(
-    client: Client,
-) -> None:
-    """Only the thread's end says that it has nothing more to do."""
-    ReentrantLock(client, OWNED).acquire()
-    gc.collect()
-    client.sync()
-    assert not SequentialLock(client, OWNED).try_acquire()
-    lock = ReentrantLock(client, "/other")
-
-    def close() -> None:
-        assert lock.acquire()
-        client.close()
-
-    in_a_thread(close)
-    assert not lock.held
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -624,3 +402,137 @@ async def test_a_lock_used_at_any_depth_leaves_nothing(
             assert not lock.held
             await all_gone()
     assert all(5 < count < FRAMES - 5 for count in failed), failed
+
+
+SHORT = 0.05  # seconds that pass
+LONGEST = 30.0  # seconds that must not
+all_kinds = pytest.mark.parametrize("kind", LOCKS)
+
+
+def client_of(side: Side, hosts: str, limit: float | None = None) -> Any:
+    """A client that is not connected before it is used."""
+    return using(side.Client(hosts, session_timeout=LONGEST, operation_timeout=limit))
+
+
+def lock_of(side: Side, kind: str, client: Any) -> Any:
+    """A lock on a path where there is what it needs."""
+    return side.lock(kind, client, "/single" if "blocking" in kind else "/a")
+
+
+class Stall:
+    """A server whose disk stands still: while it does, pings are answered and nothing else is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[tuple[Connection, Request]] | None = None
+
+    def serve(self, connection: Connection) -> None:
+        connection.greet()
+        for request in connection.requests():
+            with self._lock:
+                if self._held is None:
+                    connection.answer(request)
+                else:
+                    self._held.append((connection, request))
+
+    def begin(self) -> None:
+        with self._lock:
+            self._held = []
+
+    def end(self) -> None:
+        """Answer all that has come meanwhile."""
+        with self._lock:
+            for connection, request in self._held or ():
+                with contextlib.suppress(GoneError):
+                    connection.answer(request)
+                    connection.flush()
+            self._held = None
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The address of a server that says nothing."""
+    with FakeServer(silent) as server:
+        yield server.hosts
+
+
+@pytest.fixture
+def stall() -> Stall:
+    return Stall()
+
+
+@pytest.fixture
+def stalling(stall: Stall) -> Iterator[FakeServer]:
+    with FakeServer(stall.serve) as server:
+        for path in ("/a", "/a-other", "/a/locks", "/a/leases"):
+            server.nodes[path] = Node(b"1", 1)
+        try:
+            yield server
+        finally:
+            stall.end()
+
+
+async def all_gone(server: FakeServer, stall: Stall) -> None:
+    """The server goes on, and no node of a lock is left."""
+    stall.end()
+    await eventually("none is left", lambda: not [n for n in server.nodes.values() if n.owner])
+
+
+async def refusal(lock: Any, timeout: float | None) -> OperationTimeoutError:
+    """What is raised where the lock cannot be entered in time."""
+    with pytest.raises(OperationTimeoutError) as caught:
+        async with entered(lock if timeout is None else lock.within(timeout)):
+            pytest.fail("the body runs")
+    return caught.value
+
+
+async def out_of_time(function: Callable[..., Any], *arguments: Any) -> Any:
+    with pytest.raises(OperationTimeoutError) as caught:
+        await done(function(*arguments))
+    return caught.value
+
+
+@all_kinds
+@both
+async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
+    side: Side, nobody: str, kind: str
+) -> None:
+    async with client_of(side, nobody, SHORT) as client:
+        lock = lock_of(side, kind, client)
+        for timeout in (SHORT, 0):
+            assert await done(lock.acquire(timeout)) is False
+            assert not isinstance(await refusal(lock, timeout), LockTakenError)
+        if kind != "re-entrant":
+            await out_of_time(lock.try_acquire)
+        if kind == "non-blocking":
+            await out_of_time(lock.acquire)
+            assert not isinstance(await refusal(lock, None), LockTakenError)
+
+
+@all_kinds
+@both
+async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
+    side: Side, stalling: FakeServer, stall: Stall, kind: str
+) -> None:
+    async with client_of(side, stalling.hosts) as client:
+        lock = lock_of(side, kind, client)
+        assert await done(lock.acquire(LONGEST))
+        stall.begin()
+        assert (await out_of_time(lock.release, SHORT)).maybe_applied
+        assert not lock.held
+        assert not lock.lost.is_set()
+        with pytest.raises(RuntimeError):
+            await done(lock.release())
+        await all_gone(stalling, stall)
+        assert await done(lock.acquire(LONGEST))
+
+
+@both
+async def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, nobody: str) -> None:
+    async with client_of(side, nobody, SHORT) as client:
+        election = side.Election(client, "/a")
+        questions = [election.candidates, election.leader]
+        questions += [side.Semaphore(client, "/a", 1).holders]
+        questions += [side.ReadWriteLock(client, "/a").contenders]
+        for question in questions:
+            await out_of_time(question)

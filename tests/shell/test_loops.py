@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import compileall
-import os
-import re
 import shutil
-import socket
 import subprocess
 import sys
 import zipapp
@@ -16,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.lock_command import Teller
-from zkwire import AsyncClient, AsyncSequentialLock, Client, OutcomeUnknownError, Watch
+from zkwire import AsyncClient, AsyncSequentialLock, OutcomeUnknownError, Watch
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after
 
@@ -57,26 +53,6 @@ def test_uvloop_with_a_cut_in_the_middle(server: Server, uvloop: Any) -> None:
         uvloop.run(main(proxy.hosts))
 
 
-def test_a_client_for_threads_in_a_loop_that_runs(server: Server) -> None:
-    """As in a cell of Jupyter, where the loop waits for the cell."""
-
-    async def cell() -> bytes:
-        with Client(server.hosts) as client:
-            client.create("/cell", b"1", ephemeral=True)
-            return client.get_data("/cell").data
-
-    assert asyncio.run(cell()) == b"1"
-
-
-def test_a_client_for_asyncio_from_cell_to_cell(server: Server) -> None:
-    """As with await at the top of each cell: one loop, which runs on between them."""
-    with asyncio.Runner() as runner:
-        client = AsyncClient(server.hosts)
-        runner.run(client.connect())
-        runner.run(use(client))
-        runner.run(client.close())
-
-
 @pytest.fixture(params=[".py", ".pyc"])
 def archive(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """The command in a zip file, which has its source or nothing but what that is compiled to."""
@@ -105,23 +81,6 @@ def test_the_command_runs_from_a_zip_file(server: Server, archive: Path) -> None
     assert run("--server", server.hosts, "get", "/zip") == "text"
     assert "lost-reply" in run("lesson")
     assert run("--server", server.hosts, "lock", "/lock", "sh", "-c", "exit 7", status=7) == ""
-
-
-def test_a_killed_lock_command_in_a_zip_file_leaves_no_command(
-    server: Server, tmp_path: Path, archive: Path
-) -> None:
-    """Its watchdog is in the zip file, too, where Python runs no file."""
-    teller = Teller(tmp_path / "tell")
-    teller.program = ["-I", os.path.relpath(archive)]  # the watchdog runs in another folder
-    script = (
-        "exec 3>$TELL; trap 'echo TERM >&3; exit' TERM; echo ready >&3; sleep 30 & wait;"
-        "echo left alone >&3"
-    )
-    with teller.run(server.hosts, "lock", "/lock", "sh", "-c", script) as process:
-        events = teller.events()
-        assert next(events) == "ready"
-        process.kill()
-        assert list(events) == ["TERM"]
 
 
 # --- under the patches of gevent and eventlet -----------------------------------------------------
@@ -211,37 +170,3 @@ client.close()
     done = run(program, server)
     assert done.stdout == "refused\n" * len(CALLS), done.stderr
     assert done.returncode == 0
-
-
-APPLICATION = """
-from zkwire import Client
-client = Client({hosts!r})
-
-def application(environ, start_response):
-    children = client.get_children("/")
-    start_response("200 OK", [("Content-Length", str(len(str(children))))])
-    return [str(children).encode()]
-"""
-
-
-def test_a_client_of_a_module_that_gunicorn_loads_before_its_workers(
-    server: Server, tmp_path: Path
-) -> None:
-    text = APPLICATION.replace("{hosts!r}", repr(server.hosts))
-    (tmp_path / "application.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "gunicorn", "--preload", "-k", "gevent", "-b", "127.0.0.1:0"]
-    command += ["--pythonpath", f"{ROOT},{tmp_path}", "application"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as gunicorn:
-        try:
-            assert gunicorn.stderr is not None
-            listening = re.compile(r"Listening at: http://127\.0\.0\.1:(\d+)")
-            port = next(
-                int(found[1]) for line in gunicorn.stderr if (found := listening.search(line))
-            )
-            with socket.create_connection(("127.0.0.1", port), LONGEST) as asking:
-                asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                answer = b"".join(iter(lambda: asking.recv(4096), b""))
-            assert b"['zookeeper']" in answer
-        finally:
-            gunicorn.terminate()
-            gunicorn.communicate(timeout=LONGEST)

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -18,11 +17,9 @@ import pytest
 from tests.support.snippets import blocks
 from zkwire import (
     AsyncClient,
-    AsyncSequentialLock,
     Check,
     Client,
     ClientClosedError,
-    Create,
     Event,
     MultiError,
     NoNodeError,
@@ -32,13 +29,10 @@ from zkwire import (
     OutcomeUnknownError,
     RequestEnd,
     State,
-    Supervisor,
     Watch,
 )
-from zkwire.errors import SESSION_EXPIRED
 from zkwire.net.observer import Observation
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.kit import Refusal, refuse
 from zkwire.testing.proxy import cut_after, cut_before, drop
 
 PATIENCE = 30.0
@@ -132,24 +126,6 @@ def test_requests_are_told_in_the_thread_that_asks(server: Server) -> None:
     assert notes.events == [event]
 
 
-def test_asyncio_tells_from_the_event_loop(server: Server) -> None:
-    notes, here = Notes(), threading.current_thread().name
-
-    async def use(client: AsyncClient) -> None:
-        await client.get_data("/")
-        with pytest.raises(NoNodeError):
-            await client.get_data("/none")
-        await asyncio.gather(*(client.create(f"/{n}") for n in range(50)))
-        async with AsyncSequentialLock(client, "/lock"):
-            pass
-
-    in_loop(server.hosts, use, observer=notes)
-    assert len(notes.ends) == len(notes.begun) > 54
-    assert {thread for _, _, thread in notes.begun} == set(notes.threads) == {here}
-    assert notes.outcomes[:2] == [("get_data", "ok", False), ("get_data", "NoNodeError", False)]
-    assert notes.states == STATES
-
-
 def test_lost_and_late_and_refused_requests_are_told_once(server: Server) -> None:
     notes = Notes()
     limits: dict[str, Any] = {"observer": notes, "operation_timeout": 0.05}
@@ -201,28 +177,6 @@ def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
     created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
     assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
     assert len(notes.ends) == len(notes.begun)
-
-
-def test_a_multi_that_a_local_session_may_not_do_is_told_as_its_caller_is(server: Server) -> None:
-    refusal = Refusal("multi: create PATH", 0, SESSION_EXPIRED)
-    notes = Notes()
-    changes = [Create("/a", ephemeral=True)]
-    with FaultProxy(server.hosts) as proxy:
-        proxy.on("multi", action=refuse(refusal))
-        with Client(proxy.hosts, observer=notes) as client, pytest.raises(MultiError):
-            client.multi(changes)
-        proxy.reset()
-        proxy.on("multi", action=refuse(refusal))
-        with pytest.raises(MultiError):
-            in_loop(proxy.hosts, lambda client: client.multi(changes), observer=notes)
-    assert [end.outcome for end in notes.ends] == ["MultiError"] * 2
-
-
-def test_a_supervisor_passes_it_on(server: Server) -> None:
-    notes = Notes()
-    with Supervisor(server.hosts, observer=notes) as supervisor:
-        supervisor.client(PATIENCE).get_data("/")
-    assert ("get_data", "ok", False) in notes.outcomes
 
 
 # --- observers that fail --------------------------------------------------------------------------
@@ -318,32 +272,6 @@ def test_what_is_no_observer_is_refused() -> None:
                 kind("127.0.0.1:1", observer=wrong)
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """How many calls of Python functions this takes in this thread."""
-    calls, before = 0, sys.getprofile()
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
-
-
-def test_a_get_with_an_observer_takes_a_known_number_of_calls(server: Server) -> None:
-    """Without one: test_calls.py."""
-    with Client(server.hosts) as plain, Client(server.hosts, observer=Observer()) as observed:
-        calls, with_observer = (
-            min(calls_of(partial(client.get_data, "/")) for _ in range(ROUNDS))
-            for client in (plain, observed)
-        )
-    assert calls < with_observer <= calls + 12
-
-
 # --- the page -------------------------------------------------------------------------------------
 
 prometheus_client = pytest.importorskip("prometheus_client")
@@ -397,17 +325,6 @@ def spans(exporter: Any) -> Any:
     """The finished spans of this test, by name."""
     exporter.clear()
     return lambda: {span.name: span for span in exporter.get_finished_spans()}
-
-
-def test_the_parent_of_a_span_is_the_callers(server: Server, spans: Any) -> None:
-    run_block(1, server.hosts)
-    request, parent = spans()["zookeeper create"], spans()["pay the invoice"]
-    assert request.parent.span_id == parent.context.span_id
-    assert request.attributes["zookeeper.path"] == "/invoice-17"
-    assert request.attributes["zookeeper.outcome"] == "ok"
-    host, port = server.hosts.split(":")
-    assert request.attributes["server.address"] == host
-    assert request.attributes["server.port"] == int(port)
 
 
 @pytest.mark.parametrize("fault", [cut_after, cut_before, None])

@@ -1,45 +1,47 @@
-"""Which thread reads, and when: a leader, a listener, the I/O thread; pauses in a long pipeline."""
+"""Which thread reads, and when: a leader, a listener, the I/O thread; races between threads."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import itertools
+import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.conftest import open_descriptors
-from tests.shell.test_client import PATIENCE
-from tests.shell.test_client_threads import on_signal
-from tests.support.fake_server import Connection, FakeServer, reply
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
+from tests.shell.test_client_threads import Interruption, ask, on_signal
+from tests.support.fake_server import FakeServer, echo
 from tests.support.family_helpers import soon
 from tests.support.hooks import hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
-    AsyncClient,
     Client,
     ClientClosedError,
     EventType,
+    SequentialLock,
     SessionExpiredError,
     State,
     Watch,
     testing,
 )
-from zkwire.aio.loop import LoopIO
-from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.net.background import Deferred
-from zkwire.net.connection import LONG_LINE_OF_THREADS, LONGER_LINE, LONGEST_PAUSE
 from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
 from zkwire.session.request import ANSWERED, Request
-from zkwire.session.waitable import Awaited, Waitable
+from zkwire.session.waitable import Waitable
 from zkwire.testing.proxy import FaultProxy, hold
 from zkwire.testing.proxy import Gate as ProxyGate
 from zkwire.wire import ops
+
+# --- what is left to a thread that has been woken -------------------------------------------------
+
 
 LATE = 100 * PATIENCE
 
@@ -115,9 +117,6 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Player]:
         yield player
 
 
-# --- who waits for an event -----------------------------------------------------------------------
-
-
 def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player) -> None:
     """The first waiter listens for itself; another one has the I/O thread listen at once."""
     late.have_stand_back()
@@ -135,137 +134,6 @@ def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player)
     late.change("/b")
     assert sleeper.result() is not None
     late.link.listener = None
-
-
-class Looks(Waitable):
-    """Answers for as many looks at it."""
-
-    def __init__(self, *looks: bool) -> None:
-        super().__init__()
-        self._looks = iter(looks)
-
-    @property
-    def ready(self) -> bool:
-        return next(self._looks, True)
-
-
-def test_a_listener_that_is_told_of_bytes_reads_them_though_its_own_wait_is_over(
-    late: Player,
-) -> None:
-    """The kernel tells no other thread of them: an event of others would wait for the next ping."""
-    others = late.watched("/a")
-    late.have_stand_back()
-    late.change("/a")
-    assert readable_within(late.link.sock, PATIENCE)
-    assert late.driver._listen(Looks(False, False), None)
-    assert others.ready
-
-
-def test_without_epolls_the_io_thread_looks_ever_less_often_at_callers_who_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    without_epolls(monkeypatch)
-    with_times(monkeypatch, REARM=10 * PATIENCE, LONGEST_REARM=40 * PATIENCE)
-    with Player() as player:
-        pump, io, client = player.driver, player.io, player.client
-        player.have_stand_back()
-        for times in (2, 4, 4):
-            client.sync()
-            io._rearm_at = pump.now()  # it is time to look; the thread itself sleeps for long
-            assert io.stay_away(None)
-            assert io._rearm_at > pump.now() + (10 * times - 1) * PATIENCE
-        io._rearm_at = pump.now()
-        assert not io.stay_away(None)  # nobody has read
-        client.sync()
-        assert not io.stay_away(pump.now())  # something else is due
-        io.listen()
-
-
-# --- pauses in a long pipeline --------------------------------------------------------------------
-
-
-def dripping(count: int, before: Callable[[int], object] = bool) -> Callable[[Connection], None]:
-    """A server that answers so many reads one by one, when all of them have come."""
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        for number, request in enumerate([connection.request() for _ in range(count)]):
-            before(number)
-            connection.send(reply(request.xid, GetDataResponse(b"x", Stat(*[0] * 11))))
-        for closing in connection.requests():
-            connection.put(reply(closing.xid))
-
-    return script
-
-
-class Pauses:
-    """The pauses of a reader of answers."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-        self.begun = threading.Event()
-
-    def note(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.begun.set()
-
-    def check(self, expected: bool) -> None:
-        assert bool(self.slept) == expected
-        assert all(0 < seconds <= LONGEST_PAUSE for seconds in self.slept)
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_a_reader_pauses_for_the_answers_of_many_threads_that_sleep(
-    pauses: Pauses, many: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads = LONG_LINE_OF_THREADS * 2 if many else LONG_LINE_OF_THREADS - 1
-    asleep = threading.Event()
-
-    def before(number: int) -> None:
-        assert asleep.wait(PATIENCE)  # the first answer is all that the first reader reads
-        assert number == 0 or not many or pauses.begun.wait(PATIENCE)
-
-    with (
-        FakeServer(dripping(threads, before)) as server,
-        Client(server.hosts) as client,
-        ThreadPoolExecutor(threads) as pool,
-    ):
-        asked = [pool.submit(client.get_data, "/a") for _ in range(threads)]
-        soon("all but the reader sleep", lambda: len(client._driver._followers) == threads - 1)
-        monkeypatch.setattr("zkwire.blocking.leader.time.sleep", pauses.note)
-        asleep.set()
-        assert all(each.result(PATIENCE).data == b"x" for each in asked)
-    pauses.check(many)
-
-
-@pytest.mark.parametrize("long", [False, True])
-def test_an_event_loop_lets_answers_gather_in_a_long_pipeline_only(
-    pauses: Pauses, long: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count, pause = LONGER_LINE * 2 if long else LONGER_LINE - 1, LoopIO._pause
-
-    def note(driver: LoopIO, seconds: float) -> None:
-        pauses.note(seconds)
-        pause(driver, seconds)
-
-    async def ask(hosts: str) -> None:
-        async with AsyncClient(hosts) as client:
-            replies = await asyncio.gather(*[client.get_data("/a") for _ in range(count)])
-            assert all(reply.data == b"x" for reply in replies)
-
-    def before(number: int) -> None:
-        """A loop that is slow would find all the answers there."""
-        assert not (number and long) or pauses.begun.wait(PATIENCE)
-
-    monkeypatch.setattr(LoopIO, "_pause", note)
-    with FakeServer(dripping(count, before)) as server:
-        asyncio.run(ask(server.hosts))
-    pauses.check(long)
 
 
 # --- what has come counts, however late it is read ------------------------------------------------
@@ -333,6 +201,27 @@ def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> No
         go_on.set()
     assert reader.result().data == b""
     assert reply.result(PATIENCE) is not None
+
+
+def test_what_is_deferred_in_a_burst_wakes_the_io_thread_once(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, io, called, woken = player.driver, player.io, list[str](), list[None]()
+    for module in ("leader", "io_thread"):
+        monkeypatch.setattr(f"zkwire.blocking.{module}.DEFER_SECONDS", LATE)
+    monkeypatch.setattr(io, "wake", lambda: woken.append(None))
+    driver.defer(lambda: called.append("first"))
+    driver.defer(lambda: called.append("second"))
+    io._call_deferred()  # as when the time has come
+    driver.defer(lambda: called.append("third"))
+    assert (called, len(woken)) == (["first", "second"], 1)
+    io._call_deferred()
+    io._call_deferred()  # nothing has come since
+    driver.defer(lambda: called.append("fourth"))
+    assert (called, len(woken)) == (["first", "second", "third"], 2)
+    player.client.get_data("/a")
+    assert called[-1] == "fourth"
+    monkeypatch.undo()
 
 
 # --- interrupts -----------------------------------------------------------------------------------
@@ -454,44 +343,19 @@ def test_an_io_thread_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Monke
     client.close()
 
 
-class Gate(Waitable):
-    """Ready when a test says so."""
-
-    open = False
-
-    @property
-    def ready(self) -> bool:
-        return self.open
-
-
-def test_the_io_thread_ends_with_the_session_and_what_runs_in_the_background() -> None:
+def test_the_io_thread_ends_with_the_session() -> None:
     """Nobody needs to close what has expired."""
-    descriptors, gate = open_descriptors(), Gate()
-
-    async def work(_: object) -> None:
-        await Awaited(gate)
-
+    descriptors, states = open_descriptors(), list[State]()
     with testing.Server() as server:
-        client, states, done = Client(server.hosts), list[State](), threading.Event()
+        client, watch = Client(server.hosts), Watch()
         client.add_state_listener(states.append)
-        client.add_state_listener(lambda state: done.set() if state.terminal else None)
-        watch = Watch()
         client.get_data("/", watch=watch)
-        client._driver.spawn(work)
-        server.expire(client.session_id)
-        assert client.wait_for_state(State.EXPIRED, timeout=PATIENCE) is State.EXPIRED
         thread = client._driver.thread
         assert thread is not None
-        client._driver.wake()
-        soon("it has nothing else to do", lambda: client._driver.current_connection is None)
-        assert thread.is_alive()
-        gate.open = True
-        for waker in gate._take_wakers():
-            waker()
+        server.expire(client.session_id)
         thread.join(PATIENCE)
         assert not thread.is_alive()
-        assert done.wait(PATIENCE)
-        assert states[-1] is State.EXPIRED
+        soon("it is told", lambda: states[-1] is State.EXPIRED)
         for ask in (lambda: client.exists("/"), watch.wait):
             with pytest.raises(SessionExpiredError):
                 ask()
@@ -542,3 +406,251 @@ def test_what_fails_or_calls_again_keeps_nobody_from_being_called(
     late.call()
     assert called.count("again") == 1
     assert not late.waiting
+
+
+NO_THREAD = -1
+"""The number of a thread that does not run until the test does so in its place."""
+
+
+class Over(Waitable):
+    """What a sleeper has waited for."""
+
+    ready = True
+
+
+class Waiting(Waitable):
+    """What does not come."""
+
+    ready = False
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with FakeServer(echo) as server, Client(server.hosts, session_timeout=60) as client:
+        ask(client, "/connected")
+        for _ in range(2):  # the I/O thread has nothing more to do: it sends what is there
+            done = threading.Event()
+            client._driver.call_soon(done.set)
+            assert done.wait(PATIENCE)
+        yield client
+
+
+def woken(client: Client, waitable: Waitable, thread: int | None = NO_THREAD) -> Sleeper:
+    """A sleeper that another thread has just woken."""
+    sleeper = client._driver._successor = Sleeper(waitable)
+    sleeper.thread = thread
+    return sleeper
+
+
+def following(client: Client) -> Sleeper:
+    """One that waits for a reader."""
+    follower = Sleeper(Request(ops.SYNC))
+    client._driver._followers[follower] = None
+    return follower
+
+
+def run_again(client: Client, sleeper: Sleeper) -> None:
+    """What the woken thread does behind its sleep for an answer."""
+    sleeper.thread = None
+    client._driver._slept(sleeper, client._driver._followers)
+
+
+@pytest.mark.parametrize("thread", [None, threading.get_ident()], ids=["runs", "same"])
+def test_nothing_is_left_to_a_thread_that_runs_or_to_the_same_one(
+    client: Client, thread: int | None
+) -> None:
+    """A finalizer may stand on top of the sleep in the same thread."""
+    woken(client, Over(), thread)
+    assert not client._driver._has_successor()
+
+
+def test_it_is_the_last_one_that_was_woken_whoever_has_done_so(client: Client) -> None:
+    driver = client._driver
+    first, last = Sleeper(Over()), Sleeper(Over())
+    driver._wake_sleepers([first, last])
+    assert driver._successor is last
+    follower = following(client)
+    driver.wake_follower()
+    assert driver._successor is follower
+
+
+def test_nothing_is_left_to_the_main_thread(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler may keep that from running for long."""
+    found: dict[threading.Thread, int | None] = {}
+
+    def sleep(sleeper: Sleeper, _: float | None) -> None:
+        found[threading.current_thread()] = sleeper.thread
+
+    monkeypatch.setattr(Sleeper, "sleep", sleep)
+    client._driver._sleep(Waiting(), None, False)
+    Running(lambda: client._driver._sleep(Waiting(), None, False)).result()
+    assert found.pop(threading.main_thread()) is None
+    assert found.popitem()[1] is not None
+
+
+def test_the_choice_of_the_next_leader_is_left_to_it(client: Client) -> None:
+    sleeper, follower = woken(client, Over()), following(client)
+    client._driver.wake_follower()
+    assert follower._lock.locked()
+    run_again(client, sleeper)
+    assert not follower._lock.locked()
+
+
+def test_it_wakes_no_other_if_there_is_a_leader_or_it_becomes_one(client: Client) -> None:
+    follower, connection = following(client), client._driver.current_connection
+    run_again(client, woken(client, Request(ops.SYNC)))  # it is to lead
+    assert connection is not None
+    connection.reader = "another thread"
+    run_again(client, woken(client, Over()))
+    connection.reader = None
+    assert follower._lock.locked()
+
+
+def test_an_interrupted_thread_does_what_was_left_to_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is interrupted at, from the moment when others left it to it."""
+    driver = client._driver
+    left: list[Any] = []
+
+    def sleep(sleeper: Sleeper, _: float | None) -> None:
+        driver._successor = sleeper
+        left.append(driver.operations.get_data("/left"))
+
+    def interrupted_at(n: int) -> str | None:
+        with contextlib.suppress(KeyboardInterrupt), Interruption(n) as interruption:
+            driver._sleep(Waiting(), None, False)
+        return interruption.where
+
+    monkeypatch.setattr(Sleeper, "sleep", sleep)
+    for n in itertools.count(1):
+        where = Running(partial(interrupted_at, n)).result()
+        assert driver._successor.thread is None, where
+        soon(f"all has left: {where}", lambda: not driver.session.queue)
+        if where is None:
+            break
+    assert len(left) > 10
+
+
+# --- on top of the client's own work --------------------------------------------------------------
+
+
+@pytest.fixture
+def client_with_a(fake: FakeServer) -> Iterator[Client]:
+    with Client(fake.hosts, session_timeout=20) as client:
+        client.create("/a")
+        yield client
+
+
+def nested(client: Client, function: Callable[[], object]) -> None:
+    """Call it in a thread that has the state lock."""
+
+    def call() -> None:
+        with client._driver.mutex:
+            function()
+
+    Running(call).result()
+
+
+def refused_here(ask: Callable[[], object]) -> None:
+    with pytest.raises(RuntimeError, match="leave the call to another thread"):
+        ask()
+
+
+def refused(client: Client, ask: Callable[[], object]) -> None:
+    """It is refused there, at once."""
+    nested(client, lambda: refused_here(ask))
+
+
+def test_closing_many_watches_and_the_client_takes_no_time(client_with_a: Client) -> None:
+    watches = [Watch() for _ in range(8)]
+    for number, watch in enumerate(watches):
+        client_with_a.exists(f"/{number}", watch=watch)
+    with within(CLOSE_BOUND):
+        nested(client_with_a, lambda: [*map(Watch.close, watches)])
+    soon("all are closed", lambda: client_with_a._session.watch_count == 0)
+    with within(CLOSE_BOUND):
+        nested(client_with_a, client_with_a.close)
+    soon("it is closed", lambda: client_with_a.state is State.CLOSED, CLOSE_BOUND)
+
+
+# --- what needs an answer -------------------------------------------------------------------------
+
+
+def test_a_question_is_refused_at_once_and_what_is_waited_for_not_given_up(
+    client_with_a: Client,
+) -> None:
+    watch = Watch()
+    client_with_a.get_data("/a", watch=watch)
+    asks: list[Callable[[], object]] = [
+        lambda: client_with_a.get_data("/a"),
+        lambda: client_with_a.pipeline.get_data("/a"),
+        lambda: client_with_a.wait_for_state(State.CLOSED),
+        watch.wait,
+    ]
+    for question in asks:
+        refused(client_with_a, question)
+        assert client_with_a.get_data("/a").data == b""
+        assert not client_with_a._session.unanswered
+    client_with_a.set_data("/a", b"")
+    assert watch.wait(PATIENCE) is not None
+    reply = client_with_a.pipeline.get_data("/a")
+    nested(client_with_a, lambda: None if reply.ready else refused_here(reply.result))
+    assert reply.result().data == b""
+
+
+def test_a_refused_release_is_done_behind_it() -> None:
+    with testing.Server() as server, Client(server.hosts) as client, Client(server.hosts) as other:
+        lock = SequentialLock(client, "/lock")
+        assert lock.acquire()
+        refused(client, lock.release)
+        assert not lock.held
+        assert SequentialLock(other, "/lock").acquire(PATIENCE)
+
+
+# --- a handler at every point ---------------------------------------------------------------------
+
+
+class Handler(Interruption):
+    """Calls a function at the n-th point, in the place of an interrupt."""
+
+    def __init__(self, n: int, function: Callable[[], object]) -> None:
+        super().__init__(n)
+        self._function = function
+
+    def _happen(self, where: str) -> None:
+        self._function()
+
+
+@pytest.mark.parametrize("how", ["alone", "pipeline"])
+def test_hazard_E11_a_signal_handler_may_ask_wherever_it_comes(
+    client_with_a: Client, how: str
+) -> None:
+    """It gets its answer or is refused, at once, and what it has interrupted goes on."""
+    outcomes: Counter[str] = Counter()
+
+    def ask() -> None:
+        try:
+            outcomes[client_with_a.get_data("/a").data.decode() or "answered"] += 1
+        except RuntimeError:
+            outcomes["refused"] += 1
+
+    def all_points() -> int:
+        for n in range(1, 10_000):
+            with Handler(n, ask) as handler:
+                if how == "alone":
+                    client_with_a.get_data("/a")
+                else:
+                    client_with_a.pipeline.get_data("/a")
+                    client_with_a.pipeline.get_data("/a").result()
+            if handler.where is None:
+                return n
+        raise AssertionError("there is no end")
+
+    link = client_with_a._driver.current_connection
+    points = Running(all_points).result(60.0)
+    assert sum(outcomes.values()) == points - 1 > (20 if sys.version_info >= (3, 13) else 30)
+    assert set(outcomes) == {"answered", "refused"}
+    assert client_with_a._driver.current_connection is link

@@ -6,16 +6,14 @@ The servers are of this process; real ones are in `tests/real/test_secure_server
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
+import logging
 import socket
 import ssl
-import struct
-import termios
 import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
@@ -35,28 +33,29 @@ from tests.shell.test_client_threads import (
 )
 from tests.shell.test_roles import Interrupting
 from tests.support.certificates import EXPIRED, Authority, Certificate
-from tests.support.fake_server import Connection, FakeServer, Node, echo, serve, silent
+from tests.support.fake_server import Connection, FakeServer, Node, echo, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running
-from tests.support.secure_servers import BOTH_NAMES
+from tests.support.secure_servers import BOTH_NAMES, USERS
 from tests.support.server_control import poll
 from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
+    AuthFailedError,
     Client,
-    ClientClosedError,
-    EventType,
+    ConnectionLossError,
+    DigestMD5,
     ForkedError,
     NotSentError,
     OutcomeUnknownError,
     State,
     Watch,
 )
+from zkwire.jute import records as r
 from zkwire.net.connection import INTERRUPTED
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Action, cut_before, rst_before, split
-from zkwire.testing.server.tls import make_context
 
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -79,12 +78,6 @@ def only(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
 def settled(client: Client) -> None:
     """Wait until the client is connected again, if it is not."""
     assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE) is State.CONNECTED
-
-
-def type_of_next(watch: Watch) -> EventType | int:
-    event = watch.wait(PATIENCE)
-    assert event is not None
-    return event.type
 
 
 def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
@@ -152,38 +145,6 @@ def proxied(server: Server, trusting: ssl.SSLContext) -> Iterator[Proxied]:
 
 
 # --- its everyday work ----------------------------------------------------------------------------
-
-
-@each_version
-def test_floods_outlive_lost_connections(
-    server: Server, authority: Authority, version: ssl.TLSVersion
-) -> None:
-    context = only(authority.client_context(), version)
-    with behind_proxy(server, context) as (proxy, client, observer):
-        client.create("/a", ephemeral=True)
-        session_id, send = client.session_id, client.pipeline
-        data = [os.urandom(1_000_000) for _ in range(4)]  # in both directions at once
-        pairs = [(send.set_data("/a", each), send.get_data("/a")) for each in data]
-        assert [(written.result().version, read.result().data) for written, read in pairs] == [
-            (number, each) for number, each in enumerate(data, 1)
-        ]
-        paths = [f"/{number}" for number in range(1000)]
-        assert [each.result() for each in [send.create(path) for path in paths]] == paths
-        for lose in (proxy.cut_all, proxy.reset_all):
-            changed, lasting = Watch(), Watch()
-            client.get_data("/a", watch=changed)
-            client.add_watch("/zookeeper", watch=lasting)
-            proxy.refuse()
-            lose()
-            assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-            observer.set_data("/a", b"while it is away")
-            proxy.refuse(False)
-            assert type_of_next(changed) is EventType.NODE_DATA_CHANGED
-            assert type_of_next(lasting) is EventType.REREAD
-            found = client.get_data("/a")
-            assert (found.data, found.stat.ephemeral_owner) == (b"while it is away", session_id)
-            lasting.close()
-        assert client.session_id == session_id
 
 
 async def test_an_asyncio_client(server: Server, trusting: ssl.SSLContext) -> None:
@@ -259,59 +220,7 @@ def test_no_outcome_is_wrong(proxied: Proxied, direction: str, action: Action) -
     assert counts["success"]
 
 
-def test_what_the_kernel_never_took_was_not_sent(proxied: Proxied) -> None:
-    proxy, client, observer = proxied
-    client.exists("/")
-    proxy.black_hole()
-    link = client._driver.current_connection
-    assert link is not None
-    size = 10_000
-    paths = [f"/{number:04}" for number in range(2500)]
-    replies = [client.pipeline.create(path, bytes(size)) for path in paths]
-    client._driver.flush()
-    taken = full(link.sock)
-    proxy.refuse()
-    proxy.reset_all()
-    proxy.black_hole(False)
-    ends = [outcome(each) for each in replies]
-    assert [ended for ended, _ in groupby(ends)] == ["unknown", "not sent"]
-    # A request is that much longer than its data, and a record than what is in it.
-    each = (size + len(paths[0]) + 55) * (1 + 22 / 16384)
-    assert abs(ends.count("unknown") * each - taken) < 32 * 1024
-    there = {f"/{name}" for name in observer.get_children("/")} - {"/zookeeper"}
-    assert there <= set(paths[: ends.count("unknown")])
-
-
-def full(sock: socket.socket) -> int:
-    """Wait until the kernel takes no more for a socket; how many bytes it has taken in all."""
-    seen: list[int] = []
-
-    def stable() -> int | None:
-        acknowledged = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)[120:]
-        waiting = fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))
-        seen.append(struct.unpack("q", acknowledged)[0] + struct.unpack("i", waiting)[0])
-        return seen[-1] if len(seen) > 50 and len(set(seen[-50:])) == 1 else None
-
-    return poll("the kernel takes no more", stable, PATIENCE)
-
-
 # --- ends, forks and interrupts -------------------------------------------------------------------
-
-
-def test_close_in_each_phase(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    """Before anything, in the TLS handshake, in the session's."""
-    Client("127.0.0.1:1", tls=trusting).close()
-    for context in (None, shown.server_context()):
-        with FakeServer(silent, tls=context) as server:
-            client = Client(server.hosts, tls=trusting)
-            running = Running(client.connect)
-            server.wait_for(lambda server=server: server.connections)  # type: ignore[misc]
-            with within(CLOSE_BOUND):
-                client.close()
-            with pytest.raises(ClientClosedError):
-                running.result()
-            assert client.state is State.CLOSED
-            all_ended(name_of(client))
 
 
 @forks
@@ -411,54 +320,6 @@ def test_a_configuration_of_plain_ports_cuts_nobody_off(
                 again(client.sync)
 
 
-def test_a_certificate_that_is_loaded_again_is_for_the_next_connection(
-    authority: Authority, shown: Certificate
-) -> None:
-    old, new = authority.sign("old-name"), authority.sign("new-name")
-    tls = authority.client_context()
-    tls.load_cert_chain(old.both)
-    wanting = make_context(str(shown.both), None, str(authority.file), optional=False)
-    with Server(tls=wanting) as server, Client(server.hosts, tls=tls) as client:
-
-        def name() -> str:
-            return next(info.user for info in client.who_am_i() if info.auth_scheme == "x509")
-
-        def reconnect() -> None:
-            server.cut_all()
-            again(client.sync)
-
-        old.both.write_bytes(new.both.read_bytes())
-        reconnect()
-        assert "old-name" in name()
-        tls.load_cert_chain(old.both)
-        assert "old-name" in name()
-        reconnect()
-        assert "new-name" in name()
-
-
-@pytest.mark.parametrize("one_name", [False, True])
-def test_a_silent_server_does_not_hide_a_good_one(
-    one_name: bool, server: Server, trusting: ssl.SSLContext
-) -> None:
-    """Of two in the connect string, or of two addresses of one name, in one attempt."""
-    with FakeServer(silent) as mute:
-
-        def resolver(host: str, port: int) -> list[tuple[int, Any]]:
-            ports = [mute.port, server.port] if one_name else [port]
-            return [(socket.AF_INET, (LOOPBACK, port)) for port in ports]
-
-        hosts = "localhost:1" if one_name else f"{mute.hosts},{server.hosts}"
-        for seed in range(10):  # each has an order of its own
-            client = hooked(Client)(
-                hosts, tls=trusting, session_timeout=6.0, _resolver=resolver, _seed=seed
-            )
-            with within(6.0), client:
-                assert client.exists("/") is not None
-            if mute.connections:
-                break
-        mute.wait_for(lambda: mute.connections[0].sock.fileno() == -1)
-
-
 def test_the_servers_name_is_told(trusting: ssl.SSLContext, shown: Certificate) -> None:
     """An address is no name, and RFC 6066 does not allow to send it as one."""
     names: list[str | None] = []
@@ -549,3 +410,195 @@ def test_silence_in_the_tls_handshake(trusting: ssl.SSLContext) -> None:
     with FakeServer(silent) as server:
         words = failure(server.hosts, trusting, session_timeout=1.0)
     assert words == "no answer to the TLS handshake"
+
+
+BOB = ("bob", USERS["bob"])
+REJECTED = "the server rejected the SASL authentication"
+PERHAPS = "the server gave no proof of a login; perhaps it refused the user name or the password"
+NO_CHALLENGE = "the server sent no SASL challenge; perhaps SASL is not enabled there"
+OPENING = ["connect", "sasl", "sasl", "auth", "set_watches"]
+
+
+def refused(hosts: str, mechanism: Any, **options: Any) -> str:
+    """What the error of a client says whose login fails, which must come at once."""
+    states: list[State] = []
+    client = Client(hosts, sasl=mechanism, session_timeout=LONG, **options)
+    client.add_state_listener(states.append)
+    with within(3.0), pytest.raises(AuthFailedError) as caught:
+        client.connect()
+    assert client.state is State.AUTH_FAILED
+    with pytest.raises(AuthFailedError):
+        client.exists("/")
+    with within(CLOSE_BOUND):
+        client.close()
+    assert State.CONNECTED not in states
+    all_ended(name_of(client))
+    return str(caught.value)
+
+
+def nobody_may_ask(hosts: str, mechanism: Any = None) -> None:
+    """A client that is connected without a login ends with its first request."""
+    client = Client(hosts, sasl=mechanism, session_timeout=LONG)
+    client.connect()
+    with within(3.0), pytest.raises(AuthFailedError):
+        client.exists("/")
+    assert client.state is State.AUTH_FAILED
+    client.close()
+
+
+@contextmanager
+def sasl_server(**options: Any) -> Iterator[Server]:
+    with Server(sasl_users=USERS, enforce_auth=("sasl",), **options) as server:
+        yield server
+
+
+def test_each_connection_logs_in_before_anything_else() -> None:
+    """Of a client for which requests wait, and watches, and other credentials."""
+    known: dict[str, Any] = {"sasl": DigestMD5(*BOB), "auth": [("digest", b"ann:other")]}
+    with (
+        sasl_server() as server,
+        FaultProxy(upstream=server.hosts) as proxy,
+        Client(proxy.hosts, session_timeout=LONG, **known) as client,
+    ):
+        client.create("/a")
+        watch = Watch()
+        client.get_data("/a", watch=watch)
+        for _ in range(2):
+            proxy.cut_all()
+            # These wait for the next connection.
+            for each in [client.pipeline.exists("/a") for _ in range(3)]:
+                with suppress(ConnectionLossError):
+                    assert each.result(PATIENCE) is not None
+            settled(client)
+            found = {(who.auth_scheme, who.user) for who in client.who_am_i()}
+            assert ("sasl", "bob") in found
+            assert "digest" in {scheme for scheme, _ in found}
+        client.set_data("/a", b"")
+        assert watch.wait(PATIENCE) is not None
+        frames = [frame for frame in proxy.frames() if frame.direction == "c2s"]
+    for number in range(3):
+        ops = [frame.op for frame in frames if frame.connection == number]
+        assert ops[: len(OPENING) - (not number)] == OPENING[: len(OPENING) - (not number)]
+        assert "sasl" not in ops[3:]
+
+
+def test_a_login_that_is_cut_anywhere_goes_on_with_the_next_connection() -> None:
+    mechanism = DigestMD5(*BOB)  # one serves many clients
+    with sasl_server() as server, FaultProxy(upstream=server.hosts) as proxy:
+        for reply_to, nth in ((False, 1), (False, 2), (True, 1), (True, 2)):
+            proxy.on("sasl", nth=nth, action=rst_before, reply=reply_to)
+            with within(3.0), Client(proxy.hosts, sasl=mechanism, session_timeout=LONG) as client:
+                assert client.exists("/") is not None
+            proxy.clear()
+        assert refused(server.hosts, DigestMD5("bob", "\u5f20")) == REJECTED
+
+
+CHALLENGE = b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
+PROOFS = {
+    b"rspauth=" + b"0" * 32: "the server's proof that it knows the password is wrong",
+    b"": PERHAPS,
+}
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=repr)
+def test_a_server_that_does_not_know_the_password(proof: bytes) -> None:
+    def pretends(connection: Connection) -> None:
+        connection.greet()
+        for answer in (CHALLENGE, proof):
+            request = connection.request()
+            connection.send(reply(request.xid, r.SetSASLResponse(answer), zxid=0))
+        connection.wait_gone()
+
+    with FakeServer(pretends) as server:
+        assert refused(server.hosts, DigestMD5(*BOB)) == PROOFS[proof]
+        assert len(server.connections) == 1  # and does not come back
+        assert [request.op for request in server.received] == ["sasl", "sasl"]
+
+
+def last_words(client: Client) -> list[str]:
+    """All that can be shown of the error that ends a session."""
+    with pytest.raises(AuthFailedError) as caught:
+        client.connect()
+    error = caught.value
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    linked = [str(error.__context__), str(error.__cause__)]
+    return [str(error), repr(error), repr(error.__dict__), *linked, *shown.format()]
+
+
+def test_the_password_is_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    secret = "Tr0ub4dor&3-\u00e4"
+    caplog.set_level(logging.DEBUG)
+    traced: list[Any] = []
+    told: list[str] = []
+    with (
+        Server(sasl_users={"bob": secret}) as server,
+        Server(sasl_users={"bob": "another"}) as strange,
+        Server() as without,
+    ):
+        for hosts in (server.hosts, strange.hosts, without.hosts):
+            mechanism = DigestMD5("bob", secret)
+            client = Client(hosts, sasl=mechanism, trace=traced.append, session_timeout=LONG)
+            if hosts == server.hosts:
+                assert client.exists("/") is not None
+            else:
+                told += last_words(client)
+            told += [repr(client), repr(mechanism), str(mechanism)]
+            client.close()
+    told += [*map(repr, traced), caplog.text]
+    assert sum("-115" in each for each in told) >= 2
+    assert any("sasl" in repr(frame) for frame in traced)
+    assert not [each for each in told if "Tr0ub4dor" in each]
+
+
+# --- mechanisms of a user's -----------------------------------------------------------------------
+
+
+class Custom:
+    """A mechanism of a user's."""
+
+    def __init__(self, exchange: Callable[[str], Any]) -> None:
+        self.exchange = exchange
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """What was reported as an unhandled exception of a thread is."""
+    found: list[BaseException] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: found.append(args.exc_value))
+    return found
+
+
+def yields(*tokens: Any, then: BaseException | None = None) -> Callable[[str], Any]:
+    def exchange(host: str) -> Generator[bytes, bytes, None]:
+        for token in tokens:  # noqa: UP028 - answers are sent into it
+            yield token
+        if then is not None:
+            raise then
+
+    return exchange
+
+
+def raises(host: str) -> Any:
+    raise LookupError("no ticket")
+
+
+def test_a_mechanism_that_fails(reported: list[BaseException]) -> None:
+    problem = LookupError("no ticket")
+    failing: list[tuple[Callable[[str], Any], type[BaseException], str]] = [
+        (yields(then=problem), LookupError, "no ticket"),
+        (yields(b"", then=problem), LookupError, "no ticket"),
+        (raises, LookupError, "no ticket"),
+        (lambda _: None, TypeError, "not an iterator"),
+        (lambda _: b"", TypeError, "not an iterator"),
+        (yields("text"), TypeError, "mechanism failed: a SASL token must be bytes, not str"),
+        (yields(None), TypeError, "mechanism failed: a SASL token must be bytes, not NoneType"),
+        (yields(bytearray(b"x")), TypeError, "a SASL token must be bytes, not bytearray"),
+    ]
+    with sasl_server() as server:
+        for exchange, kind, words in failing:
+            assert words in refused(server.hosts, Custom(exchange))
+            assert [type(each) for each in reported] == [kind]
+            reported.clear()
+        refuses = yields(b"", then=AuthFailedError("not this server"))
+        assert refused(server.hosts, Custom(refuses)) == "not this server"
+        assert reported == []  # that is no mistake, and whoever calls is told

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.support.embedded_servers import EmbeddedServer
-from tests.support.lock_helpers import (
-    PATIENCE,
-    Running,
-    Stage,
-    acquire_as_third_party,
-    calm,
-    requests,
-)
+from tests.support.lock_helpers import PATIENCE, Running, Stage, acquire_as_third_party, calm
 from tests.support.scripted import (
     NO_NODE,
     TIMEOUT,
@@ -32,31 +23,47 @@ from tests.support.scripted import (
     script_in,
     types,
 )
-from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.secure_servers import SecureServer
+from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer, poll
 from tests.support.sweeping import Life, sweep
 from zkwire import (
+    ACL,
     AsyncClient,
+    AuthFailedError,
+    Check,
     Client,
     ConnectionLossError,
     Create,
-    DoubleBarrier,
+    Delete,
+    EphemeralOnLocalSessionError,
+    EventType,
     GetData,
+    Id,
+    MultiError,
+    NoWatcherError,
+    Perms,
     Queue,
-    ReadWriteLock,
+    RuntimeInconsistencyError,
     Semaphore,
     SequentialLock,
+    ServerError,
     SetData,
+    State,
     Supervisor,
     Watch,
+    digest_auth,
+    digest_id,
     testing,
 )
-from zkwire.errors import NotSentError, OutcomeUnknownError, UnimplementedError
+from zkwire.errors import SERVER_ERRORS, NotSentError, OutcomeUnknownError, UnimplementedError
 from zkwire.session.request import Request
 from zkwire.testing import Server
+from zkwire.testing.proxy import Frame
+from zkwire.testing.proxy.faults import Send, Step
 from zkwire.wire import ops
-from zkwire.wire.model import EventType, State
 
 # --- an operation that the server does not know ---------------------------------------------------
+
 
 UNKNOWN = UnimplementedError.code
 
@@ -109,22 +116,6 @@ def test_known_A47_the_refusal_overtakes_and_others_get_their_answers(script: Sc
     assert "the server does not know get_ephemerals" in str(lost.error())
 
 
-def test_nothing_goes_into_a_connection_that_the_server_is_closing(script: Script) -> None:
-    """What was submitted before the refusal came ends unsent, what comes later is sent later."""
-    refused = script.send("who_am_i")
-    unsent = script.call("set_data", "/a", b"")
-    script.answer(refused, error=UNKNOWN, zxid=-1)
-    watch = Watch()
-    late = script.call("get_data", "/b", watch=watch)
-    script.session.add_auth("digest", b"a:b")
-    assert script.names() == []
-    script.lose()
-    assert failure(unsent) is NotSentError
-    script.connect()
-    ends_well(script, late)
-    assert armed(watch)
-
-
 def test_a_server_that_does_not_close_is_left_in_time(script: Script) -> None:
     refuse(script, "who_am_i")
     late = script.call("set_data", "/a", b"")
@@ -146,24 +137,6 @@ def test_what_is_switched_off_costs_no_connection(script: Script) -> None:
 # --- and those after it ---------------------------------------------------------------------------
 
 
-def test_the_server_is_not_asked_again_while_it_may_be_the_same(script: Script) -> None:
-    refuse(script, "who_am_i")
-    script.reconnect()
-    assert failure(script.call("who_am_i")) is UnimplementedError
-    assert script.session.push(Request(ops.WHO_AM_I)) == 0
-    assert script.session.send_alone(Request(ops.WHO_AM_I), script.now) == b""
-    assert script.names() == []
-    script.reconnect()  # for another reason: the next server may be newer
-    assert asked(script, "who_am_i") == ["who_am_i"]
-
-
-def test_what_came_later_is_refused_too_and_what_came_earlier_is_asked_for(script: Script) -> None:
-    refuse(script, "get_ephemerals")
-    script.reconnect()
-    assert failure(script.call("who_am_i")) is UnimplementedError
-    assert asked(script, "create_with_stat", "/a") == ["create2"]
-
-
 def test_what_was_asked_for_in_between_is_refused_without_being_sent(script: Script) -> None:
     refuse(script, "add_watch", "/a", Watch())
     watch = Watch()
@@ -175,25 +148,6 @@ def test_what_was_asked_for_in_between_is_refused_without_being_sent(script: Scr
     ends_well(script, read)
 
 
-def test_another_server_is_asked() -> None:
-    """The refused connection is followed by one to the same server, if that can be reached."""
-    script = Script(servers=2)
-    script.connect()
-    first = script.session.server
-    refuse(script, "who_am_i")
-    script.reconnect()
-    assert script.session.server == first
-    refuse(script, "get_ephemerals")
-    script.lose()
-    script.now = script.session.act_at
-    script.session.on_deadline(script.now)
-    assert script.session.server == first
-    script.lose(0, "refused")
-    script.connect()
-    assert script.session.server != first
-    assert asked(script, "who_am_i") == ["who_am_i"]
-
-
 def test_another_address_of_the_same_name_is_asked(script: Script) -> None:
     refuse(script, "who_am_i")
     script.lose()
@@ -203,20 +157,6 @@ def test_another_address_of_the_same_name_is_asked(script: Script) -> None:
     script.flush()
     script.welcome()
     assert asked(script, "who_am_i") == ["who_am_i"]
-
-
-def test_a_server_that_cannot_take_watches_away_is_told_once(script: Script) -> None:
-    script.watching("get_data", "/a").close()
-    (removal,) = script.flush()
-    script.feed(reply_frame(removal.xid, -1, UNKNOWN))
-    script.reconnect()
-    script.watching("get_data", "/b").close()
-    assert script.names() == []
-    assert failure(script.call("remove_watches", "/b")) is not None
-    watch = script.watching("get_data", "/c")
-    assert failure(script.call("remove_watches", "/c")) is UnimplementedError
-    assert types(watch) == [EventType.DATA_WATCH_REMOVED]  # it is removed here all the same
-    assert script.names() == []
 
 
 def test_persistent_watches_end_where_no_server_knows_them() -> None:
@@ -238,9 +178,6 @@ def test_persistent_watches_end_where_no_server_knows_them() -> None:
     assert restored.set_watches().exist_watches == ("/b",)
     script.answer(script.call("exists", "/b"), error=NO_NODE)
     assert armed(other)
-
-
-# --- over sockets ---------------------------------------------------------------------------------
 
 
 @pytest.mark.real
@@ -300,42 +237,11 @@ def observer(old: EmbeddedServer) -> Iterator[Client]:
         yield calm(client, old)
 
 
-def refusals(stage: Stage) -> int:
-    """How many requests the server has not known."""
-    known = {"create2", "create_container", "remove_watches", "add_watch", "set_watches2"}
-    return sum(frame.op in known for frame in requests(stage.proxy.frames()))
-
-
-def test_a_connection_finds_out_once(old: EmbeddedServer) -> None:
-    """The first request that the server does not know tells of all others."""
-    with Stage(old) as stage:
-        client = stage.client()
-        for connection in range(1, 4):
-            for kind in range(3):
-                path = f"/deep/{connection}/{kind}/lock"
-                with SequentialLock(client, path) as lock:
-                    (node,) = client.get_children(path)
-                    stat = client.exists(f"{path}/{node}")
-                    assert stat is not None
-                    assert lock.fence == stat.czxid
-            assert refusals(stage) == connection
-            stage.proxy.cut_all()
-            with suppress(ConnectionLossError):
-                client.sync("/")
-
-
 def sequential(stage: Stage, client: Client, path: str) -> None:
     lock = SequentialLock(client, path)
     assert lock.acquire(PATIENCE)
     lock.release()
     acquire_as_third_party(stage, SequentialLock, path)
-    stage.wait_no_nodes(path)
-
-
-def read_write(stage: Stage, client: Client, path: str) -> None:
-    lock = ReadWriteLock(client, path)
-    with lock.write, lock.read:
-        assert lock.write.held
     stage.wait_no_nodes(path)
 
 
@@ -345,13 +251,7 @@ def semaphore(stage: Stage, client: Client, path: str) -> None:
     stage.wait_no_nodes(f"{path}/leases")
 
 
-def barrier(stage: Stage, client: Client, path: str) -> None:
-    with DoubleBarrier(client, path, 1):
-        assert stage.observer.exists(f"{path}/ready")
-    stage.wait_no_nodes(path)
-
-
-@pytest.mark.parametrize("life", [sequential, read_write, semaphore, barrier])
+@pytest.mark.parametrize("life", [sequential, semaphore])
 def test_every_cut_on_an_old_server(old: EmbeddedServer, observer: Client, life: Life) -> None:
     assert sweep(old, observer, "/old", life) > 1
 
@@ -359,29 +259,6 @@ def test_every_cut_on_an_old_server(old: EmbeddedServer, observer: Client, life:
 # --- settings -------------------------------------------------------------------------------------
 
 MIB = 1 << 20
-
-
-def test_lease_margin_that_was_not_granted_is_reduced_and_told(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING, "zkwire")
-    with testing.Server(tick=0.25) as server, testing.Server(tick=1.0) as generous:
-        with Client(server.hosts, session_timeout=12.0, lease_margin=2.4) as client:
-            assert (client.session_timeout, client.lease_margin) == (5.0, 1.0)
-
-        async def granted() -> float:
-            async with AsyncClient(server.hosts, session_timeout=12, lease_margin=2) as client:
-                return client.lease_margin
-
-        assert asyncio.run(granted()) == 1.0
-        with Client(generous.hosts, session_timeout=12.0, lease_margin=2.4) as client:
-            assert client.lease_margin == 2.4
-    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told == [
-        f"the server has granted a session timeout of 5 s, so the lease_margin is 1 s, a fifth of "
-        f"that, and not {wanted} s: enough if the servers' tickTime is less than 2 s"
-        for wanted in ("2.4", "2")
-    ]
 
 
 def test_hazard_A57_what_a_server_takes_can_be_sent() -> None:
@@ -421,22 +298,184 @@ def test_hazard_A57_a_request_that_is_longer_than_a_server_takes_says_perhaps() 
         assert client.get_data("/a").data == b""
 
 
-def test_what_the_client_sends_by_itself_keeps_to_its_send_limit() -> None:
-    limit = 20_000
-    with (
-        testing.Server(jute_maxbuffer=limit) as server,
-        testing.FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, send_limit=limit, session_timeout=PATIENCE) as client,
-        Client(server.hosts) as other,
-    ):
-        watches = [Watch() for _ in range(300)]
-        for number, watch in enumerate(watches):
-            client.exists(f"/{number:0200}", watch=watch)
-        proxy.cut_all()
-        for number, watch in enumerate(watches):
-            other.create(f"/{number:0200}")
-            assert watch.wait(PATIENCE) is not None
-        queue = Queue(client, "/q")
-        queue.put_many([bytes(300)] * 100)
-        assert len(queue) == 100
-        assert max(len(frame.raw) - 4 for frame in proxy.log) <= limit
+SUPER = digest_auth("super", "user")
+SUPER_FLAG = "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + digest_id("super", "user").id
+READ_ONLY_FOR_BOB = [ACL(Perms.READ, digest_id("bob", "builder"))]
+
+
+class Case(NamedTuple):
+    """``ask`` makes a server send ``code``; ``{}`` in ``path`` is the test's own node."""
+
+    code: int
+    op: str
+    path: str | None
+    ask: Callable[[Client, str], object]
+
+
+def check(case: Case, client: Client, node: str) -> None:
+    """The case ends as it says, and the session goes on."""
+    with pytest.raises(ServerError) as caught:
+        case.ask(client, node)
+    error = caught.value
+    assert type(error) is SERVER_ERRORS[case.code]
+    path = case.path.format(node) if case.path else None
+    assert (error.code, error.op, error.path) == (case.code, case.op, path)
+    assert error.maybe_applied == (case.code == -5)
+    assert str(error).startswith(f"{case.op}")
+    assert client.state in {State.CONNECTED, State.CONNECTED_READ_ONLY}
+
+
+# --- what an ordinary server sends ----------------------------------------------------------------
+
+NOBODYS = [ACL(Perms.ALL, Id("no-such", ""))]
+ORDINARY = [
+    Case(-8, "delete", "/zookeeper", lambda c, n: c.delete("/zookeeper")),
+    Case(-101, "get_data", "{}/no", lambda c, n: c.get_data(f"{n}/no")),
+    Case(-101, "create", "{}/no/x", lambda c, n: c.create(f"{n}/no/x")),
+    Case(-102, "set_data", "{}/bob", lambda c, n: c.set_data(f"{n}/bob", b"")),
+    Case(-103, "set_data", "{}", lambda c, n: c.set_data(n, b"", 9)),
+    Case(-103, "set_acl", "{}", lambda c, n: c.set_acl(n, READ_ONLY_FOR_BOB, 9)),
+    Case(-108, "create", "{}/mine/x", lambda c, n: c.create(f"{n}/mine/x")),
+    Case(-110, "create", "{}", lambda c, n: c.create(n)),
+    Case(-110, "create2", "{}", lambda c, n: c.create_with_stat(n)),
+    Case(-110, "create_ttl", "{}", lambda c, n: c.create(n, ttl=3600)),
+    Case(-110, "create_container", "{}", lambda c, n: c.create(n, container=True)),
+    Case(-111, "delete", "{}", lambda c, n: c.delete(n)),
+    Case(-114, "set_acl", "{}", lambda c, n: c.set_acl(n, NOBODYS)),
+    # Its own table knows of no watch; a server is not even asked.
+    Case(-121, "remove_watches", "{}", lambda c, n: c.remove_watches(n)),
+    Case(-123, "reconfig", None, lambda c, n: c.reconfig(leaving=["3"])),
+]
+
+
+@pytest.mark.since("3.5")
+def test_codes_of_an_ordinary_server(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    with Client(zookeeper.hosts) as client:
+        client.create(fresh_path)
+        client.create(f"{fresh_path}/bob", b"", READ_ONLY_FOR_BOB)
+        client.create(f"{fresh_path}/mine", ephemeral=True)
+        for case in ORDINARY:
+            check(case, client, fresh_path)
+        with pytest.raises(MultiError) as caught:
+            client.multi([Create(f"{fresh_path}/a"), Check(fresh_path, 9), Delete(fresh_path)])
+        assert caught.value.code == -103
+        last = caught.value.results[2]
+        assert type(last) is RuntimeInconsistencyError
+        assert (last.code, last.op, last.path) == (-2, "delete", fresh_path)
+        for name in ("/mine", "/bob", ""):
+            client.delete(fresh_path + name)
+
+
+def without_watch(frame: Frame) -> Iterable[Step]:
+    """The request, with the last byte, whether to set a watch, at 0."""
+    return (Send(frame.raw[:-1] + b"\0"),)
+
+
+@pytest.mark.since("3.5")
+def test_no_such_watch_as_the_server_says_it(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+    """A server that does not know of a watch which the client has: its word counts."""
+    with Stage(zookeeper) as stage:
+        client = stage.client()
+        stage.proxy.on("exists", action=without_watch)
+        client.exists(fresh_path, watch=Watch())
+        with pytest.raises(NoWatcherError) as caught:
+            client.remove_watches(fresh_path)
+        assert (caught.value.code, caught.value.path) == (-121, fresh_path)
+        replies = [f.error for f in stage.proxy.frames() if f.op == "remove_watches"]
+        assert replies == [None, -121]
+
+
+def test_an_unknown_scheme_is_refused_for_good(zookeeper: ZooKeeperServer) -> None:
+    with Client(zookeeper.hosts) as client:
+        with pytest.raises(AuthFailedError) as caught:  # -115
+            client.add_auth("no-such", b"")
+        assert caught.value.op == "auth"
+        assert client.state is State.AUTH_FAILED
+
+
+def test_a_server_that_wants_authentication_ends_the_session(sasl_zookeeper: SecureServer) -> None:
+    with Client(sasl_zookeeper.hosts) as client:
+        with pytest.raises(AuthFailedError) as caught:  # -124
+            client.create("/x")
+        assert (caught.value.op, caught.value.path) == ("create", "/x")
+        assert not caught.value.maybe_applied
+        assert client.state is State.AUTH_FAILED
+
+
+# --- what a server sends that is set up for it ----------------------------------------------------
+
+# Without TTL nodes, with quotas, and with reconfiguration although it is alone.
+ODD = Settings(
+    options={"reconfigEnabled": "true", "enforceQuota": "true"},
+    java_flags=(SUPER_FLAG, "-Dzookeeper.extendedTypesEnabled=false"),
+)
+LOST = Settings(
+    options={"reconfigEnabled": "true", "localSessionsEnabled": "true"},
+    java_flags=(SUPER_FLAG, "-Dreadonlymode.enabled=true"),
+)
+
+
+@pytest.mark.since("3.7")
+@pytest.mark.apache
+def test_codes_of_a_server_that_is_set_up_for_them(backend: Backend, fresh_path: str) -> None:
+    with backend.standalone(ODD) as server, Client(server.hosts, auth=[SUPER]) as client:
+        client.create(fresh_path)
+        limits = f"/zookeeper/quota{fresh_path}"
+        client.ensure_path(limits)
+        client.create(f"{limits}/zookeeper_limits", b"count=-1,bytes=-1,countHardLimit=1")
+        client.create(f"{limits}/zookeeper_stats", b"count=1,bytes=0")
+        for case in (
+            Case(-6, "create_ttl", "{}/t", lambda c, n: c.create(n + "/t", ttl=1)),
+            Case(-6, "reconfig", None, lambda c, n: c.reconfig(leaving=["3"])),
+            Case(-125, "create", "{}/x", lambda c, n: c.create(n + "/x")),
+        ):
+            check(case, client, fresh_path)
+
+
+@pytest.fixture
+def odd_ensemble(backend: Backend) -> Iterator[Ensemble]:
+    """Three servers with local sessions, read-only mode and reconfiguration."""
+    with backend.ensemble(LOST) as ensemble:
+        yield ensemble
+
+
+@pytest.mark.since("3.5")
+@pytest.mark.apache
+def test_codes_of_an_ensemble_that_is_set_up_for_them(
+    odd_ensemble: Ensemble, fresh_path: str
+) -> None:
+    leader = odd_ensemble.leader()
+    with Client(leader.hosts, auth=[SUPER]) as client:
+        strangers = [f"server.{n}=127.0.0.1:{n}:{n + 9};{n + 90}" for n in (8, 9)]
+        text = client.get_config().data.decode().splitlines()
+        ports = [server.port for server in odd_ensemble.servers]
+        me = f"{text[ports.index(leader.port)].partition(';')[0]};127.0.0.1:{leader.port}"
+        for case in (
+            Case(-120, "create", "{}", lambda c, n: c.create(n, ephemeral=True)),
+            Case(-13, "reconfig", None, lambda c, n: c.reconfig(members=[me, *strangers])),
+            Case(-8, "reconfig", None, lambda c, n: c.reconfig(members=[me])),
+            Case(-5, "reconfig", None, lambda c, n: c.reconfig(leaving=["one"])),
+            Case(-103, "reconfig", None, lambda c, n: c.reconfig(leaving=["3"], version=1 << 40)),
+        ):
+            check(case, client, fresh_path)
+        assert client.get_config().data.decode().splitlines() == text
+    follower = next(s for s in odd_ensemble.servers if s.port != leader.port)
+    for server in (leader, follower):  # a follower passes on that its session has expired
+        with Client(server.hosts) as client:
+            for before in ([], [Create(f"{fresh_path}-before")]):
+                with pytest.raises(MultiError, match="localSessionsUpgradingEnabled") as caught:
+                    client.multi([*before, Create(f"{fresh_path}-mine", ephemeral=True)])
+                assert type(caught.value.__cause__) is EphemeralOnLocalSessionError
+                assert caught.value.index == len(before)
+                assert client.state is State.CONNECTED
+    # Before it is read-only it would make a session of its own, and forget that.
+    last = odd_ensemble.leave_read_only()
+    with Client(last.hosts, read_only=True, session_timeout=30) as client:
+        assert client.state is State.CONNECTED_READ_ONLY
+        assert client.exists(fresh_path) is None
+        for case in (
+            Case(-119, "create", "{}", lambda c, n: c.create(n)),
+            Case(-119, "sync", "{}", lambda c, n: c.sync(n)),
+            Case(-119, "multi", None, lambda c, n: c.multi([Create(n)])),
+        ):
+            check(case, client, fresh_path)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.conftest import SEED
+from tests.refusals import document
+from tests.refusals.lives import CELLS
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, using
-from tests.support.lock_helpers import PATIENCE, Running
+from tests.support.examples import STRIDE
+from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
 from tests.support.supervisor_helpers import Terms, kill
 from zkwire import (
@@ -21,15 +25,11 @@ from zkwire import (
     OPEN_ACL_UNSAFE,
     AsyncClient,
     AsyncGroup,
-    AsyncPartitioner,
     AsyncPersistentNode,
     Client,
-    ClientClosedError,
     Group,
     Id,
-    Member,
     NoAuthError,
-    NodeExistsError,
     NotEmptyError,
     OncePer,
     OperationTimeoutError,
@@ -40,8 +40,10 @@ from zkwire import (
     ReentrantLock,
 )
 from zkwire.testing import Server
+from zkwire.testing.kit import Life, Refusal, sweep_refusals
 
 # --- refused in a new session ---------------------------------------------------------------------
+
 
 ANYONE = Id("world", "anyone")
 CLOSED = [ACL(Perms.READ | Perms.ADMIN, ANYONE)]
@@ -154,23 +156,6 @@ def closed(observer: Client) -> Client:
     return observer
 
 
-def test_a_first_create_that_is_refused_may_succeed_later(closed: Client) -> None:
-    node = PersistentNode(closed, "/r/s", b"1")
-    for ask in (node.wait_present, lambda: node.set_data(b"2", PATIENCE)):
-        with pytest.raises(NoAuthError):
-            ask()
-    with Group(closed, "/r") as group:
-        with pytest.raises(NoAuthError):
-            group.join(b"", "m")
-        poll("no member", lambda: len(closed._driver.services) == 1 or None, PATIENCE)
-        assert group.problem is None
-        closed.set_acl("/r", OPEN_ACL_UNSAFE)
-        assert group.join(b"", "m", PATIENCE).present
-    assert node.wait_present(PATIENCE)
-    assert closed.get_data("/r/s").data == b"1", "what set_data was refused is not tried again"
-    node.close()
-
-
 @pytest.mark.parametrize("ephemeral", [True, False])
 def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral: bool) -> None:
     with pytest.raises(ValueError, match="has 1048"):
@@ -186,15 +171,6 @@ def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral
         assert node.problem is None
 
 
-@both
-async def test_an_election_whose_text_cannot_be_sent_is_not_run_for(
-    side: Side, server: Server
-) -> None:
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        with pytest.raises(ValueError, match="has 1048"):
-            supervisor.lead("/e", Terms(side).lead, TOO_LARGE.decode())
-
-
 def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) -> None:
     with PersistentNode(observer, "/r", b"1") as node:
         assert node.wait_present(PATIENCE)
@@ -204,20 +180,6 @@ def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) 
         assert observer.get_data("/r").data == b"1"
         assert node.problem is None
         node.set_data(b"3", PATIENCE)
-
-
-def test_a_close_that_is_refused_raises_and_goes_on(server: Server, observer: Client) -> None:
-    told: list[object] = []
-    node = PersistentNode(observer, "/r", on_problem=told.append)
-    assert node.wait_present(PATIENCE)
-    for nth in (1, 2):  # the second answers the call
-        server.refuse_next("delete", NoAuthError.code, nth=nth)
-    with pytest.raises(NoAuthError):
-        node.close()
-    poll("it is gone", lambda: observer.exists("/r") is None or None, PATIENCE)
-    node.close()
-    poll("all is told", lambda: len(told) == 2 or None, PATIENCE)
-    assert told[1] is None
 
 
 def test_a_standing_node_with_children_is_deleted_when_they_are_gone(observer: Client) -> None:
@@ -246,17 +208,6 @@ def test_an_item_that_is_refused_leaves_the_others(observer: Client) -> None:
         assert sorted(both) == ["closed", "open"]
         assert share.lost == frozenset()
         assert partitioner.problem is None
-
-
-def test_a_second_object_at_a_path_takes_over_from_the_first(observer: Client) -> None:
-    with PersistentNode(observer, "/r", b"1") as first:
-        assert first.wait_present(PATIENCE)
-        second = PersistentNode(observer, "/r", b"2")
-        with pytest.raises(NodeExistsError, match="another object of this client"):
-            second.wait_present(PATIENCE)
-    assert second.wait_present(PATIENCE)
-    assert observer.get_data("/r").data == b"2"
-    second.close()
 
 
 # --- kept nodes and groups ------------------------------------------------------------------------
@@ -322,21 +273,6 @@ def test_a_call_with_a_time_limit_that_is_none_has_no_effect(
         lock.acquire(-1.0)
 
 
-def test_what_ends_the_changes(server: Server) -> None:
-    client = Client(server.hosts)
-    client.connect()
-    group, other = Group(client, "/group"), Group(client, "/group")
-    seen: queue.Queue[list[Member]] = queue.Queue()
-    ended = Running(lambda: list(map(seen.put, group.changes())))
-    failed = Running(lambda: list(other.changes()))
-    assert other.members(SECONDS) == seen.get(timeout=SECONDS) == []
-    group.close()
-    assert ended.result() == [None]
-    client.close()
-    with pytest.raises(ClientClosedError):
-        failed.result()
-
-
 def test_members_in_time(server: Server, client: Client) -> None:
     group = Group(client, "/group")
     assert group.members(SECONDS) == []
@@ -347,15 +283,6 @@ def test_members_in_time(server: Server, client: Client) -> None:
     server.start()
     assert group.members(SECONDS) == []
     group.close()
-
-
-def test_nothing_is_watched_behind_the_end(server: Server, client: Client) -> None:
-    with Group(client, "/group") as group, PersistentNode(client, "/node") as node:
-        group.join()
-        assert len(group.members(SECONDS)) == 1
-        assert node.wait_present(SECONDS)
-        assert len(server._processor.state.watchers) > 0
-    poll("no watch", lambda: len(server._processor.state.watchers) == 0 or None, SECONDS)
 
 
 # --- asyncio --------------------------------------------------------------------------------------
@@ -394,20 +321,19 @@ async def test_a_task_is_told_of_a_close_that_fails(
                 pass
 
 
-async def test_what_another_loop_may_not_ask_has_no_effect(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client:
-        node = AsyncPersistentNode(client, "/node", b"first")
-        partitioner = AsyncPartitioner(client, "/shares", ["item"])
-        group = AsyncGroup(client, "/group")
-        assert await node.wait_present(SECONDS)
-        assert await partitioner.next(SECONDS) is not None
-        for asked in (partial(node.set_data, b"refused"), partitioner.next, group.members):
-            with pytest.raises(RuntimeError, match="another event loop"):
-                await asyncio.to_thread(lambda: asyncio.run(asked()))  # noqa: B023
-        await node.set_data(b"second", SECONDS)
-        assert (await client.get_data("/node")).stat.version == 1, "the refused one is not written"
-        assert partitioner._asked is not None
-        assert partitioner._asked.share is None, "the refused one confirms nothing"
-        assert await group.members(SECONDS) == []
-        for thing in (node, partitioner, group):
-            await thing.close(SECONDS)
+APART = 1 if os.environ.get("ZKWIRE_REFUSALS") == "all" else 4 * STRIDE
+PAGE = document.read(document.PATH.read_text())
+
+
+def some(every: list[Refusal]) -> list[Refusal]:
+    return every[SEED % APART :: APART]
+
+
+@pytest.mark.own_server
+@pytest.mark.parametrize(
+    ("title", "life", "kind"), CELLS, ids=[f"{title}-{kind.__name__}" for title, _, kind in CELLS]
+)
+def test_a_recipe_refused_once_is_right_or_raises(title: str, life: Life, kind: type[Any]) -> None:
+    rows: document.Rows = {}
+    document.add(rows, sweep_refusals(life, kind, chosen=some))
+    assert document.untold(PAGE[document.recipe_of(title)], rows) == []

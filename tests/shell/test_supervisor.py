@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import gc
-import inspect
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count as count_up
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,13 +19,16 @@ import zkwire
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising, timed
+from tests.support.recipe_samples import RECIPES, used
 from tests.support.server_control import free_port, poll
-from tests.support.supervisor_helpers import Probe, Terms, for_ever, kill, spin
+from tests.support.supervisor_helpers import Terms, for_ever, kill, next_session, spin
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
+    Client,
     ClientClosedError,
     ConnectionLossError,
+    Counter,
     ForkedError,
     LockLostError,
     SequentialLock,
@@ -41,42 +37,7 @@ from zkwire import (
     Supervisor,
 )
 from zkwire.blocking import supervisor as module
-from zkwire.blocking.supervisor import SessionScope
-from zkwire.blocking.sync import run
-from zkwire.net import listeners
-from zkwire.net import options as checks
-from zkwire.net.client import ClientBase
 from zkwire.testing import Server
-
-# --- sessions that are killed ---------------------------------------------------------------------
-
-
-@both
-async def test_services_and_leaderships_are_begun_again_in_each_session(
-    side: Side, server: Server
-) -> None:
-    terms, seen = Terms(side), list[bytes | None]()
-
-    async def callback(state: Any) -> None:
-        seen.append(state.data)
-
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        supervisor.lead("/election", terms.lead, "me")
-        supervisor.watch_data("/config", side.function(callback))
-        for number in range(1, 4):
-            await terms.wait(number)
-            client = await done(supervisor.client(PATIENCE))
-            await done(client.ensure_path("/config"))
-            await done(client.set_data("/config", b"%d" % number))
-            await eventually("the change", lambda: b"%d" % len(terms.fences) in seen)
-            kill(server, client.session_id)
-            await eventually("its end", lambda: client.state is State.EXPIRED)  # noqa: B023
-            with pytest.raises(SessionExpiredError):
-                await done(client.get_data("/config"))
-        await terms.wait(4)
-    assert_strictly_rising(terms.fences)
-    assert (terms.most, terms.leading) == (1, 0)
-
 
 # --- the scope of a session -----------------------------------------------------------------------
 
@@ -101,15 +62,6 @@ async def test_the_scope_of_a_session_swallows_its_end_alone(side: Side, server:
             with pytest.raises(type(error)):
                 async with entered(session):
                     raise error
-
-
-def test_a_scope_that_begins_behind_the_end_swallows_it(server: Server) -> None:
-    with Supervisor(server.hosts) as supervisor:
-        client = supervisor.client(PATIENCE)
-        kill(server, client.session_id)
-        client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-        with SessionScope(client), client:
-            pytest.fail("it has ended")
 
 
 async def in_a_group(client: AsyncClient) -> None:
@@ -142,20 +94,6 @@ async def test_the_end_of_a_session_cancels_its_scope_and_a_term(
     assert_strictly_rising(fences)
 
 
-async def test_a_scope_that_begins_behind_the_end_is_left_without_a_trace(server: Server) -> None:
-    """A cancellation that a task is given while it runs would come at a later await."""
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        session = await anext(aiter(supervisor))
-        kill(server, (await supervisor.client()).session_id)
-        await eventually("another", lambda: supervisor._algorithm._present[0] == 2)
-        async with session:
-            pass
-        await asyncio.sleep(0)
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-
-
 async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -> None:
     async with AsyncSupervisor(server.hosts) as supervisor:
         inside, ended = asyncio.Event(), list[str]()
@@ -181,39 +119,6 @@ async def test_a_cancellation_stays_one_while_the_session_ends(server: Server) -
         assert ended == ["cleaned"]
 
 
-# --- callbacks ------------------------------------------------------------------------------------
-
-
-async def test_a_callback_is_not_lost_between_two_sessions(server: Server) -> None:
-    """What a service has seen in its last step goes to the callback, whatever session is next."""
-    called = list[int]()
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        client = await supervisor.client(PATIENCE)
-        supervisor._algorithm._newest = AsyncClient(server.hosts)  # as right behind the end of one
-        supervisor._sessions.dispatch(lambda: called.append(1))
-        await eventually("the call", lambda: called)
-        supervisor._algorithm._newest = client
-
-
-def test_no_code_of_a_users_runs_under_the_mutex(server: Server) -> None:
-    free = list[bool]()
-
-    def look(_: object) -> None:
-        mutex = supervisor._backend.mutex
-        other = Running(lambda: mutex.acquire(timeout=PATIENCE) and mutex.release() is None)
-        free.append(other.result())
-
-    def leading(lock: Any) -> None:
-        look(lock)
-        lock.lost.wait()
-
-    with Supervisor(server.hosts) as supervisor:
-        supervisor.watch_data("/", look)
-        supervisor.lead("/election", leading)
-        poll("both", lambda: len(free) == 2 or None, PATIENCE)
-    assert free == [True, True]
-
-
 def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server) -> None:
     before = threading.active_count()
     supervisor = Supervisor(server.hosts)
@@ -223,7 +128,6 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
         for count in count_up():
             with supervisor.watch_data(f"/{number}") as watch:
                 watch.next(PATIENCE)
-            Probe(supervisor)
             if count == 3:
                 ready.release()
 
@@ -248,23 +152,6 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
     poll("the threads ended", lambda: threading.active_count() <= before or None, PATIENCE)
     assert not any(supervisor._algorithm._newest._driver.services)
 
-
-async def test_one_that_nobody_closes_goes_on(server: Server) -> None:
-    """As a thread does: what was asked of it is to be true forever."""
-    terms = Terms(Side(""))
-    supervisor = Supervisor(server.hosts)
-    supervisor.lead("/election", terms.lead)
-    shell, sequence = supervisor._backend, supervisor._algorithm
-    await terms.wait(1)
-    del supervisor
-    gc.collect()
-    kill(server, run(sequence.client()).session_id)
-    await terms.wait(2)
-    run(sequence.stop())
-    shell.join(PATIENCE)
-
-
-# --- errors of functions --------------------------------------------------------------------------
 
 # ruff: noqa: PT012 - how a scope ends is what these tests are about
 forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -329,35 +216,6 @@ async def test_a_function_that_is_none_to_await_ends_it(
     await ended_by(Side("Async"), server.hosts, function, error)
 
 
-def test_what_must_be_seen_is_written_without_logging(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program that has not even loaded ``logging`` sees it on its standard error."""
-    program = f"""
-import sys, zkwire
-def fail(lock):
-    raise KeyError("mine")
-with zkwire.Client({server.hosts!r}) as client, zkwire.Group(client, "/r") as group:
-    client.create("/r", acl=zkwire.READ_ACL_UNSAFE)
-    try:
-        group.join()
-    except zkwire.NoAuthError:
-        pass
-supervisor = zkwire.Supervisor({server.hosts!r})
-supervisor.lead("/election", fail)
-try:
-    supervisor.wait()
-except KeyError:
-    supervisor.close()
-"""
-    way = [sys.executable, "-c", program]
-    said = subprocess.run(way, capture_output=True, text=True, check=True).stderr
-    assert said.count("is refused, and tried again: NoAuthError") == 1
-    assert "KeyError: 'mine'" in said
-    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))  # is just being loaded
-    assert listeners._logger(listeners.DEBUG) is None
-
-
 def test_a_session_that_ends_is_logged_without_advice(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -400,7 +258,9 @@ def test_a_function_that_ignores_the_loss_is_named_in_a_warning(
 
 @pytest.mark.parametrize("where", ["function", "service", "client", "iteration"])
 @both
-async def test_close_from_its_own_threads_or_tasks(side: Side, server: Server, where: str) -> None:
+async def test_hazard_E8_close_from_its_own_threads_or_tasks(
+    side: Side, server: Server, where: str
+) -> None:
     before, ended = threading.active_count(), list[str]()
 
     async def closing(_: object) -> None:
@@ -457,26 +317,6 @@ async def test_close_cancels_a_callback_and_a_function_and_waits_for_them(server
         await supervisor.close()
         begun.clear()
         ended.clear()
-
-
-@pytest.mark.parametrize("which", ["all tasks", "the candidate"])
-async def test_cancelled_tasks_of_a_supervisor_end_it(server: Server, which: str) -> None:
-    """As a program does that cancels all tasks; without a candidate one would wait in vain."""
-    tasks: list[Any] = []
-
-    async def work(_: object) -> None:
-        tasks.append(asyncio.current_task())
-        await for_ever()
-
-    async with AsyncSupervisor(server.hosts) as supervisor:
-        client = await supervisor.client(PATIENCE)
-        supervisor.lead("/election", work)
-        await eventually("it leads", lambda: tasks)
-        for task in supervisor._backend.tasks if which == "all tasks" else tasks:
-            task.cancel()
-        assert await supervisor.wait(PATIENCE)
-        with pytest.raises(ClientClosedError):
-            await client.exists("/")
 
 
 @pytest.mark.parametrize("ask", ["wait", "client", "iteration"])
@@ -569,79 +409,6 @@ def test_an_interrupt_of_the_entry_leaves_nothing(
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
-def test_no_thread_to_be_had(
-    server: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    def start(_: threading.Thread) -> None:
-        raise error
-
-    supervisor = Supervisor(server.hosts)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(type(error)):
-            supervisor.client()
-    assert supervisor.client(PATIENCE).exists("/")
-    supervisor.close()
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["Supervisor", "AsyncSupervisor"])
-def test_wrong_arguments_begin_nothing(kind: str) -> None:
-    before = threading.active_count()
-    options: list[tuple[dict[str, object], type[Exception]]] = [
-        ({"hosts": "zoo:2181:1"}, ValueError),
-        ({"session_timeout": -1}, ValueError),
-        ({"auth": "digest"}, TypeError),
-        ({"trace": 1}, TypeError),
-        ({"resume": None}, TypeError),
-        ({"nonsense": 1}, TypeError),
-    ]
-    for wrong, error in options:
-        with pytest.raises(error):
-            getattr(zkwire, kind)(**{"hosts": "zoo:2181", **wrong})
-    supervisor = Supervisor("zoo:2181")
-    for arguments, error in [
-        (("election", print, ""), ValueError),
-        ((1, print, ""), TypeError),
-        (("/election", None, ""), TypeError),
-        (("/election", fail, ""), TypeError),
-        (("/election", print, b"me"), TypeError),
-    ]:
-        with pytest.raises(error):
-            supervisor.lead(*arguments)  # type: ignore[arg-type]
-    limits: list[tuple[Any, type[Exception]]] = [(-1, ValueError), ("1", TypeError)]
-    for call in (supervisor.wait, supervisor.client, supervisor.close):
-        for limit, error in limits:
-            with pytest.raises(error):
-                call(limit)
-    assert not supervisor._algorithm._begun
-    supervisor.close()
-    Supervisor("zoo:2181")
-    gc.collect()
-    assert threading.active_count() == before
-
-
-def test_the_typed_options_are_those_of_a_client() -> None:
-    """TypedDict costs an import: to the program it is not there."""
-    tree = ast.parse(Path(checks.__file__).read_text())
-    (kind,) = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    typed = {
-        statement.target.id: ast.unparse(statement.annotation)
-        for statement in kind.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    }
-    options = {
-        parameter.name: parameter.annotation
-        for parameter in inspect.signature(ClientBase.__init__).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and not parameter.name.startswith("_")
-    }
-    del options["resume"]
-    assert typed == options
-
-
 # --- forks and loops ------------------------------------------------------------------------------
 
 
@@ -685,3 +452,61 @@ async def test_another_loop_is_refused(server: Server) -> None:
                 asyncio.run(supervisor.wait())
 
         await asyncio.to_thread(elsewhere)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
+    server: Server, recipe: str
+) -> None:
+    with Supervisor(server.hosts, session_timeout=5.0) as supervisor:
+        used(recipe, supervisor, "/a")
+        with Client(server.hosts) as outsider:
+            outsider.delete_tree("/a")
+        next_session(server, supervisor)
+        used(recipe, supervisor, "/a")
+
+
+async def end_of_session(server: Server, supervisor: Any) -> None:
+    session = (await done(supervisor.client(PATIENCE))).session_id
+    kill(server, session)
+    await eventually(
+        "the next", lambda: supervisor._algorithm._newest.session_id not in (0, session)
+    )
+
+
+@both
+async def test_recipes_outlive_a_session_and_what_is_held_is_lost_with_it(
+    side: Side, server: Server
+) -> None:
+    async with using(side.Supervisor(server.hosts, session_timeout=5.0)) as supervisor:
+        lock, queue, counter = (
+            getattr(side, name)(supervisor, f"/{name}")
+            for name in ("SequentialLock", "Queue", "Counter")
+        )
+        assert await done(counter.add()) == 1
+        await done(queue.put(b"work"))
+        with pytest.raises(LockLostError):
+            async with entered(lock) as inside, entered(queue.take(PATIENCE)) as item:
+                assert inside is lock
+                fence = lock.fence
+                await end_of_session(server, supervisor)
+                await eventually("the item is lost", item.lost.is_set)
+                assert not lock.held
+                assert lock.lost.reason is not None
+        assert await done(counter.add()) == 2
+        assert (await done(queue.get(PATIENCE))).data == b"work"
+        async with entered(lock.within(PATIENCE)):
+            assert lock.held
+            assert lock.fence > fence
+    with pytest.raises(zkwire.ClientClosedError):
+        await done(counter.get())
+
+
+def test_a_call_between_two_sessions_waits_for_the_next(server: Server) -> None:
+    with Supervisor(server.hosts) as supervisor:
+        counter = Counter(supervisor, "/count")
+        for number in range(1, 4):
+            assert Running(counter.add).result(PATIENCE) == number
+            client = supervisor.client(PATIENCE)
+            kill(server, client.session_id)
+            client.wait_for_state(State.EXPIRED, timeout=PATIENCE)

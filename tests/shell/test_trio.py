@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import re
-import ssl
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.certificates import Certificate
+from tests.support.snippets import blocks
 from zkwire import (
     AsyncClient,
     AsyncReentrantLock,
@@ -22,11 +19,8 @@ from zkwire import (
     LockCancelledError,
     LockLostError,
     NoNodeError,
-    NotSentError,
-    OperationTimeoutError,
     OutcomeUnknownError,
     State,
-    UnreachableError,
     Watch,
 )
 from zkwire.testing import FaultProxy, Server
@@ -37,7 +31,6 @@ anyio = pytest.importorskip("anyio")
 
 from zkwire.trio import TrioClient  # noqa: E402  # behind the check that there is trio
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "trio.md").read_text()
 LONG = 60.0
 TIMEOUT = 2.0
 CLIENTS: dict[str, Any] = {"trio": TrioClient, "asyncio": AsyncClient}
@@ -71,17 +64,17 @@ def proxy(server: Server) -> Iterator[FaultProxy]:
         yield proxy
 
 
-def test_the_page_runs_on_a_server(zookeeper: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
-        exec(block.replace("127.0.0.1:2181", zookeeper.hosts), {})
+# --- operations -----------------------------------------------------------------------------------
+
+
+def test_the_page_runs_on_a_server(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks("how-to/trio", server.hosts):
+        exec(block, {})
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         *("b'1'", "EventType.NODE_DATA_CHANGED", "fence: True"),
         *("asyncio True", "trio True"),
     ]
-
-
-# --- operations -----------------------------------------------------------------------------------
 
 
 @under
@@ -117,19 +110,6 @@ async def test_requests_leave_in_order_from_a_turn_and_from_threads(server: Serv
         assert path == "/by-thread"
 
 
-@under
-async def test_what_a_callback_asks_for_is_called_at_once() -> None:
-    with Server() as patient:
-        called = trio.Event()
-        async with TrioClient(patient.hosts, session_timeout=40.0) as client:
-            driver = client._driver
-            watch = Watch(lambda _: driver.dispatch(lambda: driver.dispatch(called.set)))
-            await client.exists("/node", watch=watch)
-            await client.create("/node")
-            with trio.fail_after(5.0):  # a ping is due later, and no answer
-                await called.wait()
-
-
 def test_an_error_of_a_callback_goes_into_the_log(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,32 +139,6 @@ def test_an_error_of_a_callback_goes_into_the_log(
     told = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
     assert told[:2] == ["of a callback", "of an async callback"]
     assert [message.partition(":")[0] for message in told[2:]] == ["delete /none"]
-
-
-@under
-async def test_no_server_ends_in_the_errors_of_asyncio() -> None:
-    with pytest.raises(UnreachableError):
-        async with TrioClient("127.0.0.1:1", session_timeout=0.3):
-            pass
-    client = TrioClient("127.0.0.1:1", session_timeout=LONG, operation_timeout=0.1)
-    with pytest.raises(OperationTimeoutError) as late:
-        await client.create("/node")
-    assert not late.value.maybe_applied
-    with trio.move_on_after(0.05) as scope:
-        await client.create("/node")
-    assert scope.cancelled_caught
-    reply = client.create("/node")
-    await client.close()
-    with pytest.raises((NotSentError, ClientClosedError)):
-        await reply
-
-
-@under
-async def test_tls(shown: Certificate, trusting: ssl.SSLContext) -> None:
-    with Server(tls=shown.server_context()) as secure:
-        async with TrioClient(secure.hosts, tls=trusting) as client:
-            await client.create("/secret", bytes(200_000))
-            assert len((await client.get_data("/secret")).data) == 200_000
 
 
 # --- the ends of clients --------------------------------------------------------------------------
@@ -263,18 +217,6 @@ async def test_a_cancelled_acquire_leaves_nothing(
         assert await other.acquire(timeout=LONG)
         await other.release()
         assert await client.get_children("/lock") == []
-
-
-@each_library
-@under
-async def test_a_lock_around_a_cancelled_body_is_released(server: Server, library: str) -> None:
-    async with CLIENTS[library](server.hosts) as client:
-        with anyio.move_on_after(0.05) as scope:
-            async with AsyncSequentialLock(client, "/lock"):
-                await anyio.sleep(LONG)
-        assert scope.cancelled_caught
-        async with AsyncSequentialLock(client, "/lock").within(LONG) as lock:
-            assert lock.held
 
 
 @under

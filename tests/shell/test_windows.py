@@ -40,23 +40,6 @@ def hosts() -> Iterator[str]:
         yield server.hosts
 
 
-def test_it_is_taken_away() -> None:
-    program = """
-import os, select, selectors, signal, socket
-for module, name in ((socket, "MSG_DONTWAIT"), (select, "epoll"), (select, "poll"), (os, "fork"),
-                     (os, "eventfd"), (os, "set_blocking"), (signal, "SIGKILL"),
-                     (signal, "SIGHUP")):
-    assert not hasattr(module, name), name
-for name in ("fcntl", "termios"):
-    try:
-        __import__(name)
-    except ImportError:
-        print(name)
-print(type(selectors.DefaultSelector()).__name__)
-"""
-    assert on_windows("-c", program).split() == ["fcntl", "termios", "SelectSelector"]
-
-
 def test_the_first_lock_and_asyncio_of_the_readme(hosts: str) -> None:
     text = (ROOT / "README.md").read_text().replace(HOSTS, hosts)
     programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

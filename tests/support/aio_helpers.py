@@ -15,27 +15,18 @@ import itertools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
-
-import pytest
 
 from tests.support.lock_helpers import PATIENCE
 from zkwire import AsyncBlockingLock, AsyncClient, AsyncNonBlockingLock, AsyncSequentialLock
 
 T = TypeVar("T")
 
-AsyncLock: TypeAlias = AsyncNonBlockingLock | AsyncBlockingLock | AsyncSequentialLock
 AsyncKind: TypeAlias = (
     type[AsyncNonBlockingLock] | type[AsyncBlockingLock] | type[AsyncSequentialLock]
 )
 
 
-def _each_of(*kinds: AsyncKind) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
-
-
-async_waiting_kinds = _each_of(AsyncBlockingLock, AsyncSequentialLock)
 
 # A test that takes longer hangs.
 LONGEST_TEST = 110.0
@@ -125,34 +116,6 @@ async def eventually(what: str, look: Callable[[], Any], seconds: float = PATIEN
         await asyncio.sleep(0.005)
 
 
-@contextmanager
-def spinning() -> Iterator[Callable[[], int]]:
-    """Counts the callbacks that the loop runs: a loop that has nothing to do must rest."""
-    loop: Any = asyncio.get_running_loop()
-    count = 0
-    original = loop.call_soon
-
-    def call_soon(*args: Any, **kwargs: Any) -> Any:
-        nonlocal count
-        count += 1
-        return original(*args, **kwargs)
-
-    loop.call_soon = call_soon
-    try:
-        yield lambda: count
-    finally:
-        del loop.call_soon
-
-
-def library_threads() -> set[str]:
-    """The threads of clients; an embedded server's do not count."""
-    return {
-        t.name
-        for t in threading.enumerate()
-        if t.name.startswith("zkwire-") and not t.name.startswith("zkwire-server")
-    }
-
-
 def watch_count(client: AsyncClient) -> int:
     """How many watches the client believes to be set."""
     return client._session.watch_count
@@ -203,15 +166,12 @@ class Cancelling:
         nth: int,
         how: str = "waiting",
         cut: Callable[[], object] | None = None,
-        also: Callable[[], object] | None = None,
     ) -> None:
         self.happened = False
-        self.nth, self.also = nth, also
+        self.nth = nth
         self._how, self._cut = how, cut
 
     def __call__(self, number: int, future: asyncio.Future[Any] | None) -> None:
-        if self.also is not None:
-            self.also()
         task = asyncio.current_task()
         assert task is not None
         if number == self.nth:

@@ -40,11 +40,6 @@ class Ran(NamedTuple):
         return self.out.decode()
 
     @property
-    def all(self) -> tuple[int, str, str]:
-        """The exit status and both outputs as texts."""
-        return self.status, self.text, self.err
-
-    @property
     def record(self) -> Any:
         """The one JSON object on standard output."""
         return json.loads(self.out)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import pytest
-
-from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, answers
+from tests.support.lock_helpers import GRACE, Stage, answers
 from tests.support.server_control import poll
 from zkwire import Client
 from zkwire.blocking.locks import Lease, Semaphore
@@ -45,33 +40,6 @@ def leased(semaphore: Semaphore, timeout: float | None = None) -> Lease:
 def lease_nodes(stage: Stage, path: str) -> list[str]:
     """All nodes of a semaphore's contenders: the leases, then the queue for them."""
     return stage.nodes(f"{path}/leases") + stage.nodes(f"{path}/locks")
-
-
-# --- interrupts -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def interrupted_when(stage: Stage, seen: Callable[[list[Frame]], bool]) -> Iterator[None]:
-    """Interrupt the body, which runs in the main thread, as soon as the proxy has seen this."""
-    main = threading.main_thread()
-    assert threading.current_thread() is main
-
-    def interrupt() -> None:
-        stage.proxy.wait_for(seen, PATIENCE)
-        assert main.ident is not None
-        signal.pthread_kill(main.ident, signal.SIGINT)
-
-    stage.proxy.reset()
-    interrupter: Running[None] | None = None
-    try:
-        interrupter = Running(interrupt)
-        yield
-        interrupter.result()  # the body has ended too early, or too late
-    except KeyboardInterrupt:
-        assert interrupter is not None
-        interrupter.result()
-    else:
-        pytest.fail("the interrupt was lost")
 
 
 def looked(frames: list[Frame]) -> bool:

@@ -44,8 +44,6 @@ RECIPES: dict[str, Sample] = {
     "ChildrenWatch": Sample("next", (PATIENCE,)),
 }
 BEGUN_BY_A_METHOD = {"DataWatch", "ChildrenWatch"}  # of a client, as users have them
-NO_RECIPES = {"Client", "Transaction", "Supervisor"}
-MADE_BY_OTHERS = {"Lease", "Share", "Lock"}  # the last is a second name
 
 
 def kind_of(name: str, client: Any) -> Any:

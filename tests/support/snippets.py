@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -61,18 +59,3 @@ def snippets() -> Iterator[Snippet]:
             lead = before if goes_on else given if given and given != code else ""
             yield Snippet(page, line, lead + code, alone=not goes_on)
             before = code
-
-
-def undefined(found: list[Snippet], folder: Path) -> list[str]:
-    """The names that nothing in their snippet defines."""
-    for number, snippet in enumerate(found):
-        (folder / f"s{number}.py").write_text(snippet.code)
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821"]
-    done = subprocess.run(
-        [*command, "--output-format", "concise", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = re.findall(r"s(\d+)\.py:(\d+).*?((?:F821|invalid-syntax).*)", done.stdout)
-    return [f"{found[int(number)].name}, line {line}: {what}" for number, line, what in lines]

@@ -9,36 +9,7 @@ from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, done
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import poll
-from zkwire.recipes._service import Condition, Service
 from zkwire.testing import Server
-
-
-class Probe(Service):
-    """Notes the session of each of its runs; one begins when the one before has ended.
-
-    With an ``error`` it ends with that in its first run.
-    """
-
-    _called, _path = "test", "/"
-
-    def __init__(self, supervisor: Any, error: Exception | None = None) -> None:
-        super().__init__(supervisor._algorithm)
-        self.runs: list[int] = []
-        self.running = self.overlapped = False
-        self.refusal = error
-        self._sessions.serve(self)
-
-    async def _serve(self, runtime: Any) -> None:
-        self.overlapped |= self.running
-        self.running = True
-        self.runs.append(runtime.session_id)
-        if self.refusal is not None:
-            await runtime.operations.exists("/")
-            raise self.refusal
-        await runtime.wait_for(Condition(lambda: False))
-
-    def _session_ended(self) -> None:
-        self.running = False
 
 
 class Terms:

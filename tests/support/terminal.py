@@ -19,7 +19,6 @@ from typing import Self
 
 from tests.support.command import ROOT, ZKWIRE
 from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import poll
 
 __all__ = ["ROOT", "ZKWIRE", "Terminal"]
 
@@ -59,20 +58,6 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press these keys."""
         os.write(self._above, text.encode())
-
-    def type_ahead(self, line: str) -> None:
-        """Press these keys, the last one Enter, and wait until the terminal has taken the line.
-
-        Linux hands keys over in a thread of its own: it may be late, and find another mode.
-        """
-        self.type(line)
-        below = os.open(self._name, os.O_RDONLY | os.O_NOCTTY)
-        try:
-            poll(
-                "the line", lambda: any(ioctl(below, termios.FIONREAD, b"\0" * 4)) or None, PATIENCE
-            )
-        finally:
-            os.close(below)
 
     def until(self, text: str, again: Callable[[], object] | None = None) -> str:
         """What is shown up to this text; while nothing comes ``again`` is called each second."""

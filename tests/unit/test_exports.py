@@ -30,7 +30,6 @@ OF_A_MULTI = {"Check", "Create", "Delete", "GetChildren", "GetData", "SetData"}
 OF_ONE_FILE = {"BlockingLock", "Lock", "NonBlockingLock", "SequentialLock"}
 # For threads, and with Async for asyncio.
 TWINS = {name for name in zkwire.__all__ if f"Async{name}" in zkwire.__all__}
-NO_OPERATIONS = {name for name in vars(zkwire.Client) if not name.startswith("_")} - OPERATIONS
 
 
 def members(kind: type) -> Iterator[tuple[str, object]]:
