@@ -27,13 +27,7 @@ from tests.support.scripted import (
     usable_again,
     welcome_frame,
 )
-from zkwire.errors import (
-    GarbledError,
-    OutcomeUnknownError,
-    ProtocolError,
-    ReplyTooLargeError,
-    SessionExpiredError,
-)
+from zkwire import errors
 from zkwire.jute.frames import frame
 from zkwire.jute.records import GetDataResponse
 from zkwire.session.request import Request
@@ -116,7 +110,7 @@ def test_a_session_that_the_server_does_not_know_has_expired(answer: bytes) -> N
     call = script.call("create", "/a")
     script.feed(answer)
     assert script.state is State.EXPIRED
-    assert failure(call) is SessionExpiredError
+    assert failure(call) is errors.SessionExpiredError
 
 
 def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) -> None:
@@ -231,7 +225,7 @@ def test_known_A11_an_unexpected_xid_costs_one_connection(xid: int, script: Scri
     assert script.session.broken is not None
     assert not call.ready
     script.lose()
-    assert failure(call) is GarbledError
+    assert failure(call) is errors.GarbledError
     assert maybe_applied(call)
     assert usable_again(script)
 
@@ -266,11 +260,11 @@ def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: by
     script.flush()
     script.log_when_ready(call, "call")
     script.feed(reply_frame(call.xid, 1, 0, body))
-    assert failure(call) is ProtocolError
+    assert failure(call) is errors.ProtocolError
     assert script.session.broken is not None
     script.lose()
-    assert failure(call) is ProtocolError
-    assert failure(other) is GarbledError
+    assert failure(call) is errors.ProtocolError
+    assert failure(other) is errors.GarbledError
     assert script.wake() == ["call"]
     assert usable_again(script)
 
@@ -279,7 +273,7 @@ def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: by
 def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str, script: Script) -> None:
     call = script.send(verb, "/a")
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    assert failure(call) is ProtocolError
+    assert failure(call) is errors.ProtocolError
     assert maybe_applied(call)
     assert script.session.broken is not None
 
@@ -293,11 +287,11 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
     script.log_when_ready(big, "big")
     script.feed(script.reply_to(big, GetDataResponse(bytes(200), ANSWERS[ops.EXISTS].stat)))  # type: ignore[union-attr]
     assert failure(before) is None
-    assert failure(big) is ReplyTooLargeError
+    assert failure(big) is errors.ReplyTooLargeError
     assert not behind.ready
     script.lose()
-    assert failure(big) is ReplyTooLargeError
-    assert issubclass(failure(behind) or Exception, OutcomeUnknownError)
+    assert failure(big) is errors.ReplyTooLargeError
+    assert issubclass(failure(behind) or Exception, errors.OutcomeUnknownError)
     assert script.wake() == ["big"]
     assert usable_again(script)
 
