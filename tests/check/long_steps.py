@@ -15,7 +15,6 @@ SWEEPS = "every_cut or every_request_cut_off"
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
     "chaos": "tests.interop.chaos --seconds 3600",  # locks and all other recipes
-    "fuzz": "tests.interop.fuzz --seconds 3600",
     **{
         name: f"tests.interop.{name}"
         for name in (
@@ -74,6 +73,13 @@ def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> lis
             pytest("simulation", options=patient),
             8 * HOURS,
             {**seed, "ZKWIRE_SIMULATION": "2"},
+            computes=True,
+        ),
+        Step(
+            "fuzz",
+            pytest("testbed/test_fuzz.py", options=patient),
+            4 * HOURS,
+            {"ZKWIRE_EXAMPLES": "many"},
             computes=True,
         ),
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),

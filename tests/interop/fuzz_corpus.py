@@ -2,7 +2,7 @@
 
 `TALKS` says what a client asks. A recording is what then went over the wire between the client and
 the embedded server, frame by frame; they are kept in `fuzz_corpus.txt`, so that a finding can be
-told by a conversation's name and its mutations. ``python3 -m tests.interop.fuzz --record`` makes it
+told by a conversation's name and its mutations. ``python3 -m tests.interop.fuzz_corpus`` makes it
 anew.
 
 A mutation is three numbers, so that a fuzzer of any kind can make, keep and shrink them.
@@ -255,3 +255,6 @@ KINDS: tuple[Mutate, ...] = (
     *map(_edit, (_flip, _put_byte, _put_number, _put_number, _cut, _lengthen)),
     *(_repeat, _remove, _swap, _splice, _edit(_open_up)),
 )
+
+if __name__ == "__main__":
+    save(record())
