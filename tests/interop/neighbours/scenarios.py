@@ -328,3 +328,13 @@ SCENARIOS: dict[str, dict[str, tuple[Scenario, tuple[str, ...]]]] = {
 def outcome(scenario: Scenario, scene: Scene, theirs: Side) -> str:
     """What stands in the table."""
     return scenario(scene, theirs) or "yes"
+
+
+def rows_with(library: str) -> list[tuple[str, str]]:
+    """Page and title of each scenario that this library takes part in."""
+    return [
+        (page, title)
+        for page, rows in SCENARIOS.items()
+        for title, (_, libraries) in rows.items()
+        if library in libraries
+    ]
