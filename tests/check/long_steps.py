@@ -39,7 +39,7 @@ WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
-    "session*", "plain_answers", "trace", "ensembles", "opening", "sasl", "watches",
+    "session*", "ensembles", "sasl", "watches",
     "recipe_*", "locks", "lock_kinds", "lock_losses", "hazards", "family", "cache", "membership*",
     "services", "supervisor", "simulation", "schedules", "read_write", "convenience", "following",
     "partitioner", "time_limits", "server_settings", "counter", "barriers", "once_per", "queue",

@@ -557,6 +557,17 @@ def test_other_ill_formed_text_is_refused(encoded: str) -> None:
         Texts.decode(b"\0\0\0\1" + text_of(encoded))
 
 
+@pytest.mark.parametrize("end", range(6, 15))
+def test_nothing_is_read_from_behind_the_end(end: int) -> None:
+    data = b"before" + Text("here").encode() + b"behind"
+    if end == 14:
+        assert Text.unpack(data, 6) == Text.unpack(data, 6, end) == (Text("here"), end)
+        assert Text.decode(data, 6, end) == Text("here")
+    else:
+        with pytest.raises(ProtocolError):
+            Text.unpack(data, 6, end)
+
+
 @pytest.mark.parametrize(
     ("cls", "encoded", "message"),
     [
