@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.interop import fuzz, fuzz_corpus
 from tests.interop.fuzz_corpus import TALKS, Mutation, mutate
-from tests.support.examples import MANY, examples
+from tests.support.examples import ROUNDS, examples
 
-BOUNDED = settings(derandomize=not MANY, deadline=None, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(derandomize=ROUNDS == 1, deadline=None, suppress_health_check=list(HealthCheck))
 TARGETS = fuzz.targets(fuzz_corpus.load())
 NUMBER = st.integers(0, 2**16 - 1)
 MUTATIONS = st.lists(st.tuples(NUMBER, NUMBER, NUMBER), min_size=1, max_size=6)
@@ -54,8 +54,9 @@ def examine(name: str, count: int = 200) -> None:
     def soup(seed: str, honest: int, pieces: list[bytes]) -> None:
         fuzz.run(target, [*target.seeds[seed][:honest], *pieces])
 
-    mutated()
-    soup()
+    for _ in range(ROUNDS):
+        mutated()
+        soup()
 
 
 @fuzzed(*(f"session_{talk}" for talk in TALKS), "restoration")
