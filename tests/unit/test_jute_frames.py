@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import struct
-import tracemalloc
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -124,19 +123,6 @@ def test_feeding_is_linear(body: int, piece: int, number: int) -> None:
     assert found == number
 
 
-def memory_of_feeding(chunks: Iterable[bytes]) -> tuple[int, int]:
-    """What is held in the end, and at most."""
-    splitter = FrameSplitter()
-    tracemalloc.start()
-    try:
-        for chunk in chunks:
-            for _ in splitter.feed(chunk):
-                pass
-        return tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-
 def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
     """A reply may be longer than any request: data, stat and header around it."""
     assert SEND_LIMIT == 1_048_575
@@ -144,8 +130,3 @@ def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
     assert taken(FrameSplitter(10), frame(bytes(10))) == [bytes(10)]
     with pytest.raises(ReplyTooLargeError, match="a frame of 11 bytes is over the limit of 10"):
         taken(FrameSplitter(10), prefix(11))
-
-
-def test_a_length_that_lies_costs_nothing() -> None:
-    assert memory_of_feeding([prefix(RECEIVE_LIMIT)])[1] < 4 * KIB
-    assert memory_of_feeding([prefix(RECEIVE_LIMIT), *[b"x" * 100] * 100])[1] < 64 * KIB
