@@ -46,8 +46,7 @@ COVERING = (
     "handover", "giving_up", "client_races", "lock_requests",
 )  # fmt: skip
 SLOW = (
-    "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
-    " or hundred or many_make"
+    "machine or how_bytes_are or every_fault or every_request or thousand or hundred or many_make"
 )
 
 

@@ -6,10 +6,7 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.examples import examples
 from tests.support.scripted import (
     ANSWERS,
     GONE,
@@ -33,7 +30,6 @@ from zkwire.errors import AuthFailedError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket, GetDataResponse, GetSASLRequest, SetSASLResponse
 from zkwire.session.hosts import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
-from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
@@ -198,7 +194,6 @@ def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int, script: Script) -
     assert _last_zxid_seen(script) == 6
 
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
 
 
@@ -280,64 +275,6 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
     assert issubclass(failure(behind) or Exception, errors.OutcomeUnknownError)
     assert script.wake() == ["big"]
     assert usable_again(script)
-
-
-PIECES = st.lists(st.integers(1, 40), max_size=60)
-FRAMES = st.one_of(
-    st.binary(max_size=60),
-    st.builds(frame, st.binary(max_size=120)),
-    st.builds(
-        reply_frame,
-        st.sampled_from([-8, -4, -2, -1, 0, 1, 2, 3, 4]),
-        st.integers(-(2**63), 2**63 - 1),
-        st.sampled_from([0, 0, 0, -101, -112, -115, -118, -5, 9]),
-        st.one_of(
-            st.binary(max_size=40),
-            st.sampled_from([answer.encode() for answer in ANSWERS.values() if answer]),
-        ),
-    ),
-    st.builds(event_frame, st.integers(-2, 8), st.sampled_from(["/a", "", "/b", "x"])),
-    st.builds(welcome_frame, st.sampled_from([0, 1, -1]), st.sampled_from([0, 4, -1])),
-)
-
-
-def _ended_at_most_once(script: Script, outcomes: dict[Request, object]) -> None:
-    for call in script.calls:
-        if call in outcomes:
-            assert call.outcome is outcomes[call]
-        elif call.ready:
-            outcomes[call] = call.outcome
-
-
-@settings(PROPERTY, max_examples=examples(600))
-@given(st.sampled_from([State.HANDSHAKE, State.CONNECTED]), st.lists(FRAMES, max_size=8), PIECES)
-def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
-    state: State, frames: list[bytes], sizes: list[int]
-) -> None:
-    script = script_in(state)
-    watch = Watch()
-    for verb in ["get_data", "create", "exists", "get_children"]:
-        watched = {} if verb == "create" else {"watch": watch}
-        script.call(verb, "/a", **watched)
-    script.session.add_auth("digest", b"u:p")
-    script.flush()
-    outcomes: dict[Request, object] = {}
-    data, at = b"".join(frames), 0
-    for size in [*sizes, len(data)]:
-        script.session.receive_data(data[at : at + size], script.now)
-        at += size
-        script.flush()
-        _ended_at_most_once(script, outcomes)
-    script.lose()
-    _ended_at_most_once(script, outcomes)
-    if not script.state.terminal:
-        assert script.state is State.DISCONNECTED
-        assert script.session.broken is None
-        assert all(call.ready or not call.sent for call in script.calls)
-        assert usable_again(script)
-    script.session.closed()
-    assert all(call.ready for call in script.calls)
-    assert not armed(watch)
 
 
 def _peak(script: Script, *chunks: bytes) -> int:
