@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.scripted import (
     NO_AUTH,
+    NO_NODE,
     STAT,
     Script,
     Sent,
@@ -85,6 +86,22 @@ def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Scri
     script.watching("exists", "/present")
     script.watching_missing("/missing")
     assert _restored_lists(script) == [("/present",), ("/missing",), ()]
+
+
+@pytest.mark.parametrize("code", [NO_NODE, None])
+def test_a_read_that_fails_sets_no_watch(code: int | None, script: Script, watch: Watch) -> None:
+    """Without a code the reply cannot be read."""
+    call = script.send("get_data", "/a", watch=watch)
+    script.log_when_ready(watch, "not set")
+    if code is None:
+        script.feed(reply_frame(call.xid, 1, 0, b"\0"))
+    else:
+        script.answer(call, error=code)
+    assert script.wake() == ["not set"]
+    assert not armed(watch)
+    assert _restored_lists(script) == []
+    script.watching("get_data", "/a").close()
+    assert script.names() == ["remove_watches"], "nothing else is expected"
 
 
 def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
