@@ -1,6 +1,6 @@
 """Every public name, used as its users would: for the type checkers.
 
-Nothing here is run; `tests/unit/test_typing_examples.py` sees to it that no name is missing, and
+Nothing here is run; `tests/unit/test_exports.py` sees to it that no name is missing, and
 `check.py types` that mypy and pyright (both strict) accept it and see the types that are meant.
 """
 

@@ -15,7 +15,6 @@ SWEEPS = "every_cut or every_request_cut_off"
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
     "chaos": "tests.interop.chaos --seconds 3600",  # locks and all other recipes
-    "fuzz": "tests.interop.fuzz --seconds 3600",
     **{
         name: f"tests.interop.{name}"
         for name in (
@@ -40,15 +39,13 @@ WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 
 # The tests of the files that pyproject.toml measures; what is slow in them covers nothing more.
 COVERING = (
-    "session*", "plain_answers", "trace", "ensembles", "opening", "sasl", "watches",
-    "recipe_*", "locks", "lock_kinds", "hazards", "family", "cache", "membership*",
-    "services", "supervisor", "simulation", "schedules", "read_write", "convenience", "following",
-    "partitioner", "time_limits", "server_settings", "counter", "barriers", "once_per", "queue",
-    "handover", "giving_up", "client_races",
+    "session*", "client_sessions", "roles", "ensembles", "sasl", "watches", "recipe_*", "locks",
+    "lock_kinds", "hazards", "family", "cache", "membership*", "services", "supervisor",
+    "simulation", "read_write", "convenience", "following", "partitioner", "server_settings",
+    "counter", "barriers", "once_per", "queue", "handover", "giving_up",
 )  # fmt: skip
 SLOW = (
-    "machine or no_bytes_make or how_bytes_are or every_fault or every_request or thousand"
-    " or hundred or many_make"
+    "machine or how_bytes_are or every_fault or every_request or thousand or hundred or many_make"
 )
 
 
@@ -74,6 +71,13 @@ def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> lis
             pytest("simulation", options=patient),
             8 * HOURS,
             {**seed, "ZKWIRE_SIMULATION": "2"},
+            computes=True,
+        ),
+        Step(
+            "fuzz",
+            pytest("testbed/test_fuzz.py", options=patient),
+            4 * HOURS,
+            {"ZKWIRE_EXAMPLES": "many"},
             computes=True,
         ),
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),

@@ -27,10 +27,7 @@ OF_THREADS = (
     *("client_threads", "client_watches", "lock_kinds", "supervisor"),
 )
 
-ABOUT_SOURCES = (
-    *("check", "import", "java_bytes", "layers", "pictures"),
-    *("type_completeness", "typing_examples"),
-)
+ABOUT_SOURCES = ("check", "import", "java_bytes", "layers", "pictures", "type_completeness")
 ABOUT_A_SOURCE = ("test_exports.py::test_types_are_promised",)
 
 

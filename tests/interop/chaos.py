@@ -21,12 +21,11 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.interop import chaos_faults, chaos_log
 from tests.interop.chaos_cluster import SERVE_SECONDS, WORKERS, Cluster
-from tests.interop.chaos_faults import Fault
 from tests.interop.chaos_log import Line
 from tests.interop.chaos_ways import clock
 from tests.support import history
@@ -59,9 +58,9 @@ def _listed(counts: Counter[str] | dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
-def endless(cluster: Cluster, faults: Sequence[Fault], only: Sequence[str]) -> Iterator[Fault]:
+def endless(cluster: Cluster, faults: Iterable[str], only: Sequence[str]) -> Iterator[str]:
     """Every kind, in any order, then again; so that none is left out for long."""
-    deck = [fault for fault in faults if not only or fault.__name__ in only]
+    deck = [fault for fault in faults if not only or fault in only]
     while deck:
         cluster.rng.shuffle(deck)
         yield from deck
@@ -75,13 +74,13 @@ def trouble(
     For as long as asked, and then each kind that had no turn yet, however slow the machine is.
     """
 
-    def suffer(fault: Fault, mark: str) -> None:
+    def suffer(fault: str, mark: str) -> None:
         began = time.monotonic()
-        came = fault(cluster) is not False
-        (report.faults if came else report.idle)[fault.__name__] += 1
+        came = chaos_faults.ALL[fault](cluster) is not False
+        (report.faults if came else report.idle)[fault] += 1
         if show:
             took = time.monotonic() - began
-            print(f"{took:6.2f} s {mark} {fault.__name__}{'' if came else ': -'}", flush=True)
+            print(f"{took:6.2f} s {mark} {fault}{'' if came else ': -'}", flush=True)
 
     quick = endless(cluster, (*chaos_faults.ON_LINKS, *chaos_faults.ON_CLIENTS), only)
 
@@ -91,13 +90,13 @@ def trouble(
 
     cluster.meanwhile = meanwhile
     until = time.monotonic() + seconds
-    wanted = set(only) or {fault.__name__ for fault in chaos_faults.ALL}
+    wanted = set(only or chaos_faults.ALL)
     for fault in endless(cluster, chaos_faults.ALL, only):
         if time.monotonic() > until:
             had = report.faults.keys() | report.idle.keys()
             if wanted <= had:
                 break
-            if fault.__name__ in had:
+            if fault in had:
                 continue
         suffer(fault, " ")
         cluster.heal()
@@ -178,8 +177,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--quiet", action="store_true", help="show no single faults")
     parser.add_argument("--keep", action="store_true", help="what was told, even if all is well")
-    names = sorted(fault.__name__ for fault in chaos_faults.ALL)
-    parser.add_argument("--only", action="append", choices=names, help="this kind; may be repeated")
+    kinds = sorted(chaos_faults.ALL)
+    parser.add_argument("--only", action="append", choices=kinds, help="this kind; may be repeated")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     # Asked to end, this does as after Ctrl-C, also in the background: it ends what it has started.

@@ -1,4 +1,4 @@
-"""The kinds of trouble of a chaos run; each function makes one and heals it again.
+"""The kinds of trouble of a chaos run, by name; each makes one and heals it again.
 
 What happens to servers ends with all three serving, so that no two of these faults together can
 lose what ZooKeeper has promised to keep: a wiped member must find the other two whole.
@@ -12,7 +12,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 
 from tests.interop.chaos_cluster import Cluster
@@ -38,15 +38,19 @@ STORM = 50
 WRITES = ("create2", "delete", "multi", "get_children", "get_data")
 
 
+Fault = Callable[[Cluster], bool | None]
+"""False if it came to nothing: there was nobody there to suffer it."""
+
+
+def _pause(cluster: Cluster, least: float, most: float) -> None:
+    time.sleep(cluster.rng.uniform(least, most))
+
+
 def _short_or_fatal(cluster: Cluster) -> None:
     """Wait for a while that sessions outlive, or for one that they do not."""
     fatal = cluster.rng.random() < 0.5
     least, most = (1.1 * SESSION_TIMEOUT, 1.5 * SESSION_TIMEOUT) if fatal else (0.2, 2.0)
     _pause(cluster, least, most)
-
-
-def _pause(cluster: Cluster, least: float, most: float) -> None:
-    time.sleep(cluster.rng.uniform(least, most))
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -59,27 +63,10 @@ def _kill(cluster: Cluster, *members: InstalledServer) -> None:
     cluster.whole()
 
 
-def leader_killed(cluster: Cluster) -> None:
-    _kill(cluster, cluster.leader())
-
-
-def follower_killed(cluster: Cluster) -> None:
-    _kill(cluster, cluster.follower())
-
-
-def majority_killed(cluster: Cluster) -> None:
-    _kill(cluster, cluster.leader(), cluster.follower())
-
-
-def leader_stopped(cluster: Cluster) -> None:
-    cluster.leader().stop()
-    _pause(cluster, 0.0, 0.5)
-    cluster.whole()
-
-
-def rolling_restart(cluster: Cluster) -> None:
-    for member in cluster.members:
+def _stop(cluster: Cluster, *members: InstalledServer) -> None:
+    for member in members:
         member.stop()
+        _pause(cluster, 0.0, 0.5)
         cluster.whole()
 
 
@@ -90,22 +77,14 @@ def _stand_still(cluster: Cluster, member: InstalledServer) -> None:
     cluster.whole()
 
 
-def leader_paused(cluster: Cluster) -> None:
-    _stand_still(cluster, cluster.leader())
-
-
-def follower_paused(cluster: Cluster) -> None:
-    _stand_still(cluster, cluster.follower())
-
-
-def member_wiped(cluster: Cluster) -> None:
+def _wipe(cluster: Cluster) -> None:
     member = cluster.follower()
     member.kill()
     shutil.rmtree(member.directory / "data" / "version-2", ignore_errors=True)
     cluster.whole()
 
 
-def disk_full(cluster: Cluster) -> bool:
+def _fill_disk(cluster: Cluster) -> bool:
     """One member has no more room: the size of its process's files is limited.
 
     It fails as late and in the same place as with a full file system, with another error.  With the
@@ -129,65 +108,42 @@ def disk_full(cluster: Cluster) -> bool:
     return True
 
 
+ON_SERVERS: dict[str, Fault] = {
+    "leader_killed": lambda cluster: _kill(cluster, cluster.leader()),
+    "follower_killed": lambda cluster: _kill(cluster, cluster.follower()),
+    "majority_killed": lambda cluster: _kill(cluster, cluster.leader(), cluster.follower()),
+    "leader_stopped": lambda cluster: _stop(cluster, cluster.leader()),
+    "rolling_restart": lambda cluster: _stop(cluster, *cluster.members),
+    "leader_paused": lambda cluster: _stand_still(cluster, cluster.leader()),
+    "follower_paused": lambda cluster: _stand_still(cluster, cluster.follower()),
+    "member_wiped": _wipe,
+    "disk_full": _fill_disk,
+}
+
+
 # --- links ----------------------------------------------------------------------------------------
 
 
 def _struck_links(
-    chosen: Sequence[FaultProxy],
+    cluster: Cluster,
+    number: int,
     begin: Callable[[FaultProxy], object],
-    end: Callable[[FaultProxy], object] | None = None,
     wait: Callable[[], object] = list,
 ) -> bool:
-    """Do something to links, wait, and undo it; whether a client was connected there."""
+    """Do something to so many links, wait, and undo it; whether a client was connected there."""
+    chosen = cluster.rng.sample(cluster.proxies, number)
     hit = any(proxy.connections for proxy in chosen)
     for proxy in chosen:
         begin(proxy)
     wait()
-    for proxy in chosen if end is not None else ():
-        end(proxy)  # type: ignore[misc]
+    cluster.heal()
     return hit
 
 
-def _any_number(cluster: Cluster) -> list[FaultProxy]:
-    return cluster.rng.sample(cluster.proxies, cluster.rng.randint(1, 3))
-
-
-def links_cut(cluster: Cluster) -> bool:
-    return _struck_links(_any_number(cluster), FaultProxy.cut_all)
-
-
-def links_reset(cluster: Cluster) -> bool:
-    return _struck_links(_any_number(cluster), FaultProxy.reset_all)
-
-
-def _black_holes(
-    cluster: Cluster, chosen: Sequence[FaultProxy], wait: Callable[[], object]
-) -> bool:
-    undo = lambda proxy: proxy.black_hole(False)  # noqa: E731
-    return _struck_links(chosen, FaultProxy.black_hole, undo, wait)
-
-
-def links_silent(cluster: Cluster) -> bool:
-    """One member is out of the clients' reach; they do not hear of it."""
-    one = [cluster.rng.choice(cluster.proxies)]
-    return _black_holes(cluster, one, lambda: _pause(cluster, 0.3, 0.9 * SESSION_TIMEOUT))
-
-
-def clients_cut_off(cluster: Cluster) -> bool:
-    """All members are; now and then for longer than the sessions live."""
-    return _black_holes(cluster, cluster.proxies, lambda: _short_or_fatal(cluster))
-
-
-def member_refuses(cluster: Cluster) -> bool:
-    """Two of three let nobody in, and throw out who is."""
-
-    def shut(proxy: FaultProxy) -> None:
-        proxy.refuse()
-        proxy.cut_all()
-
-    chosen = cluster.rng.sample(cluster.proxies, 2)
-    wait = lambda: _pause(cluster, 0.2, 1.5)  # noqa: E731
-    return _struck_links(chosen, shut, lambda proxy: proxy.refuse(False), wait)
+def _shut(proxy: FaultProxy) -> None:
+    """Let nobody in, and throw out who is."""
+    proxy.refuse()
+    proxy.cut_all()
 
 
 class _Counted:
@@ -202,7 +158,7 @@ class _Counted:
         return self._action(passing)
 
 
-def _ruled(cluster: Cluster, action: Action, seconds: float, share: float = 1.0) -> bool:
+def _ruled(cluster: Cluster, action: Action, share: float = 1.0) -> bool:
     """Do this to a share of all frames behind the handshake, for a time."""
     counted = _Counted(action)
 
@@ -211,19 +167,8 @@ def _ruled(cluster: Cluster, action: Action, seconds: float, share: float = 1.0)
 
     for proxy in cluster.proxies:
         proxy.rule(rule)
-    _pause(cluster, seconds, seconds)
+    _pause(cluster, 0.5, 2.0)
     return counted.hits > 0
-
-
-def links_slow(cluster: Cluster) -> bool:
-    return _ruled(cluster, delay(cluster.rng.uniform(0.01, 0.1)), cluster.rng.uniform(0.5, 2.0))
-
-
-def links_unsteady(cluster: Cluster) -> bool:
-    """Some frames come late, and all behind them on the same connection."""
-    return _ruled(
-        cluster, delay(cluster.rng.uniform(0.1, 0.6)), cluster.rng.uniform(0.5, 2.0), 0.02
-    )
 
 
 def _struck(cluster: Cluster, action: Action) -> bool:
@@ -236,32 +181,7 @@ def _struck(cluster: Cluster, action: Action) -> bool:
     return counted.hits > 0
 
 
-def requests_lost(cluster: Cluster) -> bool:
-    return _struck(cluster, cut_before)
-
-
-def replies_lost(cluster: Cluster) -> bool:
-    return _struck(cluster, cut_after)
-
-
-def requests_reset(cluster: Cluster) -> bool:
-    return _struck(cluster, rst_before)
-
-
-def requests_truncated(cluster: Cluster) -> bool:
-    return _struck(cluster, truncate(cluster.rng.randint(1, 20)))
-
-
-def replies_trickle(cluster: Cluster) -> bool:
-    return _struck(cluster, drip(cluster.rng.uniform(0.1, 1.0)))
-
-
-def connections_silent(cluster: Cluster) -> bool:
-    """From one of the next requests on a connection says nothing more."""
-    return _struck(cluster, black_hole)
-
-
-def connection_storm(cluster: Cluster) -> None:
+def _storm(cluster: Cluster) -> None:
     """Many connections at once, to each member, that say nothing and go."""
     with ExitStack() as connections:
         for proxy in cluster.proxies:
@@ -271,14 +191,36 @@ def connection_storm(cluster: Cluster) -> None:
                     connections.enter_context(socket.create_connection((host, int(port)), 1.0))
 
 
+ON_LINKS: dict[str, Fault] = {
+    "links_cut": lambda c: _struck_links(c, c.rng.randint(1, 3), FaultProxy.cut_all),
+    "links_reset": lambda c: _struck_links(c, c.rng.randint(1, 3), FaultProxy.reset_all),
+    # One member is out of the clients' reach, and they do not hear of it; all members are, now and
+    # then for longer than the sessions live; two of three let nobody in.
+    "links_silent": lambda c: _struck_links(
+        c, 1, FaultProxy.black_hole, lambda: _pause(c, 0.3, 0.9 * SESSION_TIMEOUT)
+    ),
+    "clients_cut_off": lambda c: _struck_links(
+        c, 3, FaultProxy.black_hole, lambda: _short_or_fatal(c)
+    ),
+    "member_refuses": lambda c: _struck_links(c, 2, _shut, lambda: _pause(c, 0.2, 1.5)),
+    "links_slow": lambda c: _ruled(c, delay(c.rng.uniform(0.01, 0.1))),
+    # Some frames come late, and all behind them on the same connection.
+    "links_unsteady": lambda c: _ruled(c, delay(c.rng.uniform(0.1, 0.6)), 0.02),
+    "requests_lost": lambda c: _struck(c, cut_before),
+    "replies_lost": lambda c: _struck(c, cut_after),
+    "requests_reset": lambda c: _struck(c, rst_before),
+    "requests_truncated": lambda c: _struck(c, truncate(c.rng.randint(1, 20))),
+    "replies_trickle": lambda c: _struck(c, drip(c.rng.uniform(0.1, 1.0))),
+    # From one of the next requests on a connection says nothing more.
+    "connections_silent": lambda c: _struck(c, black_hole),
+    "connection_storm": _storm,
+}
+
+
 # --- clients --------------------------------------------------------------------------------------
 
 
-def client_killed(cluster: Cluster) -> None:
-    cluster.replace(cluster.rng.choice(cluster.crews))
-
-
-def client_paused(cluster: Cluster) -> None:
+def _pause_client(cluster: Cluster) -> None:
     crew = cluster.rng.choice(cluster.crews)
     os.kill(crew.process.pid, signal.SIGSTOP)
     try:
@@ -287,17 +229,8 @@ def client_paused(cluster: Cluster) -> None:
         os.kill(crew.process.pid, signal.SIGCONT)
 
 
-Fault = Callable[[Cluster], bool | None]
-"""False if it came to nothing: there was nobody there to suffer it."""
-
-ON_SERVERS: tuple[Fault, ...] = (
-    leader_killed, follower_killed, majority_killed, leader_stopped, leader_paused,
-    follower_paused, rolling_restart, member_wiped, disk_full,
-)  # fmt: skip
-ON_LINKS: tuple[Fault, ...] = (
-    links_cut, links_reset, links_silent, clients_cut_off, member_refuses, links_slow,
-    links_unsteady, requests_lost, replies_lost, requests_reset, requests_truncated,
-    replies_trickle, connections_silent, connection_storm,
-)  # fmt: skip
-ON_CLIENTS: tuple[Fault, ...] = (client_killed, client_paused)
-ALL: tuple[Fault, ...] = (*ON_SERVERS, *ON_LINKS, *ON_CLIENTS)
+ON_CLIENTS: dict[str, Fault] = {
+    "client_killed": lambda cluster: cluster.replace(cluster.rng.choice(cluster.crews)),
+    "client_paused": _pause_client,
+}
+ALL = {**ON_SERVERS, **ON_LINKS, **ON_CLIENTS}

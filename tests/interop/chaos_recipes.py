@@ -18,18 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import zkwire
 from tests.interop.chaos_ways import EXPECTED, ROOT, Contender, clock
-from zkwire import (
-    CacheEvent,
-    Client,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    QueueEmptyError,
-    SeenData,
-    Stat,
-    ZooKeeperError,
-)
 
 Line = dict[str, Any]
 TREE = "/tree"
@@ -69,7 +59,7 @@ class Consumer(Contender):
             self.tell("began", value=taken)
             await self.way.sleep(self.rng.uniform(0, WORK))
 
-        with suppress(QueueEmptyError):
+        with suppress(zkwire.QueueEmptyError):
             await self.way.under(self.make(client, "Queue", QUEUE).take(1.0), work)
             self.tell("removed", value=taken)
 
@@ -133,7 +123,7 @@ class Copy:
         self.data: dict[str, bytes] = {}
         self.wrong: list[str] = []
 
-    def add(self, event: CacheEvent) -> None:
+    def add(self, event: zkwire.CacheEvent) -> None:
         if (event.path in self.data) != (event.kind != "added"):
             self.wrong.append(repr(event))
         if event.kind == "removed":
@@ -146,10 +136,10 @@ class Followed:
     """What a watch forever has seen: nothing older, and nothing skipped without a word."""
 
     def __init__(self) -> None:
-        self.last: Stat | None = None
+        self.last: zkwire.Stat | None = None
         self.wrong: list[str] = []
 
-    def add(self, seen: SeenData) -> None:
+    def add(self, seen: zkwire.SeenData) -> None:
         stat, last = seen.stat, self.last
         if stat is not None and last is not None:
             skips = not seen.skipped and stat.version != last.version + 1
@@ -173,7 +163,7 @@ class Mirror(Contender):
         while not self.worker.stopped.is_set():
             root = cache.get(TREE)
             if root is not None and root.data.startswith(b"rest") and root.data != seen:
-                with suppress(*EXPECTED, NoNodeError):
+                with suppress(*EXPECTED, zkwire.NoNodeError):
                     client = await self.way.call(supervisor.client, 1.0)
                     if await self._equal(client, cache, copy, followed):
                         seen = root.data
@@ -186,9 +176,9 @@ class Mirror(Contender):
         await self.way.call(cache.close)
 
     async def _equal(self, client: Any, cache: Any, copy: Copy, followed: Followed) -> bool:
-        truth: dict[str, tuple[bytes, Stat]] = {}
+        truth: dict[str, tuple[bytes, zkwire.Stat]] = {}
         for path in NAMES:
-            with suppress(NoNodeError):
+            with suppress(zkwire.NoNodeError):
                 data, stat = await self.way.call(client.get_data, path)
                 truth[path] = data, stat
         found = [cache.get(path) for path in cache]
@@ -216,7 +206,10 @@ class TreeWriter(threading.Thread):
     """Changes the tree in bursts; after each it rests until every mirror has seen everything."""
 
     def __init__(
-        self, outsider: Callable[[], Client], rng: random.Random, rests: Callable[[], set[bytes]]
+        self,
+        outsider: Callable[[], zkwire.Client],
+        rng: random.Random,
+        rests: Callable[[], set[bytes]],
     ) -> None:
         super().__init__(name="writer of the tree")
         self.found: list[str] = []
@@ -234,15 +227,15 @@ class TreeWriter(threading.Thread):
 
     def run(self) -> None:
         while not (self._over.is_set() or self.found):
-            with suppress(ZooKeeperError), self._outsider() as client:
+            with suppress(zkwire.ZooKeeperError), self._outsider() as client:
                 while not (self._over.is_set() or self.found):
                     self._burst(client)
                     self._rest(client, b"rest %d" % (self.rested + 1))
 
-    def _burst(self, client: Client) -> None:
+    def _burst(self, client: zkwire.Client) -> None:
         for _ in range(BURST):
             path, data = self._rng.choice(NAMES), b"%d" % self._rng.randrange(10**6)
-            with suppress(NodeExistsError, NoNodeError, NotEmptyError):
+            with suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.NotEmptyError):
                 if path == TREE or self._rng.random() < 0.3:
                     client.set_data(path, data)
                 elif self._rng.random() < 0.6:
@@ -250,7 +243,7 @@ class TreeWriter(threading.Thread):
                 else:
                     client.delete(path)
 
-    def _rest(self, client: Client, name: bytes) -> None:
+    def _rest(self, client: zkwire.Client, name: bytes) -> None:
         client.set_data(TREE, name)
         until = clock() + REST_SECONDS
         while self._rests() != {name}:
@@ -272,7 +265,7 @@ class End(NamedTuple):
     items: set[str]
 
 
-def read_end(client: Client) -> End:
+def read_end(client: zkwire.Client) -> End:
     """What is there."""
     folder, items = f"{QUEUE}/entries", set[str]()
     client.sync(ROOT)

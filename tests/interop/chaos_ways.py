@@ -13,15 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import zkwire
-from zkwire import (
-    ClientClosedError,
-    ConnectionLossError,
-    LockLostError,
-    LockTakenError,
-    OperationTimeoutError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
 from zkwire.blocking.sync import run
 
 ROOT = "/chaos"
@@ -29,8 +20,8 @@ SESSION_TIMEOUT = 4.0
 CLIENTS = 2
 LONGEST_REST = 0.1
 EXPECTED = (
-    ConnectionLossError, OperationTimeoutError, SessionExpiredError, ClientClosedError,
-    LockLostError, LockTakenError,
+    zkwire.ConnectionLossError, zkwire.OperationTimeoutError, zkwire.SessionExpiredError,
+    zkwire.ClientClosedError, zkwire.LockLostError, zkwire.LockTakenError,
 )  # fmt: skip
 """What may happen to whom the world is bad to; any other error is a finding."""
 
@@ -156,7 +147,7 @@ class Contender:
             client = self.box.client
             try:
                 await self.turn(client)
-            except (SessionExpiredError, ClientClosedError):
+            except (zkwire.SessionExpiredError, zkwire.ClientClosedError):
                 await self.box.replace(client)
             except EXPECTED:
                 pass
@@ -175,7 +166,7 @@ class Contender:
         try:
             await self.way.call(function, *args)
             ok = True
-        except ZooKeeperError as error:
+        except zkwire.ZooKeeperError as error:
             ok = None if error.maybe_applied else False
             raise
         finally:

@@ -1,34 +1,23 @@
 """Any bytes give replies or a `ProtocolError`, in bounded time and memory: the targets of fuzzing.
 
-``python3 -m tests.interop.fuzz --seconds N [--seed N] [--target NAME]`` is guided by coverage:
-inputs that reach a step from line to line that none has reached before are kept, and mutated
-further. What it finds it prints as a target, a conversation and mutations, and `replay` runs again;
-CI runs the same targets under hypothesis (`tests/testbed/test_fuzz.py`).
+`tests/testbed/test_fuzz.py` runs them, mutates what `fuzz_corpus` has recorded, and prints what it
+finds as a conversation and mutations; `check.py long` has it look at many more.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import resource
-import secrets
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import zkwire
-from tests.interop import fuzz_corpus
 from tests.interop.fuzz_corpus import (
     AUTH,
     SASL_USERS,
     SEED,
     TALKS,
-    Mutation,
     Recording,
-    mutate,
 )
 from tests.support.scripted import NO_NODE, SESSION_ID, Script, welcome_frame
 from zkwire.errors import ProtocolError, ZooKeeperError
@@ -40,13 +29,10 @@ from zkwire.session.request import Request
 from zkwire.testing.proxy.relay import Conversation
 from zkwire.testing.server.processor import Processor
 
-PACKAGE = zkwire.__path__[0]
 SLOWEST = 5.0
 """CPU seconds for one input: a bound for what is quadratic, not for a busy machine."""
-MEMORY = 2**30
 MOST_OUTPUT = 2**20
 """Bytes that the server may answer to a conversation of some kilobytes."""
-MOST_MUTATIONS = 6
 
 DECODERS: tuple[type[Record] | type[MultiResponse], ...] = (*RECORDS, MultiResponse)
 
@@ -219,138 +205,3 @@ def run(target: Target, pieces: Sequence[bytes]) -> None:
     target.run(pieces)
     spent = time.process_time() - began
     assert spent < SLOWEST, f"{spent:.1f} s for {sum(map(len, pieces))} bytes"
-
-
-def replay(target: str, seed: str, mutations: Sequence[Mutation]) -> None:
-    """Run what was printed."""
-    chosen = targets(fuzz_corpus.load())[target]
-    run(chosen, mutate(chosen.seeds[seed], mutations))
-
-
-# --- guided by coverage ---------------------------------------------------------------------------
-
-
-class Coverage:
-    """Which steps from line to line of the package have been taken."""
-
-    def __init__(self) -> None:
-        self.seen: set[tuple[int, int, int]] = set()
-        self.news = 0
-        self._ids: dict[Any, int] = {}
-        self._last = 0
-
-    def __enter__(self) -> Coverage:
-        self.news = 0
-        sys.settrace(self._enter)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _enter(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        code = frame.f_code
-        number = self._ids.get(code)
-        if number is None:
-            ours = code.co_filename.startswith((PACKAGE, "<"))  # records are generated
-            number = self._ids[code] = len(self._ids) + 1 if ours else 0
-        if not number:
-            return None
-        before = frame.f_lineno
-
-        def line(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
-            nonlocal before
-            step = (number, before, frame.f_lineno)
-            before = frame.f_lineno
-            if step not in self.seen:
-                self.seen.add(step)
-                self.news += 1
-            return line
-
-        return line
-
-
-class Guided:
-    """One target's pool of inputs, and what comes of mutating them."""
-
-    def __init__(self, name: str, target: Target, rng: random.Random) -> None:
-        self.name = name
-        self.runs = 0
-        self.spent = 0.0  # CPU seconds
-        self._target = target
-        self._rng = rng
-        self._coverage = Coverage()
-        self._pool: list[tuple[str, tuple[Mutation, ...]]] = [(seed, ()) for seed in target.seeds]
-        for start in list(self._pool):
-            self.try_one(*start)
-
-    def step(self) -> str | None:
-        """One more input; the report if it is a finding."""
-        seed, mutations = self._rng.choice(self._pool)
-        more = tuple(self._mutations())
-        return self.try_one(seed, (*mutations, *more)[-4 * MOST_MUTATIONS :])
-
-    def _mutations(self) -> Iterator[Mutation]:
-        for _ in range(self._rng.randint(1, MOST_MUTATIONS)):
-            yield tuple(self._rng.randrange(2**16) for _ in range(3))  # type: ignore[misc]
-
-    def try_one(self, seed: str, mutations: tuple[Mutation, ...]) -> str | None:
-        self.runs += 1
-        began = time.process_time()
-        try:
-            with self._coverage:
-                run(self._target, mutate(self._target.seeds[seed], mutations))
-        except Exception as error:
-            return f"{self.name}, {seed}, {list(mutations)}: {type(error).__name__}: {error}"
-        finally:
-            self.spent += time.process_time() - began
-        if self._coverage.news and mutations:
-            self._pool.append((seed, mutations))
-        return None
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name:18} {self.runs:7} inputs, {len(self._pool):5} kept, "
-            f"{len(self._coverage.seen):5} steps"
-        )
-
-
-def guided(seconds: float, seed: int, names: Sequence[str]) -> list[str]:
-    """Fuzz for so long, all targets in turn; what was found."""
-    rng = random.Random(seed)
-    chosen = {name: t for name, t in targets(fuzz_corpus.load()).items() if name in names}
-    every = [Guided(name, target, rng) for name, target in chosen.items()]
-    found: list[str] = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and len(found) < 20:
-        one = min(every, key=lambda one: one.spent)  # the same time for each, not the same number
-        finding = one.step()
-        if finding is not None:
-            found.append(finding)
-            print(f"FOUND {finding}", flush=True)
-    for one in every:
-        print(one)
-    return found
-
-
-def main() -> int:
-    """See the module's docstring."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
-    parser.add_argument("--target", action="append", help="only this one; may be repeated")
-    parser.add_argument("--record", action="store_true", help="make the corpus anew, and end")
-    arguments = parser.parse_args()
-    if arguments.record:
-        fuzz_corpus.save(fuzz_corpus.record())
-        return 0
-    # An allocation for a length that lies becomes a MemoryError, and that a finding.
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    print(f"seed {arguments.seed}")
-    names = arguments.target or list(targets(fuzz_corpus.load()))
-    found = guided(arguments.seconds, arguments.seed, names)
-    print(f"{len(found)} findings")
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

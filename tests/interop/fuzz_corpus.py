@@ -2,7 +2,7 @@
 
 `TALKS` says what a client asks. A recording is what then went over the wire between the client and
 the embedded server, frame by frame; they are kept in `fuzz_corpus.txt`, so that a finding can be
-told by a conversation's name and its mutations. ``python3 -m tests.interop.fuzz --record`` makes it
+told by a conversation's name and its mutations. ``python3 -m tests.interop.fuzz_corpus`` makes it
 anew.
 
 A mutation is three numbers, so that a fuzzer of any kind can make, keep and shrink them.
@@ -16,27 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zkwire import (
-    ACL,
-    Check,
-    Client,
-    ConnectionLossError,
-    Create,
-    Delete,
-    DigestMD5,
-    GetChildren,
-    GetData,
-    Perms,
-    SetData,
-    Watch,
-    digest_auth,
-    digest_id,
-)
+import zkwire
 from zkwire.testing import FaultProxy, Server
 
 FILE = Path(__file__).parent / "fuzz_corpus.txt"
 SEED = 1  # of the embedded server: a processor with the same one hands out the same sessions
-AUTH = digest_auth("bob", "secret")
+AUTH = zkwire.digest_auth("bob", "secret")
 SASL_USERS = {"bob": "secret"}
 SECONDS = 20.0
 
@@ -57,7 +42,7 @@ def nodes(ask: Ask) -> None:
     ask.get_children_with_stat("/a")
     ask.sync("/a")
     ask.get_acl("/a")
-    ask.set_acl("/a", [ACL(Perms.ALL, digest_id("bob", "secret"))])
+    ask.set_acl("/a", [zkwire.ACL(zkwire.Perms.ALL, zkwire.digest_id("bob", "secret"))])
     ask.get_ephemerals("/")
     ask.get_all_children_number("/")
     ask.who_am_i()
@@ -70,28 +55,34 @@ def nodes(ask: Ask) -> None:
 def watches(ask: Ask) -> None:
     """Watches of each kind; some fire, some are left for the next connection."""
     ask.create("/w", b"")
-    ask.exists("/missing", watch=Watch())
-    ask.get_data("/w", watch=Watch())
-    ask.get_children("/w", watch=Watch())
-    ask.add_watch("/p", Watch())
-    ask.add_watch("/r", Watch(), recursive=True)
+    ask.exists("/missing", watch=zkwire.Watch())
+    ask.get_data("/w", watch=zkwire.Watch())
+    ask.get_children("/w", watch=zkwire.Watch())
+    ask.add_watch("/p", zkwire.Watch())
+    ask.add_watch("/r", zkwire.Watch(), recursive=True)
     ask.create("/p", b"")
     ask.create("/r", b"")
     ask.create("/r/child", b"")
     ask.create("/w/child", b"")
     ask.set_data("/w", b"1")
     ask.delete("/w/child")
-    ask.get_data("/w", watch=Watch())
-    ask.get_children("/w", watch=Watch())
-    ask.exists("/other", watch=Watch())
+    ask.get_data("/w", watch=zkwire.Watch())
+    ask.get_children("/w", watch=zkwire.Watch())
+    ask.exists("/other", watch=zkwire.Watch())
 
 
 def multis(ask: Ask) -> None:
     """Several at once, done and refused, and reads."""
-    ask.multi([Create("/m", b"x"), Create("/m/s-", b"", sequential=True), SetData("/m", b"y")])
-    ask.multi([Check("/m", 1), Delete("/none")])
+    ask.multi(
+        [
+            zkwire.Create("/m", b"x"),
+            zkwire.Create("/m/s-", b"", sequential=True),
+            zkwire.SetData("/m", b"y"),
+        ]
+    )
+    ask.multi([zkwire.Check("/m", 1), zkwire.Delete("/none")])
     ask.multi([])
-    ask.multi_read([GetData("/m"), GetChildren("/m"), GetData("/none")])
+    ask.multi_read([zkwire.GetData("/m"), zkwire.GetChildren("/m"), zkwire.GetData("/none")])
 
 
 TALKS: dict[str, Callable[[Ask], None]] = {"nodes": nodes, "watches": watches, "multis": multis}
@@ -115,13 +106,13 @@ def record() -> list[Recording]:
         with (
             Server(seed=SEED) as server,
             FaultProxy(server.hosts) as proxy,
-            Client(proxy.hosts, auth=[AUTH]) as client,
+            zkwire.Client(proxy.hosts, auth=[AUTH]) as client,
         ):
             made += _held(name, client, proxy, talk)
     with (
         Server(seed=SEED, sasl_users=SASL_USERS) as server,
         FaultProxy(server.hosts) as proxy,
-        Client(proxy.hosts, sasl=DigestMD5("bob", "secret")) as client,
+        zkwire.Client(proxy.hosts, sasl=zkwire.DigestMD5("bob", "secret")) as client,
     ):
         client.exists("/")
         client.close()
@@ -130,7 +121,7 @@ def record() -> list[Recording]:
 
 
 def _held(
-    name: str, client: Client, proxy: FaultProxy, talk: Callable[[Ask], None]
+    name: str, client: zkwire.Client, proxy: FaultProxy, talk: Callable[[Ask], None]
 ) -> list[Recording]:
     client.connect(SECONDS)
     talk(client.pipeline)
@@ -138,7 +129,7 @@ def _held(
     proxy.cut_all()
     again = False
     while not again:
-        with suppress(ConnectionLossError):  # the cut may not have been noticed yet
+        with suppress(zkwire.ConnectionLossError):  # the cut may not have been noticed yet
             again = client.exists("/") is not None
     client.close()
     return _of(proxy, name)
@@ -264,3 +255,6 @@ KINDS: tuple[Mutate, ...] = (
     *map(_edit, (_flip, _put_byte, _put_number, _put_number, _cut, _lengthen)),
     *(_repeat, _remove, _swap, _splice, _edit(_open_up)),
 )
+
+if __name__ == "__main__":
+    save(record())

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.check.environment import ROOT
+from tests.support.installed_servers import every_release
 
 DOCUMENTS = ROOT / "docs"
+Replaced = Callable[[str, Any], str]
+"""A text with its generated parts made of these outcomes."""
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -58,3 +64,23 @@ def settle(files: Mapping[Path, str], *, write: bool) -> int:
             print(f"{path.name} says something else; --write mends it")
             status = 1
     return status
+
+
+def on_each_release(
+    program: str, found: Callable[[str], Any], data: Path, document: Path, replaced: Replaced
+) -> int:
+    """Compare the document and its data with what is found on each release, or write both.
+
+    The releases are Debian's and those of `ZOOKEEPER_HOME`; what is stored of others stays.
+    """
+    parser = ArgumentParser(prog=f"python3 -m {program}")
+    parser.add_argument("--write", action="store_true", help="put the tables into the document")
+    write = parser.parse_args().write
+    outcomes = json.loads(data.read_text())
+    for release in every_release():
+        os.environ["ZKWIRE_TEST_RELEASE"] = release
+        outcomes[release] = found(release)
+        print(f"{release}: {len(outcomes[release])} parts", flush=True)
+    outcomes = dict(sorted(outcomes.items()))
+    files = {document: replaced(document.read_text(), outcomes), data: as_json(outcomes)}
+    return settle(files, write=write)

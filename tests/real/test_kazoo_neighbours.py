@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from tests.interop.neighbours import table
-from tests.interop.neighbours.again import GRANTS, assert_as_stored, rows_with
-from tests.interop.neighbours.pairs import PAIRS, Pair, contend
-from tests.interop.neighbours.scenarios import KAZOO, SCENARIOS, Scene, outcome
+from tests.interop.neighbours.pairs import GRANTS, PAIRS, Pair, contend
+from tests.interop.neighbours.scenarios import KAZOO, SCENARIOS, Scene, outcome, rows_with
 from tests.interop.neighbours.sides import kazoo_side
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
@@ -180,7 +179,7 @@ def test_other_names_are_refused(client: Client) -> None:
 def test_locks_on_one_path(
     kazoo: Any, zookeeper: ZooKeeperServer, fresh_path: str, pair: Pair
 ) -> None:
-    assert_as_stored(zookeeper, fresh_path, pair)
+    table.assert_as_stored(zookeeper, fresh_path, pair)
 
 
 @pytest.mark.apache

@@ -27,7 +27,6 @@ AsyncKind: TypeAlias = (
 )
 
 
-
 # A test that takes longer hangs.
 LONGEST_TEST = 110.0
 

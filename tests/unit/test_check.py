@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -85,20 +84,6 @@ def test_a_long_check_has_a_step_for_each_release(
     assert [name for name in sorted(modules) if find_spec(name) is None] == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "command"),
-    [
-        (["-k", "one", "--", "x"], ["tests/unit", "tests/testbed", "-k", "one", "--", "x"]),
-        (["tests/unit/test_paths.py::test_a"], ["tests/unit/test_paths.py::test_a"]),
-    ],
-    ids=["a choice", "a test instead of the folder"],
-)
-def test_the_rest_is_for_pytest(arguments: list[str], command: list[str]) -> None:
-    (step,) = check.parse(["unit", "--", *arguments])
-    assert step.command[-len(command) :] == command
-    assert step.command.count("tests/unit") == command.count("tests/unit")
-
-
 # --- a step ---------------------------------------------------------------------------------------
 
 
@@ -115,25 +100,6 @@ def test_a_step_passes_only_with_success_in_time(monkeypatch: pytest.MonkeyPatch
         assert "so far" in hanging.output()
 
 
-def test_lanes_go_on_side_by_side_and_their_steps_one_by_one(tmp_path: Path) -> None:
-    meet = """
-import pathlib, sys, time
-mine, other = map(pathlib.Path, sys.argv[1:])
-mine.touch()
-while not other.exists(): time.sleep(0.01)
-"""
-    both = [str(tmp_path / "a"), str(tmp_path / "b")]
-    first = [
-        Step(name, [sys.executable, "-c", meet, *paths], 60)
-        for name, paths in (("a", both), ("b", both[::-1]))
-    ]
-    alone = python("", "c")
-    done = check.Check()
-    done.run([[first[0], alone], [first[1]]])
-    assert done.passed
-    assert [running.step.name for running in done.ended][-1] == "c"
-
-
 def test_nothing_more_is_run_after_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     done = check.Check()
     done.run([[python("raise SystemExit(1)")], [python("print('8 passed in 0.1s')", "two")]])
@@ -146,70 +112,9 @@ def test_nothing_more_is_run_after_a_failure(capsys: pytest.CaptureFixture[str])
     assert "tests: 8 passed, 0 failed, 0 skipped" in shown
 
 
-# --- what has failed ------------------------------------------------------------------------------
-
-
-def failing(tmp_path: Path, text: str, *arguments: str) -> Step:
-    """A step of pytest; what it fails in is a file of its own."""
-    (tmp_path / "test_it.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    options = ["-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)]
-    return Step("some", [*command, *options], 60, {"ZKWIRE_SEED": "7"})
-
-
-def test_a_failure_is_the_last_thing_with_the_command_that_repeats_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = """
-import pytest
-@pytest.mark.parametrize("word", ["good", "a - b c"])
-def test_word(word): assert word == "good"
-"""
-    done = check.Check()
-    done.run([[failing(tmp_path, text, "--durations=3", "-vv")], [python("", "other")]])
-    done.summary()
-    lines = capsys.readouterr().out.splitlines()
-    assert any("assert 'a - b c' == 'good'" in line for line in lines[-30:])
-    assert "slowest" in done.ended[-1].log.with_name("some.log").read_text()
-    assert not any("slowest" in line for line in lines)
-    assert lines[-3] == "some FAILED: exit code 1; to repeat it:"
-    repeat, whole = lines[-2:]
-    assert repeat.startswith("  ZKWIRE_SEED=7 ")
-    assert "-m pytest '" in repeat
-    assert repeat.endswith("test_it.py::test_word[a - b c]'")
-    assert whole in [f"  {running.step.typed()}" for running in done.ended]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["def test(: pass", "import pytest\n@pytest.fixture\ndef f(): 1 / 0\ndef test_f(f): pass"],
-    ids=["cannot be read", "an error before the test"],
-)
-def test_an_error_is_a_failure(tmp_path: Path, text: str) -> None:
-    running = ended(failing(tmp_path, text))
-    assert not running.passed
-    assert check.counts(running.closing_line())[1] == 1
+def test_an_error_is_a_failure() -> None:
     line = "1 failed, 2 passed, 3 skipped, 1 warning, 4 errors in 1.2s"
     assert check.counts(line) == (2, 5, 3)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
-def test_an_orphan_is_found_and_ended() -> None:
-    script = """
-import subprocess
-from tests.check import left_over
-left_over.adopt_orphans()
-left_over.END_SECONDS = 0.5
-subprocess.run(["sh", "-c", "setsid sleep 600 & exit"], check=True)
-left = left_over.processes_left()
-print(*left.values())
-left_over.end_all(list(left))
-assert not dict(left_over.descendants())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.returncode) == ("sleep\n", 0), done.stderr
 
 
 TESTS = ROOT / "tests"

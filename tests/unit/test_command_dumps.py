@@ -177,16 +177,6 @@ def test_whole_is_on_the_disk_before_it_has_its_name(
     assert done == ["fsync", "replace"]
 
 
-def test_whole_two_writers_each_write_a_whole_file(file: Path) -> None:
-    with whole(str(file)) as first:
-        first.write(b"first " * 10_000)
-        write(file, b"second")
-        assert file.read_bytes() == b"second"
-        first.write(b"end")
-    assert file.read_bytes() == b"first " * 10_000 + b"end"
-    assert os.listdir(file.parent) == ["file"]
-
-
 def test_whole_refuses_what_it_must_not_replace(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,12 @@
 """What the command says of itself is so: its pages, its help, and its advice."""
 
 import ast
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import tomllib
 from itertools import product
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import zkwire
 from tests.hazards.table import test_names
 from tests.interop.side_by_side_zkcli import BEGIN, END, HEAD, PAGE, keystrokes
 from tests.interop.zkcli_tasks import TASKS
+from tests.support import man_page
 from tests.support.command_lines import TEXT
 from zkwire.cli import output as exits
 from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, UsageError, find, parser_of
@@ -119,3 +124,24 @@ def test_the_command_advises_flags_alone() -> None:
     assert in_flags("create /ttl must: The node exists already.").startswith("create /ttl must: ")
     longer = "session_timeout must be 1, not 9; for a longer session, x: timedelta(seconds=9)"
     assert in_flags(longer) == "--session-timeout must be 1, not 9"
+
+
+# --- the manual page: a wheel installs it, and man shows it without a complaint -------------------
+
+
+def test_a_wheel_installs_it_where_man_looks() -> None:
+    settings = tomllib.loads((man_page.ROOT / "pyproject.toml").read_text())
+    data = man_page.ROOT / settings["tool"]["flit"]["external-data"]["directory"]
+    assert str(man_page.PATH.relative_to(data)) == "share/man/man1/zkwire.1"
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="there is no man")
+def test_man_shows_it_within_80_columns_without_a_warning() -> None:
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "MANROFFSEQ": "", "MANWIDTH": "80"}
+    shown = subprocess.run(
+        ["man", "--warnings", "-E", "UTF-8", "-P", "cat", "-l", str(man_page.PATH)],
+        env=environment, capture_output=True, text=True, timeout=100, check=True,
+    )  # fmt: skip
+    assert shown.stderr == ""
+    assert "  zkwire lock [OPTIONS] PATH [--] [COMMAND [ARG ...]]\n" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80

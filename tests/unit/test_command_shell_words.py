@@ -29,12 +29,6 @@ def test_a_line_is_split_into_commands(line: str, commands: list[list[str]]) -> 
     assert commands_of(line) == commands
 
 
-@pytest.mark.parametrize("line", ["get 'a", 'get "a', "get a\\", "ls; get 'a; b"])
-def test_a_quote_has_an_end(line: str) -> None:
-    with pytest.raises(ValueError, match="the line ends inside what"):
-        commands_of(line)
-
-
 @pytest.mark.parametrize(
     ("lines", "whole"),
     [
@@ -53,18 +47,6 @@ def test_a_word_can_be_typed(words: list[str]) -> None:
     line = " ".join(map(quoted, words))
     assert commands_of(line) == [words]
     assert unfinished(line) == (words[:-1], words[-1])
-
-
-@pytest.mark.parametrize(("line", "expected"), [
-    ("", ([], "")),
-    ("g", ([], "g")),
-    ("get ", (["get"], "")),
-    ("ls /;ge", ([], "ge")),
-    ("ls / ;", ([], "")),
-    ("get '/a b", (["get"], "/a b")),
-])  # fmt: skip
-def test_what_is_being_typed(line: str, expected: tuple[list[str], str]) -> None:
-    assert unfinished(line) == expected
 
 
 @pytest.mark.parametrize(("typed", "ours"), [

@@ -2,32 +2,14 @@
 
 from argparse import ArgumentTypeError
 from signal import SIGKILL, SIGTERM
-from threading import TIMEOUT_MAX
 
 import pytest
 
-from zkwire import ACL, Id, SeenChildren, SeenData, Stat
-from zkwire.cli.command import duration
+from zkwire import SeenChildren, SeenData, Stat
 from zkwire.cli.lock.holding import Deadline
 from zkwire.cli.nodes.watching import MISSED, EnoughError, States, Stream
 from zkwire.cli.nodes.writing import access_list
-from zkwire.cli.output import DONE, TIMED_OUT, Output, entry_of, entry_text
-
-
-def test_a_duration_has_a_unit_and_no_machine_waits_longer() -> None:
-    given = {"5": 5, "1.5s": 1.5, "500ms": 0.5, "2m": 120, "1h": 3600}
-    assert {text: duration(text) for text in given} == given
-    assert duration("800000h") <= TIMEOUT_MAX
-    with pytest.raises(ArgumentTypeError, match="no duration"):
-        duration("1e10")
-
-
-def test_an_access_list_is_read_as_it_is_written() -> None:
-    text = "x509:CN=a,OU=b:r,digest:alice:zzz=:cdrwa,auth::cdrwa,ip:fe80::1:d"
-    ids = Id("x509", "CN=a,OU=b"), Id("digest", "alice:zzz="), Id("auth", ""), Id("ip", "fe80::1")
-    acl = [ACL(perms, id) for perms, id in zip((1, 31, 31, 8), ids, strict=True)]
-    assert access_list(text) == acl
-    assert ",".join(map(entry_text, acl)) == text
+from zkwire.cli.output import DONE, TIMED_OUT, Output, entry_of
 
 
 @pytest.mark.parametrize("text", ["", "world", "world:anyone", "world:anyone:", ":x:r", "a:b:cdx"])

@@ -139,8 +139,3 @@ def test_making_a_client_starts_nothing() -> None:
 )
 def test_a_deed_would_be_seen(statement: str, deed: str) -> None:
     assert run(statement)["deeds"] == [deed]
-
-
-def test_what_is_left_would_be_seen() -> None:
-    assert run("import os; f = os.open('/dev/zero', os.O_RDONLY)")["descriptors"] == ["/dev/zero"]
-    assert "typing" in run("import typing")["loaded"]

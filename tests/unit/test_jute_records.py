@@ -1,4 +1,4 @@
-"""All records of the protocol: their layouts, golden bytes, and what must hold for any bytes.
+"""The codec, and all records: their layouts, golden bytes, and what must hold for any bytes.
 
 The invariant of a decoder: any bytes give a record or a ProtocolError, and a record only if they
 are its encoding to the last byte. It is checked against `Reader`, a second decoder.
@@ -6,6 +6,8 @@ are its encoding to the last byte. It is checked against `Reader`, a second deco
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import struct
 import tracemalloc
@@ -13,19 +15,101 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.unit.test_jute_record import Everything
 from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
+from zkwire.jute import values as jute_values
 from zkwire.jute.codec import FIXED, Field
 from zkwire.jute.frames import frame
 from zkwire.jute.multi import MultiResponse
-from zkwire.jute.record import Record
+from zkwire.jute.record import (
+    Bool,
+    Buffer,
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Record,
+    Secret,
+    Tail,
+    UString,
+    Vector,
+)
 from zkwire.jute.records import RECORDS
 from zkwire.wire import ops
+
+
+class Numbers(Record):
+    flag: Bool
+    tiny: Byte
+    small: Int
+    big: Long
+    single: Float
+    double: Double
+
+
+class Text(Record):
+    text: UString
+
+
+class Texts(Record):
+    texts: Vector[UString]
+
+
+class Pair(Record):
+    left: Int
+    right: Long
+
+
+class Named(Record):
+    name: UString
+    pair: Pair
+    flag: Bool
+
+
+class Nameds(Record):
+    items: Vector[Named]
+
+
+class Tailed(Record):
+    data: Buffer | None
+    tail: Tail[Int]
+
+
+class Login(Record):
+    user: UString
+    password: Secret
+    token: Secret | None
+
+
+class Everything(Record):
+    """Every layout word in one record, in an order that mixes fixed and variable fields."""
+
+    flag: Bool
+    text: UString
+    tiny: Byte
+    small: Int
+    pair: Pair
+    big: Long
+    named: Named
+    data: Buffer
+    maybe_data: Buffer | None
+    single: Float
+    double: Double
+    maybe_text: UString | None
+    texts: Vector[UString]
+    maybe_texts: Vector[UString] | None
+    pairs: Vector[Pair]
+    maybe_nameds: Vector[Named] | None
+    secret: Secret
+    maybe_secret: Secret | None
+    last: Bool
+    tail: Tail[Long]
+
 
 CODECS: tuple[type[Record], ...] = (*RECORDS, Everything)
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=examples(12))
@@ -365,6 +449,192 @@ def test_a_lying_length_costs_nothing(cls: type[Record]) -> None:
             for claimed in (room // 4, room + 1, INT_MAX):
                 data = encoded[:at] + struct.pack(">i", claimed) + b"\x7f" * room
                 assert peak_of_decoding(cls, data) <= 3 * len(data) + 64 * KIB, (at, claimed)
+
+
+# --- the codec, with records of this file ---------------------------------------------------------
+
+
+def text_of(encoded: str) -> bytes:
+    data = bytes.fromhex(encoded)
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize(
+    ("record", "encoded"),
+    [
+        (
+            Numbers(True, -1, 1, -2, 1.5, -2.0),
+            "01 ff 00000001 fffffffffffffffe 3fc00000 c000000000000000",
+        ),
+        (
+            Numbers(False, 127, -(2**31), 2**63 - 1, 0.0, 0.0),
+            "00 7f 80000000 7fffffffffffffff 00000000 0000000000000000",
+        ),
+        (Tailed(b"", None), "00000000"),
+        (Tailed(None, None), "ffffffff"),
+        (Texts(()), "00000000"),
+        (Texts(("a", "", "bc")), "00000003 00000001 61 00000000 00000002 6263"),
+        (Named("n", Pair(1, -1), True), "00000001 6e 00000001 ffffffffffffffff 01"),
+        (Tailed(b"x", 5), "00000001 78 00000005"),
+        (Tailed(b"x", None), "00000001 78"),
+        (Login("u", b"p", None), "00000001 75 00000001 70 ffffffff"),
+    ],
+)
+def test_each_word_byte_by_byte(record: Record, encoded: str) -> None:
+    data = bytes.fromhex(encoded)
+    decoded = type(record).decode(data)
+    assert (record.encode(), decoded, type(decoded)) == (data, record, type(record))
+
+
+@settings(parent=EXAMPLES, max_examples=examples(200))
+@given(
+    st.sampled_from([("lock-0000000001", "lock-0000000002"), ("a", "bc", "d" * 127)]).flatmap(
+        lambda some: st.lists(st.sampled_from(some), min_size=8, max_size=12)
+    ),
+    st.integers(0, 7),
+    st.sampled_from(
+        [
+            *("", "lock", "lock-00000000012", "löck-000000001", "lock-\0\0\0\x0f000000"),
+            *("\0", "a\0\0\0\1b", "d" * 128, "d" * 256),
+        ]
+    ),
+    st.integers(0, 40),
+    st.one_of(st.binary(max_size=2), st.just(bytes(68))),
+)
+@example(["lock-0000000001"] * 8, 3, "lock-\0\0\0\x0f000000", 0, b"")
+def test_many_strings_are_read_as_few_are(
+    names: list[str], place: int, other: str, cut: int, behind: bytes
+) -> None:
+    def outcome(data: bytes) -> object:
+        try:
+            return Texts.decode(data)
+        except ProtocolError as error:
+            return str(error)
+
+    for vector in (names, [*names[:place], other, *names[place + 1 :]], [other] * len(names)):
+        whole = Texts(tuple(vector)).encode()
+        for data in (whole, whole + behind, whole[: len(whole) - cut]):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(jute_values, "MANY_STRINGS", 1000)
+                expected = outcome(data)
+            assert outcome(data) == expected
+
+
+def test_a_layout_that_cannot_be_is_refused() -> None:
+    class Ints(Record):
+        items: Vector[Int]
+
+    class TextTail(Record):
+        text: Tail[UString]
+
+    with pytest.raises(TypeError, match=r"Ints\.items"):
+        Ints.decode(b"\0\0\0\0")
+    with pytest.raises(TypeError, match="text"):
+        TextTail.decode(b"")
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        "eda0bd",  # a first half alone
+        "edb880",  # a second half alone
+        "edb880 eda0bd",  # in the wrong order
+        "eda0bd 61 edb880",  # apart
+        "eda0bd eda0bd edb880",  # one too many
+        "eda0bd edb8",  # cut
+        "eda0bd f09f9880",  # a half before a whole
+        "c080",  # NUL in two bytes
+        "e080af",  # '/' in three
+        "f4908080",  # beyond U+10FFFF
+        "61 c3 28",
+    ],
+)
+def test_other_ill_formed_text_is_refused(encoded: str) -> None:
+    with pytest.raises(ProtocolError, match="Text: "):
+        Text.decode(text_of(encoded))
+    with pytest.raises(ProtocolError, match="Texts: "):
+        Texts.decode(b"\0\0\0\1" + text_of(encoded))
+
+
+@pytest.mark.parametrize("end", range(6, 15))
+def test_nothing_is_read_from_behind_the_end(end: int) -> None:
+    data = b"before" + Text("here").encode() + b"behind"
+    if end == 14:
+        assert Text.unpack(data, 6) == Text.unpack(data, 6, end) == (Text("here"), end)
+        assert Text.decode(data, 6, end) == Text("here")
+    else:
+        with pytest.raises(ProtocolError):
+            Text.unpack(data, 6, end)
+
+
+@pytest.mark.parametrize(
+    ("cls", "encoded", "message"),
+    [
+        (Text, "00000005 68656c6c", "Text is truncated"),
+        (Text, "00000001 6800", "Text leaves 1 unknown trailing bytes"),
+        (Text, "ffffffff", r"Text\.text is null"),
+        (Tailed, "fffffffe", r"Tailed\.data has the length -2"),
+        (Texts, "fffffffb", r"Texts\.texts has the length -5"),
+        (Texts, "00000001 ffffffff", r"Texts\.texts is null"),
+        (Texts, "00000001 fffffffb", r"Texts\.texts has the length -5"),
+        (Texts, "7fffffff 00000000", r"Texts\.texts claims 2147483647 elements in 4 bytes"),
+        (Nameds, "00000002" + "00" * 17, r"Nameds\.items claims 2 elements in 17 bytes"),
+    ],
+)
+def test_what_a_refusal_says(cls: type[Record], encoded: str, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message):
+        cls.decode(bytes.fromhex(encoded))
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"),
+    [
+        *((Pair, (left, 0)) for left in (2**31, -(2**31) - 1, "1", 1.0, None)),
+        (Pair, (0, 2**63)),
+        (Numbers, (True, 128, 0, 0, 0.0, 0.0)),
+        (Numbers, (True, 0, 0, 0, 1e39, 0.0)),
+        (Numbers, (True, 0, 0, 0, 0.0, 10**400)),
+        (Numbers, (True, 0, 0, 0, "0", 0.0)),
+        *((Text, (text,)) for text in (b"bytes", 5, "\ud800")),
+        *((Texts, (texts,)) for texts in (5, "text", b"bytes", ("a", 5), (None,), ("\udfff",))),
+        *(
+            (Nameds, (items,))
+            for items in (("n",), 5, (None,), (Pair(1, 2),), (("n", None, True),))
+        ),
+        *((Tailed, values) for values in ((b"", "tail"), ("text", None), (["x"], None))),
+        (Login, ("u", "text", None)),
+    ],
+)
+def test_a_wrong_value_is_a_value_error(cls: type[Record], values: tuple[object, ...]) -> None:
+    make: Any = cls
+    # Of a record inside a record, the inner one may be named.
+    names = "Nameds|Named" if cls is Nameds else cls.__name__
+    for encode in (lambda: cls.pack(*values), lambda: make(*values).encode()):
+        with pytest.raises(ValueError, match=rf"^({names})\(.* does not fit its layout"):
+            encode()
+
+
+def test_a_wrong_value_is_named_by_type_not_shown() -> None:
+    with pytest.raises(ValueError, match="does not fit its layout") as caught:
+        Login.pack(5, b"hunter2", None)
+    assert "Login(user: int, password: bytes, token: NoneType)" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("record", [Pair(1, 2), Text("x"), Texts(("a",))])
+def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
+    protocols = range(pickle.HIGHEST_PROTOCOL + 1)
+    copies = [pickle.loads(pickle.dumps(record, protocol)) for protocol in protocols]
+    for other in [*copies, copy.copy(record), copy.deepcopy(record)]:
+        assert (other, type(other)) == (record, type(record))
+
+
+def test_repr_hides_what_is_secret() -> None:
+    login = Login("u", b"hunter2", b"t0ken")
+    assert repr(login) == "Login(user='u', password=<hidden>, token=<hidden>)"
+    for shown in (str(login), f"{login}", repr([login]), f"{login!r:>99}"):
+        assert "hunter2" not in shown
+        assert "t0ken" not in shown
 
 
 if __name__ == "__main__":

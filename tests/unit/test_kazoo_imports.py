@@ -12,8 +12,7 @@ import pytest
 
 import zkwire
 import zkwire.testing
-from tests.interop.kazoo_programs.page import PAGE
-from tests.interop.kazoo_programs.programs import PROGRAMS, differences
+from tests.interop.kazoo_programs.programs import PAGE, PROGRAMS, differences
 
 PACKAGE = Path(zkwire.__file__).parent
 ENGINE = sorted((PACKAGE / "kazoo").glob("*.py"))

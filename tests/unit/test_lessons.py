@@ -111,27 +111,6 @@ def test_the_legend_says_what_each_sign_means(capsys: pytest.CaptureFixture[str]
     assert {"xid", "zxid", "45 B"} <= {line[:6].strip() for line in said.splitlines()}
 
 
-def test_the_end_says_what_is_next_and_how_to_break_it(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, following in zip(TABLE, [*list(TABLE)[1:], None], strict=True):
-        assert main(["lesson", name, "--fast", *WORDS.get(name, [])]) == 0
-        end = capsys.readouterr().out.rpartition("In your code:")[2]
-        assert f"Next: zkwire {f'lesson {following}: ' if following else 'demo: '}" in end
-        for flag in find(name).flags:
-            assert f"Break it: zkwire lesson {name} {flag.name}" in end
-
-
-def test_the_lesson_of_bytes_shows_its_lines_and_why_49_bytes_are_45(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["lesson", "bytes"]) == 0
-    shown = capsys.readouterr().out
-    code = shown.partition("def frame")[2].partition("✓")[0].splitlines()
-    (number,) = re.findall(r"these (\d+) lines", shown)
-    assert int(number) == len(code) - 1 <= 40
-    assert re.search(r"^ +0  0000002d +length = 45$", shown, re.MULTILINE)
-    assert "sent 49 bytes, and the row says 45 B" in shown
-
-
 @pytest.mark.parametrize(("words", "said"), [
     (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
     (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
@@ -151,13 +130,6 @@ def test_a_wrong_word_is_an_error_of_usage(
 
 SECTION = PATH.read_text().partition("\n## See it happen\n")[2].partition("\n## ")[0]
 SHOWN = re.findall(r"^\| (.+) \| (.+) \| `zkwire (.+)` \| \*(.+)\* \|$", SECTION, re.MULTILINE)
-
-
-@pytest.mark.parametrize(("command", "words"), [row[2:] for row in SHOWN])
-def test_a_command_shows_what_the_page_says(command: str, words: str) -> None:
-    shown = " ".join(lesson_page.output_of(*command.split()).split())
-    assert words in shown
-    assert "✗" not in shown
 
 
 def test_each_line_and_each_point_of_failure_has_a_lesson_that_runs() -> None:

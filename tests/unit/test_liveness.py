@@ -20,7 +20,6 @@ from tests.support.scripted import (
     failure,
     reply_frame,
     script_in,
-    welcome_frame,
 )
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
@@ -370,25 +369,6 @@ def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -
     script.jump(3 * TIMEOUT)
     script.answer(call)
     assert script.wake() == ["claim", "reply"]
-
-
-def test_all_holds_are_lost_in_the_order_in_which_they_began(script: Script) -> None:
-    for number in "315426":
-        script.session.hold(Claim(number, log=script.log))
-    script.jump(TIMEOUT)
-    script.session.on_deadline(script.now)
-    assert script.wake() == [*"315426"]
-
-
-def test_a_welcome_that_drips_in_gets_no_more_time() -> None:
-    script = Script()
-    script.reach()
-    for byte in welcome_frame()[:36]:
-        script.jump(0.125)
-        script.feed(bytes([byte]))
-    assert script.now == START + TIMEOUT / 2
-    script.session.on_deadline(script.now)
-    assert script.session.broken is not None
 
 
 @pytest.mark.parametrize("of_use", ["it has lasted", "an answer", "neither"])

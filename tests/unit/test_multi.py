@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -13,16 +12,7 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.net.pipeline import TransactionBase
-from zkwire.operations.multi import (
-    Appended,
-    Check,
-    Create,
-    Delete,
-    GetChildren,
-    GetData,
-    Recorder,
-    SetData,
-)
+from zkwire.operations.multi import Appended, Check, Create, Delete, GetChildren, GetData, SetData
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
@@ -129,72 +119,12 @@ def test_a_truncated_reply_is_garbage(data: bytes) -> None:
         decoded(data + b"\0")
 
 
-def test_results_in_the_order_of_the_operations(bench: Bench) -> None:
-    call = bench.ask("multi", Create("/a"), Delete("/b"), SetData("/c", b""), Check("/d"))
-    slots = [
-        slot(1, r.CreateResponse("/a").encode()),
-        slot(2),
-        slot(5, r.SetDataResponse(STAT).encode()),
-        slot(13),
-    ]
-    assert bench.answer(call, *slots) == ["/a", None, STAT, None]
-    assert call.value() == ["/a", None, STAT, None], "it can be asked for again"
-
-
-@pytest.mark.parametrize("kind", [1, 15, 19, 21])
-def test_a_create_may_be_answered_in_either_way(bench: Bench, kind: int) -> None:
-    """3.8.0 answers each kind of create without a stat (ZOOKEEPER-4695)."""
-    record: Any = r.CreateResponse("/a") if kind == 1 else r.Create2Response("/a", STAT)
-    operations = [Create("/a"), Create("/a", container=True), Create("/a", ttl=1)]
-    call = bench.ask("multi", *operations)
-    assert bench.answer(call, *[slot(kind, record.encode())] * 3) == ["/a"] * 3
-
-
-def test_a_refused_multi_says_what_was_wrong(bench: Bench) -> None:
-    call = bench.ask("multi", Create("/a"), Check("/b", 7), Delete("/c"))
-    error = bench.multi_error(call, 0, -103, -2)
-    assert (error.index, error.code, error.maybe_applied) == (1, -103, False)
-    assert error.results[0] is None
-    assert isinstance(error.results[1], errors.BadVersionError)
-    assert isinstance(error.results[2], errors.RuntimeInconsistencyError)
-    assert (error.results[1].op, error.results[1].path) == ("check", "/b")
-    assert "check /b" in str(error)
-    assert "operation 1" in str(error)
-    assert error.__cause__ is error.results[1]
-    copy = pickle.loads(pickle.dumps(error))
-    assert (copy.index, str(copy), str(copy.results[2])) == (1, str(error), str(error.results[2]))
-
-
 @pytest.mark.parametrize("codes", [(0, -2), (-2, -101), (-2, -999)])
 def test_the_culprit_is_the_one_that_was_attempted(bench: Bench, codes: tuple[int, int]) -> None:
     """An unknown code keeps its number."""
     call = bench.ask("multi", Delete("/a"), Delete("/b"))
     error = bench.multi_error(call, *codes)
     assert (error.index, error.code) == (1, codes[1])
-
-
-def test_a_multi_of_which_nothing_was_tried_is_refused_too(bench: Bench) -> None:
-    assert bench.multi_error(bench.ask("multi", Delete("/a")), -2).index == 0
-
-
-@pytest.mark.parametrize("closes", [False, True])
-@pytest.mark.parametrize("traced", [False, True])  # the loop for plain answers, and the general way
-def test_an_expired_session_refuses_the_whole(bench: Bench, traced: bool, closes: bool) -> None:
-    """The server is asked once more: it says so again, or ends the connection."""
-    if traced:
-        bench.script.traced()
-    call = bench.ask("multi", Check("/a"), Delete("/b"))
-    bench.feed(call, error_slot(-112), error_slot(-2))
-    assert not call.ready
-    assert bench.script.names() == ["sync"]
-    if closes:
-        bench.script.greet_again(session_id=0)
-    else:
-        bench.script.feed(reply_frame(2, 0x777, -112))
-    with pytest.raises(errors.SessionExpiredError) as caught:
-        call.value()
-    assert (caught.value.op, caught.value.maybe_applied) == ("multi", False)
-    assert bench.script.state is State.EXPIRED
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -293,15 +223,6 @@ def test_one_wrong_argument_and_nothing_is_sent(
         bench.ask("multi", Delete("/fine"), operation)
     assert bench.script.names() == []
     assert bench.script.session.queued == 0
-
-
-def test_creates_that_are_encoded_together_are_those_of_each_alone() -> None:
-    items = [b"first", b"", b"x" * 300]
-    together, alone = (Recorder("/root", {ops.CREATE}) for _ in range(2))
-    Appended("/q/é-", items, None).record(together)
-    for data in items:
-        Create("/q/é-", data, None, sequential=True).record(alone)
-    assert [request.body for request in together.requests] == [r.body for r in alone.requests]
 
 
 def test_an_operation_shows_its_path_and_not_its_data() -> None:

@@ -1,16 +1,12 @@
 """The playground without a browser: a request gives frames, always the same."""
 
 import json
-import re
-from itertools import pairwise
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from docs.playground import playground
-from docs.playground.bug import NAMES
-from zkwire.cli.lessons.lesson import TABLE, find
+from zkwire.cli.lessons.lesson import find
 
 
 def run(lesson: str, *actions: list[Any], **fields: str) -> dict[str, Any]:
@@ -21,24 +17,6 @@ def run(lesson: str, *actions: list[Any], **fields: str) -> dict[str, Any]:
 
 def texts(result: dict[str, Any]) -> list[str]:
     return [frame["text"] for frame in result["frames"]]
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_a_lesson_gives_the_same_frames_again_also_from_its_code(name: str) -> None:
-    result = run(name)
-    assert (result["error"], result["printed"]) == ("", "")
-    assert [frame for frame in result["frames"] if not frame["passed"]] == []
-    assert result == run(name, code=playground.source(find(name)))
-    for frame in result["frames"]:
-        ElementTree.fromstring(frame["svg"])
-
-
-def test_a_frame_shows_what_has_happened_so_far_at_its_place() -> None:
-    frames = run("lost-reply")["frames"]
-    rows = [re.findall("<g>.*?</g>", frame["svg"], re.DOTALL) for frame in frames]
-    assert [] != rows[0] != rows[-1]
-    for before, after in pairwise(rows):
-        assert after[: len(before)] == before
 
 
 @pytest.mark.parametrize("kind", ["cut", "pause", "expire"])
@@ -61,43 +39,8 @@ def test_a_cut_behind_a_request_loses_its_answer() -> None:
     assert found[frames.index(request) + 1]["kind"] == "cut"
 
 
-def test_the_three_holders_of_a_lock_differ_while_its_holder_stands_still() -> None:
-    frames = run("paused-holder")["frames"]
-    expired = next(f for f in frames if f["text"].startswith("A's session expires"))
-    (lock,) = expired["locks"]
-    assert (lock["server"], lock["lease"], lock["fence"]) == ("B", "", "A, 0x5")
-    assert {c["name"]: c["state"] for c in expired["clients"]}["A"] == "stands still"
-    both = next(frame for frame in frames if frame["text"] == "get_children: 2 children")
-    assert both["locks"][0]["server"] == "A"
-    (last,) = frames[-1]["locks"]
-    assert (last["server"], last["lease"][0], last["fence"]) == ("B", "B", "B, 0x6")
-
-
 def test_an_action_without_its_client_is_told() -> None:
     assert "Z is not here: no cut." in texts(run("handshake", [2, "cut", "Z", 0.0]))
-
-
-def test_a_paused_client_hears_of_a_cut_when_it_goes_on() -> None:
-    found = texts(run("watch-gap", [6, "pause", "W", 1.0], [6, "cut", "W", 0.0]))
-    assert found.index("connection cut, and its process stands still") < found.index(
-        "W sees the connection end, no word why"
-    )
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"flags": "--waiter 3"}, "UsageError: unrecognized arguments: --waiter 3"),
-        ({"flags": "--waiters x"}, "UsageError: argument --waiters: invalid int value: 'x'"),
-        ({"code": "x = 1\ny =\n"}, "SyntaxError: invalid syntax (line 2 of the code)"),
-        ({"code": "import nothing_here\n"}, "(line 1 of the code)"),
-        ({"code": "x = 1\n"}, "LESSON = Lesson(...) is missing"),
-    ],
-)
-def test_what_cannot_run_says_why(fields: dict[str, str], error: str) -> None:
-    result = run("herd", **fields)
-    assert error in result["error"]
-    assert result["frames"] == []
 
 
 def test_the_readers_code_is_run_and_its_mistakes_have_their_line() -> None:
@@ -109,14 +52,6 @@ def test_the_readers_code_is_run_and_its_mistakes_have_their_line() -> None:
     last = result["frames"][-1]
     assert not last["passed"]
     assert last["text"].endswith(f"ZeroDivisionError: division by zero (line {line} of the code)")
-
-
-def test_the_list_has_each_lesson_with_its_code_and_flags() -> None:
-    listed = json.loads(playground.answer('{"ask": "lessons"}'))
-    assert [one["name"] for one in listed] == [*TABLE, *NAMES]
-    for one in listed:
-        assert ("LESSON = Bug(" if one["bug"] else "LESSON = Lesson(") in one["code"]
-        assert len(one["flags"]) == (0 if one["bug"] else len(find(one["name"]).flags))
 
 
 LOOK = """            for name in await client.get_children("/lock"):

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.support.scripted import Answer
 from zkwire.blocking.sync import run
 from zkwire.errors import (
-    BUSY,
     ClientClosedError,
     LockLostError,
     NoNodeError,
     NotEmptyError,
     NotReadOnlyError,
-    NotSentError,
     ThrottledOpError,
-    error_for,
 )
 from zkwire.jute.records import Stat
 from zkwire.recipes import runtime
-from zkwire.recipes._cache_tree import (
-    CHILDREN,
-    CachedNode,
-    CacheFullError,
-    Reading,
-    Scope,
-    Stale,
-    Tree,
-)
+from zkwire.recipes._cache_tree import CHILDREN, CachedNode, CacheFullError, Scope, Stale, Tree
 from zkwire.recipes._service import Problem
 from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
 from zkwire.recipes.partitioner import (
@@ -145,27 +132,7 @@ def sessions() -> Any:
     return made
 
 
-def members(number: int) -> list[str]:
-    return [f"member-{one}" for one in range(number)]
-
-
 # --- who gets what --------------------------------------------------------------------------------
-
-
-def test_the_allotment_is_even_and_the_same_everywhere() -> None:
-    rng = Random(1)
-    for number in range(1, 12):
-        names = members(number)
-        owners = rendezvous_assign(ITEMS, names)
-        assert sorted(owners) == sorted(ITEMS)
-        sizes = Counter(owners.values())
-        assert max(sizes.values()) - min(sizes[member] for member in names) <= 1
-        assert rendezvous_assign(rng.sample(ITEMS, 50), rng.sample(names, number)) == owners
-    for number, most in ((2, 40), (5, 20), (10, 15)):
-        # Of 50 items 25, 10 and 5 have to move when a member dies.
-        before = rendezvous_assign(ITEMS, members(number))
-        after = rendezvous_assign(ITEMS, members(number - 1))
-        assert sum(before[item] != after[item] for item in ITEMS) <= most
 
 
 def test_a_share_is_the_same_in_every_release() -> None:
@@ -378,25 +345,3 @@ def test_a_change_that_comes_while_a_callback_runs_is_told_once() -> None:
     cache._closed = True
     calls.popleft()()
     assert len(told) == 2
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [NotSentError("lost"), *(error_for(kind.code, "exists", "/a") for kind in BUSY)],
-    ids=lambda error: type(error).__name__,
-)
-def test_what_says_nothing_about_a_node_is_read_again(refusal: Exception) -> None:
-    tree = Tree(lambda path, _: None, None, None)
-    tree.put("/a", b"", stat(1))
-    reading, answers = Reading(tree, Scope("/a", 0, None)), [stat(1), refusal]
-
-    class Server:
-        def exists(self, path: str, *, watch: object) -> Answer:
-            return Answer(answers.pop())
-
-    server: Any = Server()
-    reading.begin(server, Watch(), recursive=False)
-    while not reading.done:
-        run(reading.step())
-    assert answers == []
-    assert "/a" in tree.nodes

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.lock_helpers import PATIENCE
 from tests.support.scripted import STAT, Answer
+from tests.unit.test_recipe_steps import Runtime
 from zkwire.blocking.sync import run
 from zkwire.errors import (
     ClientClosedError,
-    NoAuthError,
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
@@ -22,13 +22,8 @@ from zkwire.errors import (
 )
 from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
-from zkwire.recipes._service import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    Condition,
-    Service,
-)
-from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
+from zkwire.recipes._service import Condition, Service
+from zkwire.recipes.watching import AsyncDataWatch, NodeWatcher
 
 
 def changed(stat: Stat, **fields: int) -> Stat:
@@ -36,7 +31,6 @@ def changed(stat: Stat, **fields: int) -> Stat:
     return Stat(**{name: getattr(stat, name) for name in Stat.__fields__} | fields)
 
 
-OLD, NEW = changed(STAT, mzxid=5, version=1), changed(STAT, mzxid=6, version=2)
 AFTER = (b"after", changed(STAT, mzxid=9, version=3))
 GONE = NoNodeError("")
 
@@ -48,37 +42,23 @@ class Turn:
         yield
 
 
-class World:
-    """A session of which only the answers exist; ``asked`` is what it was asked for.
+class World(Runtime):
+    """A session of which only the answers exist, in their order; ``asked`` is what it was asked.
 
     As the ``Sessions`` and the runtime in one: a caller that waits lets the service go on.
     """
 
     awaits = forked = False
 
-    def __init__(self, *answers: object) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
+    def __init__(self, *replies: object) -> None:
+        super().__init__()
+        self.replies = list(replies)
         self.called: list[Callable[[], object]] = []
         self.warned: list[str] = []
         self.pauses: list[float] = []
         self.fired = self.dismissed = 0
         self._work: Any = None
         self.dispatch, self.warn = self.called.append, self.warned.append
-
-    @property
-    def operations(self) -> Any:
-        return self
-
-    _sessions = operations
-
-    def check(self, *_: object) -> None:
-        pass
-
-    check_open = check_callback = check
-
-    def jitter(self) -> float:
-        return 1.0
 
     async def pause(self, seconds: float, hurry: Condition) -> None:
         self.pauses.append(seconds)
@@ -112,15 +92,12 @@ class World:
             await Turn()
         self.fired -= 1
 
-    def __getattr__(self, name: str) -> Callable[..., Answer]:
-        def ask(*_: object, **__: object) -> Answer:
-            self.asked.append(name)
-            answer = self.answers.pop(0)
-            if isinstance(answer, RuntimeError):
-                raise answer  # as where a request is refused at once
-            return Answer(answer)
-
-        return ask
+    def _answer(self, name: str, *_: Any) -> Answer:
+        self.asked.append(name)
+        answer = self.replies.pop(0)
+        if isinstance(answer, RuntimeError):
+            raise answer  # as where a request is refused at once
+        return Answer(answer)
 
 
 def states(world: World, count: int, kind: type[NodeWatcher] = AsyncDataWatch) -> list[Any]:
@@ -160,35 +137,6 @@ def test_what_is_missing_lost_or_refused_for_a_moment_is_read_again(
     assert asked is None or world.asked == asked.split()
 
 
-@pytest.mark.parametrize(
-    ("stat", "skipped"),
-    [
-        (NEW, False),
-        (changed(NEW, version=3), True),
-        (changed(NEW, czxid=6), True),
-        (changed(NEW, czxid=6, version=0), True),
-    ],
-    ids=["the next version", "a later one", "another node", "another node's first"],
-)
-def test_only_the_next_version_of_the_same_node_proves_that_none_is_skipped(
-    stat: Any, skipped: bool
-) -> None:
-    assert states(World((b"", OLD), (b"", stat)), 2)[1].skipped is skipped
-
-
-@pytest.mark.parametrize("stat", [NEW, OLD, changed(OLD, czxid=1, version=9)])
-def test_the_same_state_and_an_older_one_are_not_delivered(stat: Any) -> None:
-    found = states(World((b"new", NEW), (b"other", stat), AFTER), 3)
-    assert [one and one.data for one in found] == [b"new", None, b"after"]
-
-
-def test_children_are_sorted_and_have_counts_of_their_own() -> None:
-    first, second = changed(STAT, pzxid=5, cversion=1), changed(STAT, pzxid=6, cversion=2)
-    world = World((["b", "a"], first), (["c"], second))
-    found = states(world, 2, AsyncChildrenWatch)
-    assert found == [(["a", "b"], first, False), (["c"], second, False)]
-
-
 @pytest.mark.parametrize("answers", [[KeyError("bug")], [RuntimeError("old"), RuntimeError("bug")]])
 def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing(
     answers: list[Exception],
@@ -204,26 +152,6 @@ def test_an_error_of_the_unexpected_kind_is_raised_and_hangs_nothing(
     (tell,) = world.called
     tell()
     assert told == [follower._problem]
-
-
-def test_a_refused_read_is_repeated_after_pauses_that_double() -> None:
-    refusals = [NoAuthError("closed") for _ in range(10)]
-    world, told = World(*refusals, AFTER), list[object]()
-    follower = AsyncDataWatch(world, "/a", lambda _: None, told.append)
-    for _ in refusals[1:]:
-        follower._asked_try += 1
-        world.turn()
-    doubling = [FIRST_PAUSE * 2**n for n in range(7)]
-    assert world.pauses[:8] == pytest.approx([*doubling, LONGEST_PAUSE])
-    assert follower._problem is refusals[-1]
-    follower._asked_try += 1
-    world.turn()
-    assert follower._problem is None
-    (warning,) = world.warned
-    assert warning.startswith("the watch_data of /a is refused, and tried again: NoAuth")
-    for call in world.called[:2]:
-        call()
-    assert told == [refusals[0], None]
 
 
 def test_a_close_ends_callbacks_and_iterations_and_the_clients_end_does_not() -> None:

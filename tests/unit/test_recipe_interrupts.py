@@ -14,16 +14,7 @@ import pytest
 from tests.shell.test_client_threads import Interruption
 from tests.support.both_clients import done, entered
 from tests.support.examples import STRIDE
-from tests.support.scripted import Answer
-from tests.unit.test_recipe_steps import (
-    PREFIXES,
-    Nodes,
-    Runtime,
-    a_lock,
-    client_of,
-    held,
-    refuse,
-)
+from tests.unit.test_recipe_steps import PREFIXES, Nodes, Runtime, a_lock, client_of, refuse
 from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock, SequentialLock
 from zkwire.aio.driver import cancelled_by
 from zkwire.blocking.sync import run
@@ -138,20 +129,6 @@ def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
 # --- in two hands ---------------------------------------------------------------------------------
 
 
-def test_what_is_being_released_cannot_be_acquired() -> None:
-    """Or else what is owed to the server would be that of two attempts."""
-    core, world = held()
-
-    def delete(*_: object) -> Answer:
-        with pytest.raises(RuntimeError, match="releasing"):
-            run(core._acquire_by(None, True))
-        return Answer(None)
-
-    world.delete = delete
-    run(core._release_by(None))
-    assert run(core._acquire_by(None, True))
-
-
 def test_a_multi_lock_that_is_not_held_releases_nothing() -> None:
     client = client_of(Nodes())
     one, two = SequentialLock(client, "/a"), SequentialLock(client, "/b")
@@ -186,21 +163,6 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
 
 async def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("prefix", PREFIXES)
-def test_an_interrupt_as_the_body_ends_gives_the_lock_up(prefix: str) -> None:
-    world = Nodes()
-    lock = a_lock(prefix, "SequentialLock", "/a", world=world)
-
-    async def body() -> None:
-        async with entered(lock):
-            getattr(lock, "_algorithm", lock).release = interrupted
-
-    with pytest.raises(KeyboardInterrupt):
-        run(body())
-    assert not lock.held
-    assert world.clean_up() == []
 
 
 def test_a_second_interrupt_as_a_release_is_cleaned_up_leaves_no_node() -> None:

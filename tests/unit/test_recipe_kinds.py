@@ -24,8 +24,6 @@ from zkwire.errors import (
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
-    RequestTimeoutError,
-    RuntimeInconsistencyError,
     SequenceExhaustedError,
     ServerError,
     SessionExpiredError,
@@ -33,17 +31,15 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.operations.multi import Create, Delete
-from zkwire.recipes._node import USES, TemporaryTokens
+from zkwire.operations.multi import Delete
+from zkwire.recipes._node import TemporaryTokens
 from zkwire.recipes._recipe import Lost
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
-from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.recipes.read_write import AsyncReadLock
 from zkwire.recipes.semaphore import AsyncLease
-from zkwire.session.waitable import Watch
-from zkwire.wire.model import ChildrenAndStat, DataAndStat, Event, EventType, State
+from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 Answers = dict[str, list[object]]
 LAST = 2147483647
@@ -169,17 +165,6 @@ def test_a_clean_up_that_is_refused_is_tried_again(error: Exception, then: list[
     core, world = sequential(delete=[error, None])
     run(core._clean_up(world, an_attempt("/lock/x-lock-0000000002")))
     assert world.asked == ["delete", *then]
-
-
-@pytest.mark.parametrize(("error", "spawned"), [(GONE, 0), (LOST, 1), (LATE, 1)], ids=repr)
-def test_stepping_back_leaves_in_the_background_what_it_cannot_see_done(
-    error: Exception, spawned: int
-) -> None:
-    core, world = sequential(delete=[error])
-    attempt = an_attempt("/lock/x-lock-0000000002")
-    attempt.entered = True
-    run(core._leave_queue(attempt, None))
-    assert (len(world.spawned), attempt.entered) == (spawned, False)
 
 
 def test_a_lock_that_was_seen_taken_is_taken_at_the_time_limit() -> None:
@@ -320,38 +305,12 @@ def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseExcept
     assert world.asked[-3:] == ["sync", "get_data", "set_data"]
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_a_claim_that_the_end_of_the_session_hides_may_be_made(made: bool) -> None:
-    over = SessionExpiredError("over")
-    world: Any = Runtime(get_data=[NoNodeError("free") if made else over], create=[None, over])
-    with pytest.raises(SessionExpiredError) as caught:
-        run(AsyncOncePer(world, "/job", 60).claim())
-    assert caught.value.maybe_applied == made
-
-
-@pytest.mark.parametrize("lost", [NotSentError(), OutcomeUnknownError(maybe_applied=True)])
-def test_a_kept_node_is_in_doubt_if_it_may_have_been_made(lost: Any) -> None:
-    world: Any = Runtime()
-    keeper = AsyncPersistentNode(world, "/kept")
-    world.answers["create"] = [lost]  # behind the rehearsal
-    with pytest.raises(type(lost)):
-        run(keeper._create(world, b"", Watch()))
-    assert keeper._doubt == lost.maybe_applied
-
-
 WORK = [Delete("/x")]
 ZXID = STAT.mzxid
-THROTTLED = ThrottledOpError()
 
 
 def at(version: int) -> Stat:
     return Stat(11, ZXID, 13, 14, version, 2, 3, 0, 5, 0, 16)
-
-
-def of_several(error: ServerError, index: int, of: int = 3) -> MultiError:
-    results: list[ServerError | None] = [RuntimeInconsistencyError() for _ in range(of)]
-    results[index] = error
-    return MultiError(results, index)
 
 
 def made() -> list[object]:
@@ -361,12 +320,6 @@ def made() -> list[object]:
 
 def written(version: int) -> list[object]:
     return [None, at(version)]
-
-
-def in_doubt() -> RequestTimeoutError:
-    error = RequestTimeoutError()
-    error.maybe_applied = True
-    return error
 
 
 class Marked:
@@ -382,48 +335,6 @@ class Marked:
     def execute(self, times: int = 1) -> list[int]:
         """So many changes; their zxids."""
         return [run(self.tokens.execute(self.token, [*WORK], None))[1] for _ in range(times)]
-
-
-SEEN = DataAndStat(b"unique", at(1))
-
-
-@pytest.mark.parametrize(
-    ("answers", "version", "asked"),
-    [
-        ({"multi": [made()]}, 1, ["multi"]),
-        ({"multi": [NotSentError(), made()]}, 1, ["multi"] * 2),
-        ({"multi": [THROTTLED, made()]}, 1, ["multi"] * 2),
-        ({"multi": [LOST], "get_data": [LOST, SEEN]}, 1, ["multi", *["sync", "get_data"] * 2]),
-        (
-            {"multi": [in_doubt(), of_several(NodeExistsError(), 1)], "get_data": [LOST, SEEN]},
-            1,
-            ["multi", "multi", *["sync", "get_data"] * 2],
-        ),
-    ],
-)
-def test_the_mark_tells_what_a_lost_reply_would_have(
-    answers: dict[str, list[object]], version: int, asked: list[str]
-) -> None:
-    """It is made once and then changed; what was not executed is sent again."""
-    own = Marked(**{name: values[:] for name, values in answers.items()})
-    assert own.execute() == [ZXID]
-    assert own.world.asked == asked
-    own.world.answers["multi"] = [written(2), written(3)]
-    assert own.execute(2) == [ZXID] * 2
-    assert own.token.version == 3
-
-
-def test_an_outsider_that_deletes_the_mark_leaves_a_doubt_or_none() -> None:
-    own = Marked(multi=[made(), of_several(NoNodeError(), 1, 2), made()], exists=[None])
-    assert own.execute(2) == [ZXID] * 2
-    assert "create" in own.world.asked  # the folder may have gone with it
-    own = Marked(multi=[made(), LOST], get_data=[NoNodeError()])
-    own.execute()
-    with pytest.raises(OutcomeUnknownError, match="its mark was deleted") as caught:
-        own.execute()
-    assert caught.value.maybe_applied
-    own.tokens.release(own.token)
-    assert len(own.world.spawned) == 1
 
 
 def test_a_mark_goes_with_its_session_and_stays_with_who_has_borrowed_it() -> None:
@@ -473,28 +384,6 @@ def test_a_claim_in_doubt_is_looked_for_and_only_an_own_one_deleted(own: bool) -
     for work in world.spawned:
         run(work(world))
     assert world.asked.count("delete") == 1 + own  # of the token, and of the claim
-
-
-def test_the_folder_of_the_claims_is_made_where_it_is_missing() -> None:
-    queue, world = a_queue(multi=[of_several(NoNodeError(), 0, 4), made()])
-    claim = [Create("/claim"), *WORK]
-    assert run(queue._claimed(run(queue._tokens.acquire(None)), claim, None))
-    assert "create" in world.asked[world.asked.index("multi") :]
-
-
-def test_a_mark_that_is_used_up_is_not_lent_again() -> None:
-    own = Marked(multi=[made(), written(USES + 1)])
-    own.execute(2)
-    own.tokens.release(own.token)
-    assert (own.world.idle_tokens, len(own.world.spawned)) == ([], 1)
-
-
-def test_a_server_whose_counter_is_at_its_end_is_told_of() -> None:
-    numbers: list[Any] = [*STAT[:5], -2, *STAT[6:9], 0, *STAT[10:]]
-    end = ChildrenAndStat([], Stat(*numbers))
-    queue, _ = a_queue(multi=[of_several(NodeExistsError(), 0)], get_children_with_stat=[end])
-    with pytest.raises(SequenceExhaustedError):
-        run(queue.put(b""))
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -38,12 +38,11 @@ from zkwire.recipes._recipe import LockInUseError
 from zkwire.recipes.runtime import ensure_path, walk
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncSequentialLock, contenders
-from zkwire.session.waitable import ClosedWatchError
 from zkwire.wire.model import DataAndStat, Event
 
 OWN = STAT.ephemeral_owner
 QUIET = {"check", "check_open", "hold", "unhold", "forget", "withdraw", "drop", "wake", "caller"}
-QUIET |= {"when_ready", "when_caller_ends", "waiter"}
+QUIET |= {"when_ready", "when_caller_ends", "waiter", "check_callback"}
 
 
 class Runtime:
@@ -289,43 +288,7 @@ def test_a_release_that_comes_too_late_says_that_the_lock_was_lost(why: str) -> 
     assert not core._is_active
 
 
-@pytest.mark.parametrize("when", ["before", "while", "never"])
-def test_a_guard_of_a_node_comes_too_late_and_harms_nobody(when: str) -> None:
-    """It stands up in the I/O thread; the release, or the end of the session, in any other."""
-    core, world = held()
-    stood, forgotten = list[object](), list[object]()
-    world.forget = forgotten.append
-
-    def watch(node: str, fence: int, guard: Any) -> Answer:
-        stood.append(guard)
-        if when == "never":
-            raise SessionExpiredError("over")
-        run(core._release_by(None))
-        assert guard.closed
-        raise ClosedWatchError("the watch has been closed")
-
-    world._watch_own_node = watch
-    if when == "before":
-        run(core._release_by(None))
-    (stand,) = world.late
-    stand()
-    assert (len(stood), len(forgotten)) == {"before": (0, 0), "while": (1, 1), "never": (1, 0)}[
-        when
-    ]
-    assert core.held == (when == "never"), "until the end of the session reaches it as a hold"
-
-
 # --- an acquisition, and who comes between --------------------------------------------------------
-
-
-def test_a_claim_shows_only_when_its_loss_would_be_noticed() -> None:
-    """Another thread may release it at once."""
-    core, world = sequential()
-    seen: list[bool] = []
-    world.hold = world.defer = lambda _: seen.append(core.held)
-    assert run(core._acquire_by(None, True))
-    assert seen == [False, False]
-    assert core.held
 
 
 @pytest.mark.parametrize("granted", [True, False])

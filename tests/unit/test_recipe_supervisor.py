@@ -25,7 +25,7 @@ from zkwire.errors import (
 )
 from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
-from zkwire.recipes.supervisor import LASTED, SessionLoop, SupervisorView, Turn
+from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.waitable import Waitable
 
 FOR_EVER = 1e9
@@ -243,24 +243,6 @@ def started(backend: Backend, seconds: float | None = None) -> SessionLoop:
     return sequence
 
 
-@pytest.mark.parametrize(
-    ("lasted", "expected"),
-    [
-        ([None] * 12, [0.0, *DOUBLED]),  # never connected: they double
-        ([None, LASTED / 2, None], [0.0, FIRST_PAUSE]),
-        ([None, LASTED * 2, None], [0.0, 0.0]),  # one that has lasted is followed by none
-        ([LASTED / 2] * 9, [FIRST_PAUSE] * 9),  # killed again and again
-    ],
-)
-def test_sessions_are_followed_by_pauses(lasted: list[float], expected: list[float]) -> None:
-    backend = Backend(*expired(*lasted))
-    started(backend, 1000)
-    begun = [client for client in backend.made if client.begun]
-    ended = [client.made_at + (client.seconds or 0.0) for client in begun]
-    pauses = [later.made_at - end for end, later in zip(ended, begun[1:], strict=False)]
-    assert pauses[: len(expected)] == pytest.approx(expected)
-
-
 def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
     refused = AuthFailedError("wrong password")
     backend = Backend((None, refused), (None, refused))
@@ -289,34 +271,7 @@ def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs
     assert backend.log[-1] == f"synced {syncs}"
 
 
-def test_a_session_that_ends_during_the_sync_is_none() -> None:
-    ends = list(expired(1.0, 1.0))
-    backend = Backend(*ends)
-    backend.answers[1] = [ends[1][1]]
-    sequence = started(backend, 1.5)
-    assert sequence._present == (2, backend.made[2])
-
-
 # --- services -------------------------------------------------------------------------------------
-
-
-def test_a_service_runs_in_each_session_and_has_ended_before_the_next() -> None:
-    backend = Backend(*expired(1.0, 1.0))
-    sequence = SessionLoop(cast(Any, backend))
-    sequence.serve(Service(cast(Any, sequence)))
-    backend.pass_time(2.5)
-    assert backend.log == ["begin sessions", *["serve", "dismiss", "idle"] * 2, "serve"]
-
-
-def test_the_error_that_has_ended_it_is_raised_with_its_own_traceback_each_time() -> None:
-    sequence, lengths = SessionLoop(cast(Any, Backend())), set[int]()
-    sequence._end(LookupError("the function has failed"))
-    sequence._end(ValueError("a later one"))
-    for _ in range(3):
-        with pytest.raises(LookupError) as caught:
-            sequence.raise_error()
-        lengths.add(len(caught.traceback))
-    assert len(lengths) == 1
 
 
 def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:

@@ -98,14 +98,6 @@ def test_an_offer_of_auth_is_taken(form: bytes) -> None:
     assert directive(answer(CHALLENGE + b",qop=" + form), b"qop") == b"auth"
 
 
-def test_spelling_and_empty_elements_do_not_matter() -> None:
-    loose = (
-        b',, REALM = "zk-sasl-md5" ,\r\n\tNonce="a nonce", CharSet="UTF-8",Algorithm=MD5-sess, ,'
-        b"stale=true,maxbuf=100,unknown=1"
-    )
-    assert answer(loose) == answer(CHALLENGE)
-
-
 def test_the_first_of_several_realms_is_taken_and_none_is_one() -> None:
     token = answer(b'realm="one",realm="two",nonce="n",algorithm=md5-sess')
     assert directive(token, b"realm") == b'"one"'
@@ -114,16 +106,6 @@ def test_the_first_of_several_realms_is_taken_and_none_is_one() -> None:
     assert directive(token, b"realm") is None
     assert directive(token, b"charset") is None, "not offered"
     assert directive(token, b"response") == response(b"bob::correct horse")
-
-
-def test_quotes_are_quoted_on_the_wire_and_plain_in_the_hash() -> None:
-    token = answer(
-        rb'realm="r\"e\\al,m=",nonce="\n\"1",algorithm=md5-sess', 'bo"b\\', 'pass"w\\ord'
-    )
-    assert directive(token, b"username") == rb'"bo\"b\\"'
-    assert directive(token, b"realm") == rb'"r\"e\\al,m="'
-    assert directive(token, b"nonce") == rb'"n\"1"'
-    assert directive(token, b"response") == response(rb'bo"b\:r"e\al,m=:pass"w\ord', b'n"1')
 
 
 @pytest.mark.parametrize(
@@ -181,15 +163,6 @@ GARBAGE = [
 def test_an_unusable_challenge(challenge: bytes, message: str) -> None:
     with pytest.raises(AuthFailedError, match=message):
         answer(challenge)
-
-
-@pytest.mark.parametrize(("user", "password"), [("日本", "p"), ("bob", "5 €")])
-def test_utf_8_that_is_needed_and_not_offered(user: str, password: str) -> None:
-    token = answer(b'realm="\xe9",nonce="n",algorithm=md5-sess', "grün")
-    assert directive(token, b"username") == b'"gr\xfcn"', "Latin 1 may do"
-    assert directive(token, b"realm") == b'"\xe9"'
-    with pytest.raises(AuthFailedError, match="UTF-8"):
-        answer(b'nonce="n",algorithm=md5-sess', user, password)
 
 
 @pytest.mark.parametrize(

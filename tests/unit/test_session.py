@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.operation_samples import SAMPLES
 from tests.support.scripted import (
+    ANSWERS,
     TERMINAL,
     TIMEOUT,
     Claim,
     Script,
-    event_frame,
     failure,
     maybe_applied,
     reply_frame,
@@ -20,17 +21,14 @@ from tests.support.scripted import (
     welcome_frame,
 )
 from zkwire import errors
-from zkwire.errors import (
-    AuthFailedError,
-    ClientClosedError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
-from zkwire.session.request import SEND_BATCH, Request
+from zkwire.errors import AuthFailedError, ClientClosedError, SessionExpiredError, ZooKeeperError
+from zkwire.jute.records import ACL, SetSASLResponse
+from zkwire.operations.multi import Create
+from zkwire.session.request import Request
 from zkwire.session.states import TRANSITIONS
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import Event, EventType, State
+from zkwire.wire.model import Credentials, Event, EventType, Perms, State, digest_id
 
 ENDED_WITH: dict[State, type[ZooKeeperError]] = {
     State.EXPIRED: SessionExpiredError,
@@ -222,20 +220,6 @@ def test_nothing_can_be_submitted_behind_a_close(state: State) -> None:
         script.session.close(script.now)
 
 
-def test_a_server_that_hangs_up_on_a_login_may_have_refused_it() -> None:
-    """ZooKeeper 3.4 does so; a network that fails says nothing of the password."""
-    script = Script(sasl=True)
-    for why, said in [("the server closed it", True), ("no route to host", False)]:
-        script.dial()
-        script.welcome()
-        script.session.sasl_token(b"proof")
-        script.flush()
-        script.lose(why=why)
-        failed = script.session.last_failure
-        assert failed.partition(" and ")[0].endswith(why)
-        assert ("perhaps the user name or the password is wrong" in failed) is said
-
-
 LAST_XID = 2**31 - 1
 
 
@@ -265,17 +249,6 @@ def test_known_A20_no_request_ever_has_the_xid_zero() -> None:
     script.call("exists", "/a")
     script.session.close(script.now)
     assert [sent.xid for sent in script.flush()] == [LAST_XID, 1]
-
-
-def test_much_is_handed_out_in_pieces_of_whole_frames(script: Script) -> None:
-    for number in range(10):
-        script.call("set_data", f"/{number}", bytes(100_000))
-    sizes = []
-    while script.session.has_output:
-        sizes.append(len(script.session.data_to_send(script.now)))
-    assert sum(sizes) > 1_000_000
-    assert max(sizes) < SEND_BATCH + 100_100
-    assert len(sizes) == 4
 
 
 ENDING = {-112, -115, -118, -124}
@@ -322,51 +295,6 @@ def test_known_A34_a_moved_session_costs_the_connection(script: Script) -> None:
     assert usable_again(script)
 
 
-def test_wakers_come_out_once_and_in_the_order_of_the_wire(script: Script) -> None:
-    watch = script.watching("get_data", "/a")
-    first, second = script.call("exists", "/1"), script.call("exists", "/2")
-    script.flush()
-    script.log_when_ready(second, "second")
-    script.log_when_ready(watch, "event")
-    script.log_when_ready(first, "first")
-    script.log_when_ready(first, "first again")
-    script.feed(script.reply_to(first) + event_frame(2, "/a") + script.reply_to(second))
-    assert script.wake() == ["first", "first again", "event", "second"]
-    script.session.closed()
-    assert script.wake() == []
-
-
-def _batch(script: Script) -> list[Request]:
-    calls = [
-        script.call("create", "/a", b"x" * 20),
-        script.call("exists", "/b"),
-        script.call("set_data", "/c", b"y" * 7),
-        script.call("delete", "/d"),
-        script.call("sync"),
-    ]
-    script.flush()
-    return calls
-
-
-def test_a_call_was_sent_when_the_kernel_took_its_last_byte_and_not_before(script: Script) -> None:
-    before = script.written
-    ends = [call.end for call in _batch(script)]
-    assert ends[-1] == script.written
-    for written in range(before, script.written + 1):
-        again = script_in(State.CONNECTED)
-        calls = _batch(again)
-        again.lose(written, why="reset by peer")
-        expected = [
-            errors.OutcomeUnknownError if end <= written else errors.NotSentError for end in ends
-        ]
-        assert [failure(call) for call in calls] == expected, written
-    assert [maybe_applied(call) for call in calls] == [True, False, True, True, False]
-    change, read, *_ = calls
-    assert "may have been executed" in str(change.error())
-    assert "reset by peer" in str(read.error())
-    assert "repeat it freely" in str(read.error())
-
-
 @pytest.mark.parametrize(
     "state", [State.NOT_STARTED, State.CONNECTING, State.HANDSHAKE, State.DISCONNECTED]
 )
@@ -398,3 +326,72 @@ def test_failures_say_which_server_and_why() -> None:
     assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
     script.connect()
     assert script.session.failures == {}
+
+
+# --- a call that is sent alone --------------------------------------------------------------------
+
+
+def test_a_watch_that_is_refused_is_for_submit_to_refuse(script: Script) -> None:
+    script.persistent("/a")
+    call = Request(ops.ADD_WATCH, "/a", b"", None, Watch(), "/a", ops.WatchKind.RECURSIVE)
+    assert script.session.send_alone(call, script.now) == b""
+    assert not script.session.unanswered
+    with pytest.raises(RuntimeError, match="a persistent and a recursive watch"):
+        script.session.submit(call, script.now)
+
+
+# --- what is traced: nothing secret ---------------------------------------------------------------
+
+SECRET = b"hunter2"
+
+
+def test_a_path_is_the_callers() -> None:
+    script = Script(chroot="/app")
+    script.connect()
+    frames = script.traced()
+    script.answer(script.call("exists", "/a"))
+    assert {frame.path for frame in frames} == {"/a"}
+
+
+def test_a_sasl_exchange_is_shown_without_its_tokens() -> None:
+    script = Script(sasl=True)
+    frames = script.traced()
+    script.greet()
+    script.session.sasl_token(SECRET)
+    (sent,) = script.flush()
+    script.feed(reply_frame(sent.xid, 0, 0, SetSASLResponse(SECRET).encode()))
+    told = [(frame.sent, frame.op, frame.xid) for frame in frames[2:]]
+    assert told == [(True, "sasl", 1), (False, "sasl", 1)]
+    assert "hunter2" not in repr(frames)
+
+
+def _do_everything(script: Script) -> None:
+    """Every operation, with the secret wherever data or credentials may be."""
+    acl = [ACL(Perms.ALL, digest_id("user", SECRET.decode()))]
+    script.call("create", "/a", SECRET, acl)
+    script.call("create_with_stat", "/a", SECRET)
+    script.call("set_data", "/a", SECRET)
+    script.call("set_acl", "/a", acl)
+    script.call("multi", [Create("/a", SECRET)])
+    script.call("add_auth", "digest", b"user:" + SECRET)
+    for sample in SAMPLES:
+        if sample.op is not ops.REMOVE_WATCHES:
+            sample.call(script._ask, "/a")
+
+
+def test_nothing_secret_is_in_any_frame() -> None:
+    script = Script(resume=Credentials(7, SECRET + bytes(9)))
+    frames = script.traced()
+    _do_everything(script)
+    script.greet(session_id=7, passwd=SECRET + bytes(9))
+    script.restore()
+    script.flush()
+    for call in script.calls:
+        if call.sent and call.op in ANSWERS:
+            script.answer(call)
+        elif call.sent:
+            script.answer(call, error=-102)
+    assert len({frame.op for frame in frames}) > 15
+    assert "hunter2" not in repr(frames)
+    assert SECRET.hex() not in repr(frames)
+    assert ops.AUTH.name in {frame.op for frame in frames}

@@ -6,13 +6,11 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.examples import examples
 from tests.support.scripted import (
     ANSWERS,
     GONE,
+    PASSWD,
     SESSION_ID,
     Claim,
     Script,
@@ -27,40 +25,18 @@ from tests.support.scripted import (
     usable_again,
     welcome_frame,
 )
-from zkwire.errors import (
-    GarbledError,
-    OutcomeUnknownError,
-    ProtocolError,
-    ReplyTooLargeError,
-    SessionExpiredError,
-)
+from zkwire import errors
+from zkwire.errors import AuthFailedError
 from zkwire.jute.frames import frame
-from zkwire.jute.records import GetDataResponse
-from zkwire.session.request import Request
+from zkwire.jute.records import AuthPacket, GetDataResponse, GetSASLRequest, SetSASLResponse
+from zkwire.session.hosts import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
-from zkwire.wire.model import EventType, State
+from zkwire.wire.model import Credentials, EventType, State
 
 DELETED = EventType.NODE_DELETED
 AUTH_U_P = bytes.fromhex("0000001dfffffffc00000064000000000000000664696765737400000003753a70")
-
-
-def test_a_refusal_instead_of_a_greeting_means_try_another_server() -> None:
-    for before in (False, True):
-        script = Script(servers=2)
-        if before:
-            script.connect()
-            script.lose()
-        script.reach()
-        refused_by = script.session.server
-        script.feed(reply_frame(0, 0, -7 if before else -119))
-        assert script.state is State.HANDSHAKE
-        says = "error code -7" if before else "localSessionsEnabled=true"
-        assert says in (script.session.broken or "")
-        assert script.drop_if_broken()
-        script.connect()
-        assert script.session.server != refused_by
 
 
 NO_SERVER = "this is not a ZooKeeper server; it "
@@ -116,7 +92,7 @@ def test_a_session_that_the_server_does_not_know_has_expired(answer: bytes) -> N
     call = script.call("create", "/a")
     script.feed(answer)
     assert script.state is State.EXPIRED
-    assert failure(call) is SessionExpiredError
+    assert failure(call) is errors.SessionExpiredError
 
 
 def test_known_A33_a_foreign_session_on_reconnect_means_expired(script: Script) -> None:
@@ -218,7 +194,6 @@ def test_known_A8_no_reply_turns_the_last_zxid_back(zxid: int, script: Script) -
     assert _last_zxid_seen(script) == 6
 
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 LAST_XID = 2**31 - 1
 
 
@@ -231,7 +206,7 @@ def test_known_A11_an_unexpected_xid_costs_one_connection(xid: int, script: Scri
     assert script.session.broken is not None
     assert not call.ready
     script.lose()
-    assert failure(call) is GarbledError
+    assert failure(call) is errors.GarbledError
     assert maybe_applied(call)
     assert usable_again(script)
 
@@ -266,11 +241,11 @@ def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: by
     script.flush()
     script.log_when_ready(call, "call")
     script.feed(reply_frame(call.xid, 1, 0, body))
-    assert failure(call) is ProtocolError
+    assert failure(call) is errors.ProtocolError
     assert script.session.broken is not None
     script.lose()
-    assert failure(call) is ProtocolError
-    assert failure(other) is GarbledError
+    assert failure(call) is errors.ProtocolError
+    assert failure(other) is errors.GarbledError
     assert script.wake() == ["call"]
     assert usable_again(script)
 
@@ -279,7 +254,7 @@ def test_known_A14_an_unreadable_reply_ends_its_call_and_the_connection(body: by
 def test_an_unreadable_reply_to_a_change_may_have_been_applied(verb: str, script: Script) -> None:
     call = script.send(verb, "/a")
     script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    assert failure(call) is ProtocolError
+    assert failure(call) is errors.ProtocolError
     assert maybe_applied(call)
     assert script.session.broken is not None
 
@@ -293,71 +268,13 @@ def test_known_A16_a_reply_over_the_limit_ends_its_own_call_definitely() -> None
     script.log_when_ready(big, "big")
     script.feed(script.reply_to(big, GetDataResponse(bytes(200), ANSWERS[ops.EXISTS].stat)))  # type: ignore[union-attr]
     assert failure(before) is None
-    assert failure(big) is ReplyTooLargeError
+    assert failure(big) is errors.ReplyTooLargeError
     assert not behind.ready
     script.lose()
-    assert failure(big) is ReplyTooLargeError
-    assert issubclass(failure(behind) or Exception, OutcomeUnknownError)
+    assert failure(big) is errors.ReplyTooLargeError
+    assert issubclass(failure(behind) or Exception, errors.OutcomeUnknownError)
     assert script.wake() == ["big"]
     assert usable_again(script)
-
-
-PIECES = st.lists(st.integers(1, 40), max_size=60)
-FRAMES = st.one_of(
-    st.binary(max_size=60),
-    st.builds(frame, st.binary(max_size=120)),
-    st.builds(
-        reply_frame,
-        st.sampled_from([-8, -4, -2, -1, 0, 1, 2, 3, 4]),
-        st.integers(-(2**63), 2**63 - 1),
-        st.sampled_from([0, 0, 0, -101, -112, -115, -118, -5, 9]),
-        st.one_of(
-            st.binary(max_size=40),
-            st.sampled_from([answer.encode() for answer in ANSWERS.values() if answer]),
-        ),
-    ),
-    st.builds(event_frame, st.integers(-2, 8), st.sampled_from(["/a", "", "/b", "x"])),
-    st.builds(welcome_frame, st.sampled_from([0, 1, -1]), st.sampled_from([0, 4, -1])),
-)
-
-
-def _ended_at_most_once(script: Script, outcomes: dict[Request, object]) -> None:
-    for call in script.calls:
-        if call in outcomes:
-            assert call.outcome is outcomes[call]
-        elif call.ready:
-            outcomes[call] = call.outcome
-
-
-@settings(PROPERTY, max_examples=examples(600))
-@given(st.sampled_from([State.HANDSHAKE, State.CONNECTED]), st.lists(FRAMES, max_size=8), PIECES)
-def test_no_bytes_make_a_session_raise_or_end_a_call_twice(
-    state: State, frames: list[bytes], sizes: list[int]
-) -> None:
-    script = script_in(state)
-    watch = Watch()
-    for verb in ["get_data", "create", "exists", "get_children"]:
-        watched = {} if verb == "create" else {"watch": watch}
-        script.call(verb, "/a", **watched)
-    script.session.add_auth("digest", b"u:p")
-    script.flush()
-    outcomes: dict[Request, object] = {}
-    data, at = b"".join(frames), 0
-    for size in [*sizes, len(data)]:
-        script.session.receive_data(data[at : at + size], script.now)
-        at += size
-        script.flush()
-        _ended_at_most_once(script, outcomes)
-    script.lose()
-    _ended_at_most_once(script, outcomes)
-    if not script.state.terminal:
-        assert script.state is State.DISCONNECTED
-        assert script.session.broken is None
-        assert all(call.ready or not call.sent for call in script.calls)
-        assert usable_again(script)
-    script.session.closed()
-    assert all(call.ready for call in script.calls)
-    assert not armed(watch)
 
 
 def _peak(script: Script, *chunks: bytes) -> int:
@@ -378,3 +295,197 @@ def test_known_A15_what_comes_behind_garbage_costs_no_memory(script: Script) -> 
     script.feed(struct.pack(">i", -1))
     chunk = struct.pack(">i", 60 * 1024 * 1024) + bytes(10_000)
     assert _peak(script, *[chunk] * 200) < 200_000
+
+
+# --- before the first request: credentials, SASL, read-only servers, resumed sessions -------------
+
+ACCEPTED = reply_frame(ops.AUTH_XID)
+REJECTED = reply_frame(ops.AUTH_XID, 0, -115)
+OTHER_ID = 0x2000_0000_0000_0001
+
+
+def _secrets(sent: list[Sent]) -> list[bytes | None]:
+    return [one.read(AuthPacket).auth for one in sent if one.name == "auth"]
+
+
+def test_a_lost_connection_leaves_an_authentication_to_the_next(script: Script) -> None:
+    call = script.send("add_auth", "digest", b"u:p")
+    script.lose()
+    assert not call.ready
+    script.greet()
+    assert _secrets(script.flush()) == [b"u:p"]
+    assert not script.state.usable
+    script.feed(ACCEPTED)
+    assert call.value() is None
+    assert script.state.usable
+
+
+def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script) -> None:
+    other = script.call("create", "/a")
+    call = script.send("add_auth", "odd", b"hunter2")
+    script.feed(REJECTED)
+    assert script.state is State.AUTH_FAILED
+    for one in (call, other):
+        assert failure(one) is AuthFailedError
+        assert "'odd'" in str(one.error())
+        assert "hunter2" not in str(one.error())
+    with pytest.raises(AuthFailedError, match="'odd'"):
+        script.call("exists", "/a")
+
+
+def test_an_authentication_cannot_be_given_up() -> None:
+    script = script_in(State.DISCONNECTED)
+    call = script.call("add_auth", "digest", b"u:p")
+    assert not script.session.withdraw(call)
+    script.connect()
+    assert call.value() is None
+
+
+def _with_sasl() -> Script:
+    script = Script(sasl=True)
+    script.reach()
+    return script
+
+
+def _answer(xid: int, token: bytes | None) -> bytes:
+    return reply_frame(xid, 0, 0, SetSASLResponse(token).encode())
+
+
+def test_a_sasl_exchange() -> None:
+    script = _with_sasl()
+    assert script.session.challenge is None
+    script.welcome()
+    assert script.session.challenge == b"", "the client begins"
+    seen = []
+    for number, answer in enumerate([b"challenge", b"proof", None]):
+        script.session.sasl_token(b"token %d" % number)
+        assert script.session.challenge is None, "there is nothing to answer now"
+        (sent,) = script.flush()
+        assert (sent.name, sent.read(GetSASLRequest).token) == ("sasl", b"token %d" % number)
+        seen.append(sent.xid)
+        script.feed(_answer(sent.xid, answer))
+        assert script.session.challenge == (answer or b"")
+        assert script.state is State.HANDSHAKE
+    assert seen == [1, 2, 3]
+    script.session.sasl_done(script.now)
+    assert script.state is State.CONNECTED
+    assert script.session.challenge is None
+    call = script.send("exists", "/a")
+    assert call.xid == 4, "one line of xids"
+    script.feed(_answer(3, b"twice"))
+    assert script.session.broken is not None
+    script.greet_again()
+    assert script.session.challenge == b"", "an exchange of its own"
+    script.feed(_answer(1, b"not asked for"))
+    assert script.session.broken is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _answer(77, b"of something that was not asked for"),
+        reply_frame(1),  # without a body
+        frame(b"abc"),  # without a header
+        reply_frame(1, 0, -5),  # a fault of the server's, which says nothing of the password
+    ],
+)
+def test_garbage_in_the_exchange_costs_the_connection_only(answer: bytes) -> None:
+    script = _with_sasl()
+    script.welcome()
+    script.session.sasl_token(b"token")
+    script.flush()
+    script.feed(answer)
+    assert script.session.broken is not None
+    assert not script.state.terminal
+
+
+@pytest.mark.parametrize("by_server", [False, True])
+def test_a_rejected_exchange_ends_the_session(by_server: bool) -> None:
+    """As does one whose server the mechanism does not believe."""
+    script = _with_sasl()
+    call = script.call("exists", "/a")
+    script.welcome()
+    script.session.sasl_token(b"hunter2")
+    (sent,) = script.flush()
+    if by_server:
+        script.feed(reply_frame(sent.xid, 0, -115))
+    else:
+        script.session.sasl_failed("the proof is wrong")
+    assert script.state is State.AUTH_FAILED
+    assert failure(call) is AuthFailedError
+    assert ("SASL" if by_server else "the proof is wrong") in str(call.error())
+    assert "hunter2" not in str(call.error())
+
+
+def _read_only(servers: int = 3) -> Script:
+    """A session that has only ever seen a server that has lost the ensemble."""
+    script = Script(servers=servers, read_only=True)
+    script.connect(read_only=True)
+    return script
+
+
+def test_the_search_begins_after_a_tenth_of_a_second_and_slows_down() -> None:
+    script = _read_only()
+    pauses, asked = list[float](), list[int]()
+    for _ in range(14):
+        answered = script.now
+        while script.session.asking is None:
+            due = script.session.next_deadline()
+            assert due is not None
+            script.advance(due - script.now)
+            script.pong()
+        asked.append(script.session.asking[1])
+        pauses.append(round(script.now - answered, 3))
+        script.session.answered(b"ro" if len(asked) % 2 else b"", script.now)
+        assert script.session.asking is None
+    doubling = [FIRST_SEARCH_PAUSE * 2**number for number in range(10)]
+    assert pauses == pytest.approx([*doubling, *[LONGEST_SEARCH_PAUSE] * 4])
+    assert asked[:4] == [2, 3, 1, 2], "it goes round"
+
+
+def test_moving_to_a_read_write_server() -> None:
+    """With a new session: the old one is known to the read-only server alone.  Watches stay."""
+    script = _read_only()
+    watch = script.watching("get_data", "/a")
+    script.advance(FIRST_SEARCH_PAUSE)
+    asked = script.session.asking
+    script.session.answered(b"rw", script.now)
+    assert script.drop_if_broken()
+    script.dial()
+    assert script.session.server == asked
+    (sent,) = script.flush()
+    request = sent.connect_request()
+    assert (request.session_id, request.passwd) == (0, bytes(16))
+    script.welcome(session_id=OTHER_ID)
+    assert [one.name for one in script.restore()] == ["set_watches"]
+    assert script.state is State.CONNECTED
+    assert script.session.session_id == OTHER_ID
+    script.event(EventType.NODE_DATA_CHANGED, "/a")
+    assert types(watch) == [EventType.NODE_DATA_CHANGED]
+    script.advance(1.0)
+    assert script.session.asking is None
+    script.lose()
+    assert script.reach()[0].connect_request().session_id == OTHER_ID
+
+
+@pytest.mark.parametrize("found", [SESSION_ID, OTHER_ID])
+def test_a_real_session_stays_what_it_is_on_a_read_only_server(found: int) -> None:
+    """Its nodes and locks live on; a new session in its place would be a silent expiry."""
+    script = Script(servers=2, read_only=True)
+    script.connect()
+    assert script.sent[0].connect_request().read_only
+    script.greet_again(session_id=found, read_only=True)
+    if found == OTHER_ID:
+        assert script.state is State.EXPIRED
+        return
+    assert script.state is State.CONNECTED_READ_ONLY
+    script.lose()
+    request = script.reach()[0].connect_request()
+    assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
+
+
+@pytest.mark.parametrize("found", [0, SESSION_ID])
+def test_a_session_is_resumed_or_gone_but_never_another(found: int) -> None:
+    script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
+    script.greet(session_id=found)
+    assert script.state is State.EXPIRED

@@ -19,8 +19,7 @@ from tests.support.scripted import (
 )
 from zkwire.errors import NotSentError, NoWatcherError, OutcomeUnknownError
 from zkwire.jute import records as r
-from zkwire.jute.records import GetChildren2Request, RemoveWatchesRequest
-from zkwire.session.request import Request
+from zkwire.jute.records import RemoveWatchesRequest
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire.model import Event, EventType, State, WatchType
@@ -105,35 +104,12 @@ def test_a_read_that_fails_sets_no_watch(code: int | None, script: Script, watch
     assert script.names() == ["remove_watches"], "nothing else is expected"
 
 
-def test_a_guard_that_is_given_up_leaves_nothing_behind(script: Script, watch: Watch) -> None:
-    """The guard of every lock that is held for a moment only."""
-    call = script.guard("/a", watch)
-    assert [script.session.withdraw(call) for _ in range(2)] == [True, False]
-    script.reconnect()
-    assert "get_children2" not in [sent.name for sent in script.sent]
-
-
 def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
     persistent = script.persistent("/a")
     call = script.call("get_data", "/a", watch=Watch())
     persistent.close()
     assert script.session.withdraw(call)
     assert script.names() == ["remove_watches"]
-
-
-@pytest.mark.parametrize("told", [True, False], ids=["event", "answer"])
-def test_a_guard_fires_once_by_an_event_or_by_its_answer(told: bool, script: Script) -> None:
-    guard, other = Watch(), script.watching("get_children", "/a")
-    missing = script.watching_missing("/a")
-    call = script.guard("/a", guard)
-    script.flush()
-    script.log_when_ready(guard, "fired")
-    if told:
-        script.event(DELETED, "/a")
-    script.answer(call, error=NO_NODE)
-    assert script.wake() == ["fired"]
-    assert events(guard) == [Event(DELETED, "/a", State.CONNECTED)]
-    assert (armed(other), armed(missing)) == (not told, not told)
 
 
 def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires(script: Script) -> None:
@@ -149,24 +125,6 @@ def test_a_guard_that_is_refused_fires(script: Script) -> None:
     guard = Watch()
     script.answer(script.guard("/a", guard), error=NO_AUTH)
     assert types(guard) == [EventType.CHILD_WATCH_REMOVED]
-
-
-@pytest.mark.parametrize("code", [-122, -127])
-def test_a_guard_that_a_busy_server_refuses_is_asked_again(code: int, script: Script) -> None:
-    """While it is needed."""
-    guard = Watch()
-    script.answer(script.guard("/a", guard), error=code)
-    for error in (code, NO_NODE):
-        assert armed(guard)
-        (again,) = script.flush()
-        assert again.read(GetChildren2Request) == GetChildren2Request("/a", True)
-        script.serve(again, error=error)
-    assert types(guard) == [DELETED]
-    call = script.guard("/a", guard)
-    script.flush()
-    script.session.forget_watch(guard, tell=False)
-    script.answer(call, error=code)
-    assert script.flush() == []
 
 
 @pytest.mark.parametrize("written", [None, 0, -118])
@@ -186,14 +144,6 @@ def test_a_lost_connection_keeps_an_early_watch(written: int | None) -> None:
     assert script.sent[2].name == "get_children2"
     script.event(DELETED, "/a")
     assert types(watch) == [DELETED]
-
-
-def test_a_refused_removal_is_just_a_refusal(script: Script) -> None:
-    script.watching("get_data", "/a").close()
-    (removal,) = script.flush()
-    script.serve(removal, error=-121)
-    assert script.session.broken is None
-    assert not script.session.unanswered
 
 
 def test_known_A43_data_and_children_are_left_separately(script: Script) -> None:
@@ -223,11 +173,6 @@ def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone(sent
 REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
 DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED
 ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
-ANY = 3  # of a remove_watches request
-
-
-def _asks_for_a_watch(call: Request) -> bool:
-    return r.ExistsRequest.decode(call.body).watch  # all reads look like this
 
 
 @pytest.mark.parametrize(("recursive", "mode"), [(False, 0), (True, 1)])
@@ -255,23 +200,6 @@ def test_a_recursive_watch_hears_of_all_nodes_below(at: str, script: Script) -> 
     told = paths if at == "/a" else paths + others
     expected = [(e, p) for p in told for e in ALL_CHANGES if e != CHILDREN]
     assert [(event.type, event.path) for event in events(watch)] == expected
-
-
-@pytest.mark.parametrize("event", [*EventType, 0, 8, 99, -(2**31)])
-@pytest.mark.parametrize(("zxid", "seen"), [(0x123, 0x123), (1, 1), (-1, None), (0, None)])
-def test_which_events_a_persistent_watch_hears_and_with_which_zxid(
-    event: int, zxid: int, seen: int | None, script: Script
-) -> None:
-    """Servers from 3.9 on tell it; others, and those that catch up with changes, send -1."""
-    watch, recursive = script.persistent("/a"), script.persistent("/", recursive=True)
-    once = script.watching("get_data", "/a")
-    script.event(event, "/a", zxid=zxid)
-    assert [one.zxid for one in events(watch)] == [seen] * (event in ALL_CHANGES)
-    for other in (recursive, once):
-        assert [one.zxid for one in events(other)] == [seen] * (
-            event in {CREATED, CHANGED, DELETED}
-        )
-    assert script.session.broken is None
 
 
 def test_the_configuration_is_outside_every_chroot(watch: Watch) -> None:
@@ -344,42 +272,6 @@ COVERED = [
 
 
 @pytest.mark.parametrize(("recursive", "verb"), COVERED)
-def test_a_read_on_a_covered_path_asks_for_no_watch_and_has_one(recursive: bool, verb: str) -> None:
-    """Up to 3.8 asking for one would end the persistent watch."""
-    script = script_in(State.CONNECTED)
-    persistent, watch = script.persistent("/a", recursive=recursive), Watch()
-    call = script.call(verb, "/a", watch=watch)
-    assert not _asks_for_a_watch(call)
-    script.answer(call)
-    assert armed(watch)
-    change = CHILDREN if verb.startswith("get_children") else CHANGED
-    for _ in range(2):
-        script.event(change, "/a")
-    assert types(watch) == [change]
-    assert types(persistent) == [change] * 2
-    closed = script.watching(verb, "/a")
-    closed.close()
-    assert script.names() == [], "the server knows of none"
-    assert armed(persistent)
-
-
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("answered", [False, True])
-def test_persistent_and_recursive_on_one_path_are_refused(first: bool, answered: bool) -> None:
-    script, watch = script_in(State.CONNECTED), Watch()
-    call = script.send("add_watch", "/a", Watch(), recursive=first)
-    if answered:
-        script.answer(call)
-    with pytest.raises(RuntimeError, match="/a cannot have"):
-        script.call("add_watch", "/a", watch, recursive=not first)
-    _leaves_nothing_behind(script, watch)
-    if answered:  # what was refused is not expected, so the server is told of this end
-        call.value().close()
-        assert _removals(script.flush()) == [RemoveWatchesRequest("/a", ANY)]
-        script.call("add_watch", "/a", watch, recursive=not first)
-
-
-@pytest.mark.parametrize(("recursive", "verb"), COVERED)
 def test_a_read_behind_an_add_that_is_not_answered_is_refused(recursive: bool, verb: str) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.send("add_watch", "/a", Watch(), recursive=recursive)
@@ -415,20 +307,6 @@ def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
     script.answer(call, r.GetChildren2Response((), STAT), zxid=0x777)
     _, again = script.flush()
     assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
-
-
-@pytest.mark.parametrize("answered", [True, False], ids=["one by one", "pipelined"])
-def test_a_callback_that_is_added_twice_is_one_watch(answered: bool, script: Script) -> None:
-    told = list[Event]()
-    first = script.call("add_watch", "/a", told.append)
-    if answered:
-        script.answer(first)
-    second = script.call("add_watch", "/a", told.append)
-    for call in (second,) if answered else (first, second):
-        script.answer(call)
-    assert second.value() is first.value()
-    second.value().close()
-    assert script.session.watch_count == 0
 
 
 GONE = {
@@ -467,16 +345,6 @@ def test_removing_by_type(which: WatchType, gone: set[str], script: Script) -> N
             with pytest.raises(RuntimeError, match="not set"):
                 watch.wait(0)
     assert script.session.watch_count == len(watches) - len(gone)
-
-
-@pytest.mark.parametrize("which", WatchType)
-def test_removing_what_is_not_there_is_refused_without_a_frame(which: WatchType) -> None:
-    script = script_in(State.CONNECTED)
-    elsewhere = script.persistent("/b")
-    call = script.call("remove_watches", "/a", which)
-    assert script.names() == []
-    assert failure(call) is NoWatcherError
-    assert armed(elsewhere)
 
 
 def test_removing_without_a_connection_is_done_at_once(script: Script) -> None:

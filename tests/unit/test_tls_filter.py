@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.support.certificates import Authority
 from zkwire.net.tls import TlsFilter, check_context, describe
 
 BOTH_NAMES = ("DNS:localhost", "IP:127.0.0.1")
-MANY = 5 * 1024 * 1024
 
 
 @pytest.fixture(scope="session")
@@ -123,90 +121,10 @@ def pair(fresh: Pair) -> Pair:
     return fresh
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1"])
-@pytest.mark.parametrize("size", [1, 65536])
-def test_a_handshake_in_pieces_and_what_comes_with_its_end(
-    authority: Authority,
-    server_context: ssl.SSLContext,
-    host: str,
-    version: ssl.TLSVersion,
-    size: int,
-) -> None:
-    context = authority.client_context()
-    context.maximum_version = version
-    client, peer = TlsFilter(context, host), Peer(server_context)
-    assert shake(client, peer, lambda: size, b"first words") == b"first words"
-    assert peer.tls.version() == version.name.replace("_", ".")
-    peer.incoming.write(client.encrypt(b"request"))
-    assert peer.receive() == b"request"
-    assert client.feed(peer.send(b"reply")) == b"reply"
-    assert not client.eof
-    assert client.error is None
-
-
 def test_an_address_with_a_zone(authority: Authority, client_context: ssl.SSLContext) -> None:
     peer = Peer(context_for(authority, "zone", hosts=("IP:fe80::1",)))
     shake(TlsFilter(client_context, "fe80::1%eth0"), peer)
     assert peer.ready
-
-
-def test_much_in_random_pieces_both_ways(pair: Pair, seed: int) -> None:
-    client, peer = pair
-    random = Random(seed)
-
-    def size() -> int:
-        return random.choice([random.randrange(1, 100), random.randrange(1, 200_000)])
-
-    data = random.randbytes(MANY)
-    there, back = bytearray(), bytearray()
-    for plain in pieces_of(data, size):
-        for piece in pieces_of(client.encrypt(plain), size):
-            peer.incoming.write(piece)
-            there += peer.receive()
-        for piece in pieces_of(peer.send(plain), size):
-            back += client.feed(piece)
-    assert there == data
-    assert back == data
-
-
-class Partial:
-    """A TLS object that takes three bytes at a time, as its documentation allows, and not none."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def write(self, data: memoryview) -> int:
-        assert data
-        return int(self._inner.write(data[:3]))
-
-
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_what_is_not_taken_at_once_is_encrypted_again(pair: Pair, kind: Callable[..., Any]) -> None:
-    client, peer = pair
-    broken: Any = client
-    broken._tls = Partial(broken._tls)
-    peer.incoming.write(client.encrypt(kind(b"ten bytes!")))
-    assert peer.receive() == b"ten bytes!"
-    assert client.encrypt(kind(b"")) == b""
-
-
-@pytest.mark.parametrize("size", [1, 65536])
-def test_close_notify_is_an_end_after_all_before_it(pair: Pair, size: int) -> None:
-    client, peer = pair
-    ciphertext = peer.send(b"last words")
-    with pytest.raises(ssl.SSLWantReadError):
-        peer.tls.unwrap()
-    ciphertext += peer.outgoing.read()
-    came = b""
-    for piece in pieces_of(ciphertext, lambda: size):
-        assert not client.eof
-        came += client.feed(piece)
-    assert came == b"last words"
-    assert client.eof
-    assert client.error is None
-    assert client.feed(b"anything") == b""
-    assert client.error is None
 
 
 def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: Pair) -> None:
@@ -215,17 +133,6 @@ def test_a_stream_that_is_cut_has_no_end_and_no_half_record(pair: Pair) -> None:
     assert client.feed(whole + half) == b"whole"
     assert client.feed(b"") == b""
     assert not client.eof
-    assert client.error is None
-
-
-def test_a_handshake_that_is_cut_is_never_done(fresh: Pair) -> None:
-    client, peer = fresh
-    assert not client.handshake()
-    peer.incoming.write(client.take_output())
-    peer.handshake()
-    assert client.feed(peer.outgoing.read()[:-1]) == b""
-    assert not client.handshake()
-    assert not client.handshake()
     assert client.error is None
 
 
@@ -273,28 +180,6 @@ def test_a_certificate_for_another_host_ends_the_handshake(
     peer.handshake()
     assert peer.error is not None, "an alert has told the peer"
     assert "ALERT" in peer.error.reason
-
-
-def test_a_client_certificate_that_is_missing_is_told_after_the_handshake(
-    authority: Authority, client_context: ssl.SSLContext
-) -> None:
-    demanding = context_for(authority, "demanding", hosts=BOTH_NAMES)
-    demanding.load_verify_locations(authority.file)
-    demanding.verify_mode = ssl.CERT_REQUIRED
-    client, peer = TlsFilter(client_context, "localhost"), Peer(demanding)
-    assert not client.handshake()
-    peer.incoming.write(client.take_output())
-    peer.handshake()
-    client.feed(peer.outgoing.read())
-    assert client.handshake(), "the client does not know yet"
-    assert client.feed(b"") == b""
-    assert client.error is None
-    peer.incoming.write(client.encrypt(b"request"))
-    peer.handshake()
-    assert peer.error is not None
-    assert client.feed(peer.outgoing.read()) == b""
-    assert client.error is not None
-    assert describe(client.error) == "TLS: the server wants a client certificate"
 
 
 @pytest.mark.parametrize(

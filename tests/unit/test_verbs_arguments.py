@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import ARGUMENTS
-from tests.support.scripted import STAT, Script
+from tests.support.scripted import Script
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations.nodes import LONGEST_TTL
@@ -145,26 +145,6 @@ def test_reconfigurations(script: Script) -> None:
     ]
     for error, named in wrongs:
         refused(script, error, "reconfig", **named)
-
-
-@pytest.mark.parametrize(
-    ("named", "request_"),
-    [
-        ({"joining": ["a", "b"]}, r.ReconfigRequest("a,b", None, None, -1)),
-        ({"leaving": ["3"], "version": 7}, r.ReconfigRequest(None, "3", None, 7)),
-        ({"joining": ["a"], "leaving": ["1"]}, r.ReconfigRequest("a", "1", None, -1)),
-        ({"members": ("a", "b")}, r.ReconfigRequest(None, None, "a,b", -1)),
-        ({"members": (name for name in "ab")}, r.ReconfigRequest(None, None, "a,b", -1)),
-    ],
-)
-def test_what_a_reconfiguration_sends(
-    script: Script, named: dict[str, Any], request_: r.ReconfigRequest
-) -> None:
-    """What is not meant is null: an empty text would mean no server at all."""
-    call = script.call("reconfig", **named)
-    assert r.ReconfigRequest.decode(call.body) == request_
-    script.answer(call, r.GetDataResponse(b"server.1=a", STAT))
-    assert call.value() == (b"server.1=a", STAT)
 
 
 def test_a_request_that_no_server_would_read(script: Script) -> None:

@@ -104,21 +104,6 @@ def watch(owner: Owner) -> Watch:
     return armed(owner)
 
 
-def test_a_watch_is_waited_for_until_an_event_or_the_limit(owner: Owner) -> None:
-    watch = armed(owner, 4)
-    assert not watch.ready
-    watch._deliver(event("/a"))
-    watch._deliver(event("/b"))
-    assert watch.ready
-    assert [watch.wait(), watch.wait()] == [event("/a"), event("/b")]
-    assert owner.waits == [], "those were there"
-    assert watch.wait(0.25) is None
-    owner.meanwhile.append(lambda: watch._deliver(event("/c")))
-    assert watch.wait(5.0) == event("/c")
-    assert owner.waits == [0.25, 5.0]
-    assert not watch.ready, "the fourth read has not fired"
-
-
 def test_a_watch_that_is_not_set_is_not_waited_for(owner: Owner) -> None:
     spent, no_client = armed(owner), Watch()
     spent._deliver(event())
@@ -181,19 +166,6 @@ def test_an_event_that_another_thread_is_delivering_has_come(
     assert look(watch) == event()
     with pytest.raises(RuntimeError, match="is not set"):
         watch.take()
-
-
-def test_a_callback_hears_of_the_end(owner: Owner) -> None:
-    seen = list[Event]()
-    watch = armed(owner, 2, seen.append)
-    for path in ("/a", "/b"):
-        watch._deliver(event(path))
-        assert event(path) not in seen, "not in the state machine"
-        owner.work(watch)
-    expire(watch)
-    owner.work(watch)
-    owner.work(watch)
-    assert seen == [event("/a"), event("/b"), Event(EventType.NONE, "", State.EXPIRED)]
 
 
 def test_events_of_several_callbacks_keep_their_order(owner: Owner) -> None:

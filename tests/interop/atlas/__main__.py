@@ -20,7 +20,7 @@ from tests.interop.atlas import page
 from tests.interop.atlas.cells import NOTHING, Point, Seen, cell
 from tests.interop.atlas.clients import CLIENTS, Client
 from tests.interop.atlas.driver import LOGS, Driver
-from tests.interop.atlas.situations import SITUATIONS
+from tests.interop.atlas.page import SITUATIONS
 from tests.interop.atlas.stage import Stage, run
 from tests.interop.other_clients.clients import FOLDER, NoClientError
 from tests.support.installed_servers import InstalledBackend, every_release

@@ -10,8 +10,7 @@ from typing import Any
 from tests.interop import pages
 from tests.interop.atlas.cells import HUNG, LACKS, LESS, NOTHING, TRUTH, WRONG
 from tests.interop.atlas.clients import CLIENTS
-from tests.interop.atlas.page import Cells, stored
-from tests.interop.atlas.situations import SITUATIONS
+from tests.interop.atlas.page import SITUATIONS, Cells, stored
 from tests.support.diagrams import box, drawing, words
 
 PATH = pages.DOCUMENTS / "atlas.md"

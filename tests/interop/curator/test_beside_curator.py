@@ -14,9 +14,8 @@ import pytest
 from tests.conftest import unavailable
 from tests.interop.curator.process import Curator, NoCuratorError, find_curator, running
 from tests.interop.neighbours import table
-from tests.interop.neighbours.again import assert_as_stored, rows_with
 from tests.interop.neighbours.pairs import PAIRS, Pair
-from tests.interop.neighbours.scenarios import CURATOR, SCENARIOS, Scene, outcome
+from tests.interop.neighbours.scenarios import CURATOR, SCENARIOS, Scene, outcome, rows_with
 from tests.interop.neighbours.sides import CuratorMember, CuratorSide
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
@@ -42,7 +41,7 @@ def curator(zookeeper: ZooKeeperServer) -> Iterator[Curator]:
 def test_locks_on_one_path(
     kazoo: Any, curator: Curator, zookeeper: ZooKeeperServer, fresh_path: str, pair: Pair
 ) -> None:
-    assert_as_stored(zookeeper, fresh_path, pair)
+    table.assert_as_stored(zookeeper, fresh_path, pair)
 
 
 @pytest.mark.parametrize(("page", "title"), rows_with(CURATOR))
@@ -83,23 +82,6 @@ def test_counters_of_both_read_what_the_other_has_written(
     assert curator.call(recipe, f"{fresh_path}-new", 2, 5) == "10 0"
     assert Counter(observer, f"{fresh_path}-new", format=format).add(-11) == -1
     assert curator.call(recipe, f"{fresh_path}-new", 0, 0) == "-1 0"
-
-
-def test_four_members_of_both_enter_and_leave_together(
-    curator: Curator, observer: Client, fresh_path: str
-) -> None:
-    members: list[Any] = [
-        *(DoubleBarrier(observer, fresh_path, 4) for _ in range(2)),
-        *(CuratorMember(curator, fresh_path, 4, f"{fresh_path}/{n}") for n in range(2)),
-    ]
-    for _ in range(3):
-        first = [Running(member.enter) for member in members[:-1]]
-        poll("they wait", lambda: len(names(observer, fresh_path)) == 3 or None, PATIENCE)
-        assert not any(entering.ended for entering in first)
-        assert members[-1].enter()
-        assert all(entering.result(2 * PATIENCE) for entering in first)
-        together(*(member.leave for member in members))
-        poll("nothing is left", lambda: not names(observer, fresh_path) or None, GRACE)
 
 
 def test_members_that_time_out(curator: Curator, observer: Client, fresh_path: str) -> None:

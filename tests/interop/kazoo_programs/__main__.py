@@ -2,12 +2,12 @@
 
     python3 -m tests.interop.kazoo_programs                 all, and the table of the page compared
     python3 -m tests.interop.kazoo_programs --write         all, and the table written
-    python3 -m tests.interop.kazoo_programs tooz in_flight  some
+    python3 -m tests.interop.kazoo_programs tooz locks      some
 
 With zkwire's connection each is run by ``python -m zkwire.kazoo``, so nothing in it is changed.  A
 test that passes with kazoo and not with zkwire runs once more; then it must be in the list of
-`programs.py`.  After the programs come four trials: `in_flight`, `locks` (kazoo's own Lock on
-zkwire, and zkwire's with kazoo's names, on one path), `speed` and `green`.
+`programs.py`.  After the programs come three trials: `locks` (kazoo's own Lock on zkwire, and
+zkwire's with kazoo's names, on one path), `speed` and `green`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from typing import NamedTuple
 from tests.check.environment import ROOT
 from tests.interop import pages
 from tests.interop.kazoo_programs import suites
-from tests.interop.kazoo_programs.page import PAGE
-from tests.interop.kazoo_programs.programs import PROGRAMS, Program, differences
+from tests.interop.kazoo_programs.programs import PAGE, PROGRAMS, Program, differences
 from tests.interop.kazoo_programs.suites import FOLDER, PYTHON, SECONDS
 from tests.support.installed_servers import find_installed
 
@@ -33,7 +32,6 @@ HEAD = "| program | with kazoo's connection | with zkwire's |\n| --- | ---: | --
 SIDES = {"kazoo": (), "zkwire": ("-m", "zkwire.kazoo")}
 BOTH = ",".join(["zkwire.kazoo-plain", "zkwire-kazoo"] * 2)
 TRIALS = {
-    "in_flight": ["tests.interop.kazoo_programs.in_flight"],
     "locks": ["tests.interop.neighbours.contend", "--seconds", "60", "--crews", BOTH],
     "speed": ["tests.interop.kazoo_programs.speed"],
     "green": ["pytest", "-q", "-c", "pytest.ini", "--noconftest", "-p", "no:cacheprovider",

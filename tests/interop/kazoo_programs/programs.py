@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.interop.pages import DOCUMENTS
+
+PAGE = DOCUMENTS / "how-to" / "kazoo-programs.md"
 REQUIREMENTS = (
     "kazoo[sasl]==2.11.0",
     # What its tests import; without gevent and eventlet, whose handlers they would take for others.

@@ -19,7 +19,7 @@ from typing import Any
 from kazoo.client import KazooClient as PlainClient
 
 from tests.interop import pages
-from tests.interop.kazoo_programs.page import PAGE
+from tests.interop.kazoo_programs.programs import PAGE
 from tests.support.installed_servers import find_installed
 from zkwire import Client, SequentialLock
 from zkwire.kazoo import KazooClient

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import zkwire
 from tests.support.certificates import Authority
 from tests.support.operation_samples import SAMPLES
 from tests.support.recipe_samples import BEGUN_BY_A_METHOD, used
@@ -20,27 +21,6 @@ from tests.support.secure_servers import (
     tls_server,
 )
 from tests.support.server_control import ServerStartError, Settings
-from zkwire import (
-    ACL,
-    OPEN_ACL_UNSAFE,
-    Check,
-    Client,
-    ConnectionLossError,
-    Create,
-    DigestMD5,
-    Id,
-    Perms,
-    QuotaExceededError,
-    ReadWriteLock,
-    SequentialLock,
-    ThrottledOpError,
-    UnimplementedError,
-    Watch,
-    WatchType,
-    ZooKeeperError,
-    digest_auth,
-    digest_id,
-)
 
 PATIENCE = 60.0
 Row = Callable[..., object]
@@ -50,8 +30,8 @@ Row = Callable[..., object]
 def _watching(set: Row, change: Row) -> Row:
     """A watch is set, and told of the change."""
 
-    def row(client: Client, path: str) -> None:
-        watch = Watch()
+    def row(client: zkwire.Client, path: str) -> None:
+        watch = zkwire.Watch()
         set(client, path, watch)
         change(client, path)
         assert watch.wait(PATIENCE) is not None
@@ -59,15 +39,15 @@ def _watching(set: Row, change: Row) -> Row:
     return row
 
 
-def _set(client: Client, path: str) -> None:
+def _set(client: zkwire.Client, path: str) -> None:
     client.set_data(path, b"1")
 
 
-def _child(client: Client, path: str) -> None:
+def _child(client: zkwire.Client, path: str) -> None:
     client.create(f"{path}/a")
 
 
-def _counted_by_quota(client: Client, path: str) -> None:
+def _counted_by_quota(client: zkwire.Client, path: str) -> None:
     quota = f"/zookeeper/quota{path}"
     client.ensure_path(quota)
     client.create(f"{quota}/zookeeper_limits", b"count=9,bytes=-1")
@@ -79,13 +59,15 @@ def _counted_by_quota(client: Client, path: str) -> None:
         client.delete_tree(f"/zookeeper/quota/{path.split('/')[1]}")
 
 
-def _removed(client: Client, path: str) -> None:
-    client.get_data(path, watch=Watch())
-    client.remove_watches(path, WatchType.DATA)
+def _removed(client: zkwire.Client, path: str) -> None:
+    client.get_data(path, watch=zkwire.Watch())
+    client.remove_watches(path, zkwire.WatchType.DATA)
 
 
-def _access_list(client: Client, path: str) -> None:
-    client.set_acl(path, [*OPEN_ACL_UNSAFE, ACL(Perms.READ, Id("ip", "127.0.0.1"))])
+def _access_list(client: zkwire.Client, path: str) -> None:
+    client.set_acl(
+        path, [*zkwire.OPEN_ACL_UNSAFE, zkwire.ACL(zkwire.Perms.READ, zkwire.Id("ip", "127.0.0.1"))]
+    )
     assert len(client.get_acl(path).acl) == 2
 
 
@@ -100,9 +82,11 @@ OPERATIONS_BY_HAND: dict[str, Row] = {
     ),
     "`delete`": lambda client, path: client.delete(path),
     "`get_acl`, `set_acl`": _access_list,
-    "`multi`, `transaction`": lambda client, path: client.multi([Check(path), Create(f"{path}/a")]),
+    "`multi`, `transaction`": lambda client, path: client.multi(
+        [zkwire.Check(path), zkwire.Create(f"{path}/a")]
+    ),
     "`multi` with a container": lambda client, path: client.multi(
-        [Create(f"{path}/a", container=True)]
+        [zkwire.Create(f"{path}/a", container=True)]
     ),
     "a `Watch` of `get_data`": _watching(lambda c, path, w: c.get_data(path, watch=w), _set),
     "a `Watch` of `exists`, no node": _watching(
@@ -125,18 +109,18 @@ NEEDS_A_SWITCH = {"reconfig"}
 """In `SWITCHES`."""
 
 
-def _guarded(client: Client, path: str) -> None:
-    with SequentialLock(client, f"{path}/a") as lock:
-        lock.guard([Create(f"{path}/b")])
+def _guarded(client: zkwire.Client, path: str) -> None:
+    with zkwire.SequentialLock(client, f"{path}/a") as lock:
+        lock.guard([zkwire.Create(f"{path}/b")])
 
 
-def _exchanged(client: Client, path: str) -> None:
-    table = ReadWriteLock(client, path)
+def _exchanged(client: zkwire.Client, path: str) -> None:
+    table = zkwire.ReadWriteLock(client, path)
     with table.write, table.read:
         assert table.read.held
 
 
-def _followed(client: Client, path: str) -> None:
+def _followed(client: zkwire.Client, path: str) -> None:
     with client.watch_data(path) as data, client.watch_children(path) as children:
         assert data.next(PATIENCE) is not None
         assert children.next(PATIENCE) is not None
@@ -184,7 +168,7 @@ RECIPES = dict(_all(RECIPES_BY_HAND, _RECIPES, _sample_of_recipe))
 
 # --- what an operator must switch on: each row on servers of its own ------------------------------
 
-SUPER = digest_auth("super", "user")
+SUPER = zkwire.digest_auth("super", "user")
 
 THROTTLED = Settings(
     java_flags=tuple(
@@ -200,7 +184,8 @@ QUOTAS = Settings(java_flags=("-Dzookeeper.enforceQuota=true",))
 RECONFIGURABLE = Settings(
     options={"reconfigEnabled": "true"},
     java_flags=(
-        "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + digest_id("super", "user").id,
+        "-Dzookeeper.DigestAuthenticationProvider.superDigest="
+        + zkwire.digest_id("super", "user").id,
     ),
 )
 
@@ -220,7 +205,7 @@ def tls() -> bool:
         try:
             with (
                 tls_server(authority, shown, Settings()) as server,
-                Client(server.hosts, tls=server.client_context()) as client,
+                zkwire.Client(server.hosts, tls=server.client_context()) as client,
             ):
                 return client.exists("/") is not None
         except ServerStartError:  # 3.4: the factory that these settings name has no TLS
@@ -233,21 +218,21 @@ def sasl() -> bool:
     with (
         folder() as made,
         installed_backend().standalone(sasl_settings(made)) as server,
-        Client(server.hosts, sasl=DigestMD5(user, password)) as client,
+        zkwire.Client(server.hosts, sasl=zkwire.DigestMD5(user, password)) as client,
     ):
-        client.create("/n", b"data", [ACL(Perms.ALL, Id("sasl", user))])
+        client.create("/n", b"data", [zkwire.ACL(zkwire.Perms.ALL, zkwire.Id("sasl", user))])
         return client.get_data("/n").data == b"data"
 
 
 def throttling() -> bool:
     """Some of many requests at once wait for too long, and are refused."""
-    with installed_backend().standalone(THROTTLED) as server, Client(server.hosts) as client:
+    with installed_backend().standalone(THROTTLED) as server, zkwire.Client(server.hosts) as client:
         replies = [client.pipeline.set_data("/", b"") for _ in range(1000)]
-        refused = [_refused(reply, ThrottledOpError) for reply in replies]
+        refused = [_refused(reply, zkwire.ThrottledOpError) for reply in replies]
         return any(refused)
 
 
-def _refused(reply: Any, kind: type[ZooKeeperError]) -> bool:
+def _refused(reply: Any, kind: type[zkwire.ZooKeeperError]) -> bool:
     try:
         reply.result(PATIENCE)
     except kind:
@@ -258,7 +243,7 @@ def _refused(reply: Any, kind: type[ZooKeeperError]) -> bool:
 def quotas() -> bool:
     """A node that would be one too many is refused."""
     limits = b"count=-1,bytes=-1;byteHardLimit=-1;countHardLimit=2"
-    with installed_backend().standalone(QUOTAS) as server, Client(server.hosts) as client:
+    with installed_backend().standalone(QUOTAS) as server, zkwire.Client(server.hosts) as client:
         client.create("/n")
         client.ensure_path("/zookeeper/quota/n")
         client.create("/zookeeper/quota/n/zookeeper_stats", b"count=1,bytes=0")
@@ -266,9 +251,9 @@ def quotas() -> bool:
         try:
             client.create("/n/a")
             client.create("/n/b")
-        except QuotaExceededError:
+        except zkwire.QuotaExceededError:
             return client.get_children("/n") == ["a"]
-        except ConnectionLossError:  # 3.4 ends the connection when it reads these limits
+        except zkwire.ConnectionLossError:  # 3.4 ends the connection when it reads these limits
             pass
         return False
 
@@ -278,10 +263,10 @@ def reconfiguration() -> bool:
     with installed_backend().ensemble(RECONFIGURABLE) as ensemble:
         leader = ensemble.leader()
         number = next(n for n, server in enumerate(ensemble.servers, 1) if server is not leader)
-        with Client(leader.hosts, auth=[SUPER]) as client:
+        with zkwire.Client(leader.hosts, auth=[SUPER]) as client:
             try:
                 data, _ = client.reconfig(leaving=[str(number)])
-            except UnimplementedError:
+            except zkwire.UnimplementedError:
                 return False
             return f"server.{number}=".encode() not in data
 

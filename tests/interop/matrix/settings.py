@@ -12,22 +12,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import zkwire
 from tests.interop.matrix.rows import PATIENCE, folder
 from tests.support.secure_servers import USERS, installed_backend, sasl_settings
 from tests.support.server_control import Settings
-from zkwire import (
-    Client,
-    ConnectionLossError,
-    DigestMD5,
-    NonBlockingLock,
-    SequentialLock,
-    State,
-    ThrottledOpError,
-    Watch,
-    ZooKeeperError,
-)
 
-LOGIN = {"sasl": DigestMD5(*next(iter(USERS.items())))}
+LOGIN = {"sasl": zkwire.DigestMD5(*next(iter(USERS.items())))}
 ASKED = 2.0
 """The session timeout, in seconds, where a case does not say."""
 SESSION_TIMEOUTS = 1.25
@@ -62,7 +52,7 @@ class Case(NamedTuple):
 
 def prepare(hosts: str, **options: Any) -> None:
     """Make the nodes that the columns use."""
-    with Client(hosts, **options) as client:
+    with zkwire.Client(hosts, **options) as client:
         for path in ("/lock", "/lease", "/data", "/watch", "/busy"):
             client.create(path)
 
@@ -141,42 +131,42 @@ CASES = [
 # --- the columns; each returns its result ---------------------------------------------------------
 
 
-def _connect(client: Client, _: Case) -> str:
+def _connect(client: zkwire.Client, _: Case) -> str:
     client.exists("/")
     granted = f"{client.session_timeout:g} s"
-    return f"{granted}, read-only" if client.state is State.CONNECTED_READ_ONLY else granted
+    return f"{granted}, read-only" if client.state is zkwire.State.CONNECTED_READ_ONLY else granted
 
 
-def _fair_lock(client: Client, _: Case) -> str:
-    return "yes" if SequentialLock(client, "/lock").acquire(PATIENCE) else "no"
+def _fair_lock(client: zkwire.Client, _: Case) -> str:
+    return "yes" if zkwire.SequentialLock(client, "/lock").acquire(PATIENCE) else "no"
 
 
-def _single_node_lock(client: Client, _: Case) -> str:
-    return "yes" if NonBlockingLock(client, "/single").acquire(PATIENCE) else "no"
+def _single_node_lock(client: zkwire.Client, _: Case) -> str:
+    return "yes" if zkwire.NonBlockingLock(client, "/single").acquire(PATIENCE) else "no"
 
 
-def _lease(client: Client, case: Case) -> str:
-    with SequentialLock(client, "/lease") as lock:
+def _lease(client: zkwire.Client, case: Case) -> str:
+    with zkwire.SequentialLock(client, "/lease") as lock:
         lost = lock.lost.wait(SESSION_TIMEOUTS * client.session_timeout)
         margin = f", margin {client.lease_margin:g} s" if "lease_margin" in case.client else ""
         return ("lost" if lost or not lock.held else "held") + margin
 
 
-def _big_data(client: Client, case: Case) -> str:
+def _big_data(client: zkwire.Client, case: Case) -> str:
     data = bytes(case.size)
     client.set_data("/data", data)
     assert client.get_data("/data").data == data
     return f"{case.size:,} bytes"
 
 
-def _watch(client: Client, _: Case) -> str:
-    watch = Watch()
+def _watch(client: zkwire.Client, _: Case) -> str:
+    watch = zkwire.Watch()
     client.get_data("/watch", watch=watch)
     client.set_data("/watch", b"1")
     return "yes" if watch.wait(PATIENCE) is not None else "no"
 
 
-COLUMNS: dict[str, Callable[[Client, Case], str]] = {
+COLUMNS: dict[str, Callable[[zkwire.Client, Case], str]] = {
     "connect": _connect,
     "`SequentialLock`": _fair_lock,
     "`NonBlockingLock`": _single_node_lock,
@@ -197,14 +187,14 @@ def outcomes(case: Case) -> dict[str, str]:
         return {title: cell.result() for title, cell in cells.items()}
 
 
-def _outcome(hosts: str, case: Case, do: Callable[[Client, Case], str]) -> str:
+def _outcome(hosts: str, case: Case, do: Callable[[zkwire.Client, Case], str]) -> str:
     options: dict[str, Any] = {"session_timeout": ASKED, **case.client}
-    with Client(hosts, **options, operation_timeout=PATIENCE) as client:
+    with zkwire.Client(hosts, **options, operation_timeout=PATIENCE) as client:
         try:
             return do(client, case)
-        except ConnectionLossError:  # which one depends on how much the kernel has taken
-            return f"`{ConnectionLossError.__name__}`"
-        except (ZooKeeperError, ValueError) as error:
+        except zkwire.ConnectionLossError:  # which one depends on how much the kernel has taken
+            return f"`{zkwire.ConnectionLossError.__name__}`"
+        except (zkwire.ZooKeeperError, ValueError) as error:
             return f"`{type(error).__name__}`"
 
 
@@ -217,11 +207,11 @@ def _others(hosts: str, case: Case) -> Iterator[None]:
     ended, begun = threading.Event(), threading.Event()
 
     def write() -> None:
-        with Client(hosts) as client:
+        with zkwire.Client(hosts) as client:
             while not ended.is_set():
                 replies = [client.pipeline.set_data("/busy", b"") for _ in range(200)]
                 for reply in replies:
-                    with suppress(ThrottledOpError):
+                    with suppress(zkwire.ThrottledOpError):
                         reply.result(PATIENCE)
                 begun.set()
 

@@ -1,22 +1,17 @@
 """The table of the servers' settings in docs/compatibility.md: compare it, or write it again.
 
-    python3 -m tests.interop.matrix.settings_table --write
-
-The releases are Debian's and those of `ZOOKEEPER_HOME`; what is stored of others stays.
+python3 -m tests.interop.matrix.settings_table --write
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 from tests.interop import pages
 from tests.interop.matrix.settings import CASES, COLUMNS, outcomes
 from tests.interop.matrix.table import numbers
-from tests.support.installed_servers import every_release
 
 DATA = Path(__file__).with_name("settings.json")
 DOCUMENT = pages.DOCUMENTS / "compatibility.md"
@@ -50,21 +45,12 @@ def _cell(by_release: dict[str, Found], title: str, column: str) -> str:
     return "; ".join(f"{', '.join(which)}: {cell}" for cell, which in releases.items())
 
 
-def main() -> int:
-    """The exit status: 1 if the document or its data say something else."""
-    parser = ArgumentParser(prog="python3 -m tests.interop.matrix.settings_table")
-    parser.add_argument("--write", action="store_true", help="put the table into the document")
-    write = parser.parse_args().write
-    found = stored()
-    for release in every_release():
-        os.environ["ZKWIRE_TEST_RELEASE"] = release
-        known = [case for case in CASES if numbers(release) >= numbers(case.since or "0")]
-        found[release] = {case.title: outcomes(case) for case in known}
-        print(f"{release}: {len(known)} of {len(CASES)} cases", flush=True)
-    found = dict(sorted(found.items()))
-    files = {DOCUMENT: replaced(DOCUMENT.read_text(), found), DATA: pages.as_json(found)}
-    return pages.settle(files, write=write)
+def found(release: str) -> Found:
+    """What comes of the cases whose settings this release knows."""
+    known = [case for case in CASES if numbers(release) >= numbers(case.since or "0")]
+    return {case.title: outcomes(case) for case in known}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program = "tests.interop.matrix.settings_table"
+    sys.exit(pages.on_each_release(program, found, DATA, DOCUMENT, replaced))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from argparse import ArgumentParser
 from contextlib import suppress
 from pathlib import Path
 
 from tests.interop import pages
 from tests.interop.matrix.rows import OPERATIONS, PATIENCE, RECIPES, SWITCHES, Row
-from tests.support.installed_servers import every_release, find_installed
+from tests.support.installed_servers import find_installed
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, ZooKeeperError
 
@@ -95,19 +93,13 @@ def replaced(text: str, by_release: dict[str, Outcomes]) -> str:
     )
 
 
+def found(_: str) -> Outcomes:
+    """Everything on the release that is chosen."""
+    with find_installed().standalone() as server:
+        made = outcomes(server, "/matrix")
+    return {**made, SWITCHED: {title: "yes" if do() else "no" for title, do in SWITCHES.items()}}
+
+
 def main() -> int:
-    """Run everything on each release; the exit status: 1 if the document says something else."""
-    parser = ArgumentParser(prog="python3 -m tests.interop.matrix", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put the tables into the document")
-    write = parser.parse_args().write
-    found = stored()
-    for release in every_release():
-        os.environ["ZKWIRE_TEST_RELEASE"] = release
-        with find_installed().standalone() as server:
-            found[release] = outcomes(server, "/matrix")
-        found[release][SWITCHED] = {
-            title: "yes" if do() else "no" for title, do in SWITCHES.items()
-        }
-        print(f"{release}: {sum(map(len, found[release].values()))} rows", flush=True)
-    data = pages.as_json(dict(sorted(found.items())))
-    return pages.settle({DOCUMENT: replaced(DOCUMENT.read_text(), found), DATA: data}, write=write)
+    """The exit status: 1 if the document says something else."""
+    return pages.on_each_release("tests.interop.matrix", found, DATA, DOCUMENT, replaced)

@@ -21,6 +21,8 @@ from zkwire.jute.records import ConnectResponse
 from zkwire.testing.proxy import FaultProxy
 
 LIMIT_SECONDS = 120.0
+GRANTS = 40
+"""Of each library in a test, if none is wrong."""
 COUNT = 2
 """Contenders of each library; of a read-write lock a writer and a reader."""
 

@@ -15,22 +15,10 @@ from typing import Any
 
 import pytest
 
+import zkwire
 from tests.interop.neighbours.sides import KazooSide, Side
 from tests.support.lock_helpers import PATIENCE, Running, end_session
 from tests.support.server_control import poll
-from zkwire import (
-    Barrier,
-    Client,
-    Counter,
-    DoubleBarrier,
-    Group,
-    LockLostError,
-    NoNodeError,
-    Partitioner,
-    Queue,
-    Semaphore,
-    SessionExpiredError,
-)
 from zkwire.jute.records import ConnectResponse
 
 TIMES = 20
@@ -44,12 +32,12 @@ class Scene:
 
     hosts: str
     path: str
-    observer: Client
+    observer: zkwire.Client
     stack: ExitStack
 
-    def client(self) -> Client:
+    def client(self) -> zkwire.Client:
         """Another one, connected."""
-        client = self.stack.enter_context(Client(self.hosts, session_timeout=20.0))
+        client = self.stack.enter_context(zkwire.Client(self.hosts, session_timeout=20.0))
         client.connect()
         return client
 
@@ -64,14 +52,14 @@ class Scene:
         poll("a new session", lambda: theirs.session()[0] not in (0, session[0]) or None, PATIENCE)
         return session[0]
 
-    def end_ours(self, client: Client) -> None:
+    def end_ours(self, client: zkwire.Client) -> None:
         known = client.credentials
         self.end((known.session_id, known.passwd))
 
     def names(self) -> list[str]:
         try:
             return self.observer.get_children(self.path)
-        except NoNodeError:
+        except zkwire.NoNodeError:
             return []
 
     def wait_for(self, count: int) -> None:
@@ -88,9 +76,9 @@ NEVER = "**never**"
 
 def counted(format: Any) -> Scenario:
     def scenario(scene: Scene, theirs: Side) -> None:
-        def ours(client: Client, over: threading.Event) -> int:
+        def ours(client: zkwire.Client, over: threading.Event) -> int:
             """Add as long as the other does, which has few chances without the pauses."""
-            counter, times = Counter(client, scene.path, format=format), 0
+            counter, times = zkwire.Counter(client, scene.path, format=format), 0
             while times == 0 or not over.wait(PAUSE):
                 counter.add(1000, PATIENCE)
                 times += 1
@@ -107,7 +95,7 @@ def counted(format: Any) -> Scenario:
             added += adding.result(2 * PATIENCE)
             scene.end_ours(client)
             scene.end_theirs(theirs)
-        number = Counter(scene.observer, scene.path, format=format).get()
+        number = zkwire.Counter(scene.observer, scene.path, format=format).get()
         assert number == 1000 * added + 2 * TIMES
 
     return scenario
@@ -117,7 +105,7 @@ def counted(format: Any) -> Scenario:
 
 
 def opened_by_either(scene: Scene, theirs: Side) -> None:
-    ours, path = Barrier(scene.client(), scene.path), scene.path
+    ours, path = zkwire.Barrier(scene.client(), scene.path), scene.path
     for _ in range(2):
         theirs.close(path)
     assert not ours.wait(0)
@@ -138,19 +126,19 @@ def closed_by_the_dead(scene: Scene, theirs: Side) -> None:
     client = scene.client()
     theirs.close(scene.path)
     scene.end_theirs(theirs)
-    waiting = Running(lambda: Barrier(client, scene.path).wait(PATIENCE))
-    assert not Barrier(scene.observer, scene.path).wait(A_WHILE)
+    waiting = Running(lambda: zkwire.Barrier(client, scene.path).wait(PATIENCE))
+    assert not zkwire.Barrier(scene.observer, scene.path).wait(A_WHILE)
     scene.end_ours(client)
-    with pytest.raises(SessionExpiredError):
+    with pytest.raises(zkwire.SessionExpiredError):
         waiting.result(2 * PATIENCE)
     there = Running(lambda: theirs.wait(scene.path))
-    Barrier(scene.observer, scene.path).open()
+    zkwire.Barrier(scene.observer, scene.path).open()
     assert there.result(2 * PATIENCE)
 
 
 def enter_together(scene: Scene, theirs: Side) -> None:
     """Round by round, each the last once."""
-    ours, member = DoubleBarrier(scene.client(), scene.path, 2), theirs.member(scene.path, 2)
+    ours, member = zkwire.DoubleBarrier(scene.client(), scene.path, 2), theirs.member(scene.path, 2)
     for first, second in ((ours, member), (member, ours)):
         entering = Running(first.enter)
         scene.wait_for(1)
@@ -170,13 +158,13 @@ def the_dead_do_not_count(scene: Scene, theirs: Side) -> None:
     member.has_listed()
     scene.end_theirs(theirs)
     scene.wait_for(0)
-    ours = DoubleBarrier(scene.client(), scene.path, 2)
+    ours = zkwire.DoubleBarrier(scene.client(), scene.path, 2)
     assert not ours.enter(A_WHILE)
     client = scene.client()
-    entering = Running(lambda: DoubleBarrier(client, scene.path, 2).enter(PATIENCE))
+    entering = Running(lambda: zkwire.DoubleBarrier(client, scene.path, 2).enter(PATIENCE))
     scene.wait_for(1)
     scene.end_ours(client)
-    with pytest.raises(SessionExpiredError):
+    with pytest.raises(zkwire.SessionExpiredError):
         entering.result(2 * PATIENCE)
     scene.wait_for(0)
     member = theirs.member(scene.path, 2)
@@ -195,12 +183,12 @@ def the_dead_do_not_count(scene: Scene, theirs: Side) -> None:
 
 def members_of_both(scene: Scene, theirs: Side) -> str:
     """Each sees the other come and, when its session ends, go."""
-    with Group(scene.observer, scene.path) as group:
+    with zkwire.Group(scene.observer, scene.path) as group:
         theirs.join(scene.path, "theirs")
         scene.stack.callback(theirs.leave)
         poll("theirs is seen", lambda: shown(group) == {"theirs"} or None, PATIENCE)
         client = scene.client()
-        scene.stack.enter_context(Group(client, scene.path)).join(b"ours")
+        scene.stack.enter_context(zkwire.Group(client, scene.path)).join(b"ours")
         both = {"ours", "theirs"}
         poll("both are seen", lambda: theirs.members() == shown(group) == both or None, PATIENCE)
         session_id = scene.end_theirs(theirs)
@@ -213,7 +201,7 @@ def members_of_both(scene: Scene, theirs: Side) -> str:
     return "yes; it comes back" if theirs.comes_back else "yes"
 
 
-def shown(group: Group) -> set[str]:
+def shown(group: zkwire.Group) -> set[str]:
     return {member.data.decode() for member in group.members(PATIENCE)}
 
 
@@ -232,12 +220,12 @@ def flat_queue(scene: Scene, theirs: Side) -> None:
     queue = theirs.client.Queue(scene.path)
     client = scene.client()
     for number in range(TIMES):
-        Queue(scene.observer, scene.path, flat=True).put(b"ours-%d" % number)
+        zkwire.Queue(scene.observer, scene.path, flat=True).put(b"ours-%d" % number)
         queue.put(b"theirs-%d" % number)
     taken: list[bytes] = []
 
-    def ours(client: Client) -> None:
-        mine = Queue(client, scene.path, flat=True)
+    def ours(client: zkwire.Client) -> None:
+        mine = zkwire.Queue(client, scene.path, flat=True)
         taken.extend(mine.get(PATIENCE).data for _ in range(TIMES // 2))
 
     taking = [Running(lambda: ours(client)), Running(lambda: ours(scene.observer))]
@@ -255,7 +243,7 @@ def flat_queue(scene: Scene, theirs: Side) -> None:
 def claims_come_back(scene: Scene, theirs: Side) -> None:
     """What a consumer has claimed whose session ends goes to the other kind."""
     assert isinstance(theirs, KazooSide)
-    ours, queue = Queue(scene.observer, scene.path), theirs.client.LockingQueue(scene.path)
+    ours, queue = zkwire.Queue(scene.observer, scene.path), theirs.client.LockingQueue(scene.path)
     ours.put(b"first")
     assert queue.get(PATIENCE) == b"first"
     scene.end_theirs(theirs)
@@ -263,10 +251,10 @@ def claims_come_back(scene: Scene, theirs: Side) -> None:
         assert item.data == b"first"
     queue.put(b"second")
     client = scene.client()
-    claim = Queue(client, scene.path).take(PATIENCE)
+    claim = zkwire.Queue(client, scene.path).take(PATIENCE)
     assert claim.__enter__().data == b"second"
     scene.end_ours(client)
-    with pytest.raises(LockLostError):
+    with pytest.raises(zkwire.LockLostError):
         claim.__exit__(None, None, None)
     queue = theirs.client.LockingQueue(scene.path)
     assert queue.get(PATIENCE) == b"second"
@@ -280,7 +268,7 @@ def claims_come_back(scene: Scene, theirs: Side) -> None:
 def more_leases_than_there_are(scene: Scene, theirs: Side) -> str:
     """kazoo's counts the two folders of ours as leases, and none of the leases in them."""
     assert isinstance(theirs, KazooSide)
-    semaphore = Semaphore(scene.client(), scene.path, 3)
+    semaphore = zkwire.Semaphore(scene.client(), scene.path, 3)
     with semaphore.lease(), semaphore.lease(), semaphore.lease():
         lease = theirs.client.Semaphore(scene.path, max_leases=3)
         if not lease.acquire(timeout=PATIENCE):
@@ -295,7 +283,7 @@ def items_of_two(scene: Scene, theirs: Side) -> str:
     try:
         partition.wait_for_acquire(PATIENCE)
         assert partition.acquired
-        with Partitioner(scene.client(), scene.path, ["a", "b"], name="ours") as ours:
+        with zkwire.Partitioner(scene.client(), scene.path, ["a", "b"], name="ours") as ours:
             share = ours.next(PATIENCE)
             return NEVER if set(share or ()) & set(partition) else "yes"
     finally:
@@ -340,3 +328,13 @@ SCENARIOS: dict[str, dict[str, tuple[Scenario, tuple[str, ...]]]] = {
 def outcome(scenario: Scenario, scene: Scene, theirs: Side) -> str:
     """What stands in the table."""
     return scenario(scene, theirs) or "yes"
+
+
+def rows_with(library: str) -> list[tuple[str, str]]:
+    """Page and title of each scenario that this library takes part in."""
+    return [
+        (page, title)
+        for page, rows in SCENARIOS.items()
+        for title, (_, libraries) in rows.items()
+        if library in libraries
+    ]

@@ -8,8 +8,9 @@ from typing import TypedDict
 
 from tests.interop import pages as documents
 from tests.interop.neighbours.arbiter import Judgement
-from tests.interop.neighbours.pairs import PAIRS
+from tests.interop.neighbours.pairs import GRANTS, PAIRS, Pair, contend
 from tests.interop.neighbours.scenarios import EITHER, SCENARIOS
+from tests.support.server_control import ZooKeeperServer
 
 DATA = Path(__file__).with_name("outcomes.json")
 
@@ -31,6 +32,12 @@ def stored() -> Outcomes:
 
 def counts(seen: Judgement) -> dict[str, int]:
     return {"grants": sum(seen.grants.values()), "wrong": len(seen.wrong)}
+
+
+def assert_as_stored(server: ZooKeeperServer, path: str, pair: Pair) -> None:
+    """A short part of a run, made again: each grant is judged by the nodes at that moment."""
+    seen = contend(server, path, pair, GRANTS)
+    assert bool(seen.wrong) == bool(stored()["locks"][pair.title]["wrong"]), seen
 
 
 def of_locks(outcomes: Outcomes) -> str:

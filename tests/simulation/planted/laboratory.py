@@ -1,7 +1,7 @@
 """Runs tests on the package with a bug in it, each time in a process of its own.
 
     with Laboratory() as laboratory:
-        result = laboratory.run(bug, ["tests/unit/test_paths.py"])
+        result = laboratory.run(bug, ["tests/unit/test_model.py"])
 
 The processes are forks of a server that has imported pytest and hypothesis, which take most of the
 time, and nothing of the package.  Each imports the one module from the changed source, all others

@@ -1,0 +1,132 @@
+"""Frames: how a stream of bytes is cut, and what it may cost."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from zkwire.errors import ProtocolError, ReplyTooLargeError
+from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter, frame
+
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
+KIB = 1024
+MIB = 1024 * KIB
+
+bodies = st.lists(st.binary(max_size=40), max_size=8)
+cut_places = st.lists(st.integers(0, 400), max_size=12)
+
+
+def prefix(length: int) -> bytes:
+    return struct.pack(">i", length)
+
+
+def taken(splitter: FrameSplitter, chunk: bytes) -> list[bytes]:
+    found = list(splitter.feed(chunk))
+    assert all(0 <= start <= end <= len(data) for data, start, end in found)
+    return [data[start:end] for data, start, end in found]
+
+
+def pieces(stream: bytes, cuts: Iterable[int]) -> Iterator[bytes]:
+    """The stream, cut at these offsets."""
+    edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
+    return (stream[start:end] for start, end in itertools.pairwise(edges))
+
+
+def until_refused(
+    splitter: FrameSplitter, chunks: Iterable[bytes]
+) -> tuple[list[bytes], ProtocolError | None]:
+    """The frames before the first refusal, and the refusal."""
+    found = []
+    try:
+        for chunk in chunks:
+            for data, start, end in splitter.feed(chunk):
+                found.append(data[start:end])
+    except ProtocolError as error:
+        return found, error
+    return found, None
+
+
+@PROPERTY
+@given(bodies, cut_places)
+@example([b"", b"", b"x"], [0, 0, 4, 5])
+@example([b"abc", b"de"], list(range(13)))  # one byte at a time
+def test_a_frame_comes_with_its_last_byte(sent: list[bytes], cuts: list[int]) -> None:
+    ends = list(itertools.accumulate(len(body) + 4 for body in sent))
+    splitter, arrived, found = FrameSplitter(), 0, list[bytes]()
+    for piece in pieces(b"".join(map(frame, sent)), cuts):
+        arrived += len(piece)
+        found += taken(splitter, piece)
+        assert found == sent[: sum(end <= arrived for end in ends)]
+    assert splitter.missing == 0
+
+
+def test_what_is_missing() -> None:
+    splitter = FrameSplitter()
+    assert splitter.missing == 0
+    for chunk, missing in ((b"\0\0", 2), (b"\0\5", 5), (b"abc", 2)):
+        assert taken(splitter, chunk) == []
+        assert splitter.missing == missing
+    assert taken(splitter, b"de" + frame(b"f") + b"\0") == [b"abcde", b"f"]
+    assert splitter.missing == 3
+
+
+@pytest.mark.parametrize(
+    ("length", "kind"),
+    [
+        (-1, ProtocolError),
+        (-(2**31), ProtocolError),
+        (RECEIVE_LIMIT + 1, ReplyTooLargeError),
+        (2**31 - 1, ReplyTooLargeError),
+        (int.from_bytes(b"HTTP", "big"), ReplyTooLargeError),
+    ],
+)
+def test_impossible_lengths(length: int, kind: type[ProtocolError]) -> None:
+    for stream, cuts in ((b"", ()), (b"", (1, 2, 3)), (bytes(64), ())):
+        _, error = until_refused(FrameSplitter(), pieces(prefix(length) + stream, cuts))
+        assert type(error) is kind
+        assert f" {length} bytes" in str(error)
+
+
+@PROPERTY
+@given(st.binary(max_size=200), cut_places)
+def test_no_bytes_do_harm(stream: bytes, cuts: list[int]) -> None:
+    found, error = until_refused(FrameSplitter(100), [stream])
+    again, other = until_refused(FrameSplitter(100), pieces(stream, cuts))
+    assert (again, str(other)) == (found, str(error))
+    assert b"".join(map(frame, found)) == stream[: sum(len(body) + 4 for body in found)]
+
+
+@pytest.mark.parametrize(
+    ("body", "piece", "number"),
+    [(16 * KIB, 1, 1), (MIB, 1400, 1), (100, 7, 5000), (100, 60_000, 5000)],
+)
+def test_feeding_is_linear(body: int, piece: int, number: int) -> None:
+    """What is kept grows in its place and is joined once; frames are cut from what has come."""
+    splitter, stream, found = FrameSplitter(), frame(bytes(body)) * number, 0
+    for at in range(0, len(stream), piece):
+        chunk, partial = stream[at : at + piece], splitter.partial
+        before = len(partial)
+        frames = list(splitter.feed(chunk))
+        if not frames and before >= 4:
+            assert splitter.partial is partial
+        for data, start, end in frames:
+            assert data is frames[0][0]
+            assert data is chunk if not before else len(data) == before + len(chunk)
+            assert end - start == body
+        found += len(frames)
+    assert found == number
+
+
+def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
+    """A reply may be longer than any request: data, stat and header around it."""
+    assert SEND_LIMIT == 1_048_575
+    assert RECEIVE_LIMIT > SEND_LIMIT + 100
+    assert taken(FrameSplitter(10), frame(bytes(10))) == [bytes(10)]
+    with pytest.raises(ReplyTooLargeError, match="a frame of 11 bytes is over the limit of 10"):
+        taken(FrameSplitter(10), prefix(11))
