@@ -21,6 +21,7 @@ KAZOOS_OWN = {
     *("_call", "_connection", "_session_callback", "_session_id", "_session_passwd"),
     *("_session_timeout", "_state", "_stopped", "_protocol_version"),
     *("_CONNECTION_DROP", "_SESSION_EXPIRED"),
+    "_is_owned",  # of threading.Condition, and of eventlet's
 }
 
 

@@ -319,7 +319,7 @@ class _Reading:
 
     def _set(self, answer: tuple[Any, Exception | None]) -> None:
         # A stopped handler has kazoo call what is linked to the result in place, which may ask for
-        # it; so who has kazoo's condition already, which is re-entrant, must not set it again.
+        # it: a thread that has kazoo's condition, which is re-entrant, is setting it already.
         if self._condition._is_owned():
             return
         with self._condition:
