@@ -167,6 +167,11 @@ class Trial(Case):
         self._connection = max([0, *(frame.connection for frame in self.proxy.frames())])
         self.keep_away(client)
 
+    def wait_watching(self) -> None:
+        """Wait until the call's watch is set, and the client has been told so."""
+        self.proxy.wait_for(has_watch, PATIENCE)
+        self.flush()
+
     def wait_cut(self) -> None:
         """Wait until the request has met its fate, and the connection is gone."""
 
@@ -325,7 +330,7 @@ def while_waiting(trial: Trial) -> Row:
     wait = trial.asked.waits
     assert wait
     call = trial.begin(wait.call)
-    trial.proxy.wait_for(has_watch, PATIENCE)
+    trial.wait_watching()
     trial.cut()
     wait.release(trial)
     server = trial.asked.seen(trial)

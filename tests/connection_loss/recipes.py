@@ -13,7 +13,7 @@ from tests.connection_loss import losses
 from tests.connection_loss.case import Row, Rows, Setting
 from tests.connection_loss.clients import BLOCKING, Owned
 from tests.connection_loss.lagging import Lag
-from tests.connection_loss.losses import NOTHING, Call, Trial, has_watch, outcome
+from tests.connection_loss.losses import NOTHING, Call, Trial, outcome
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
 from tests.support.server_control import poll
 from zkwire import Client
@@ -172,7 +172,7 @@ def acquire_woken_unheard(trial: Any) -> Row:
     """The event that it waits for happens while it is away."""
     assert trial.other.acquire(GRACE)
     call = trial.begin(trial.asked.call)
-    trial.proxy.wait_for(has_watch, PATIENCE)
+    trial.wait_watching()
     trial.cut()
     trial.other.release()
     seen = f"{words(trial.own_nodes())}; the holder has released"
