@@ -339,6 +339,20 @@ async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
 # --- misuse ---------------------------------------------------------------------------------------
 
 
+async def test_a_block_commits_its_transaction_once_and_not_after_an_error(server: Server) -> None:
+    async with AsyncClient(server.hosts) as client:
+        async with client.transaction() as t:
+            t.create("/a")
+        async with client.transaction() as t:
+            t.create("/b")
+            await t.commit()
+        with suppress(KeyError):
+            async with client.transaction() as t:
+                t.delete("/a")
+                raise KeyError
+        assert {*await client.get_children("/")} == {"a", "b", "zookeeper"}
+
+
 def test_use_after_the_loop_has_ended(server: Server) -> None:
     """Whoever forgot to close it: a clear error in the next loop, and close lets go."""
     client = AsyncClient(server.hosts)
