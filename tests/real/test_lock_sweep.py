@@ -236,6 +236,7 @@ def timed_out(run: Run) -> None:
     assert run.other.acquire(GRACE)
     assert not try_in_time(run)
     assert_exclusive(run.other, run.own)
+    wait_until_unwatched(run)
     run.other.release()
 
 
@@ -259,6 +260,7 @@ def taken_in_time(run: Run) -> None:
     """Fail to acquire a taken lock within a time limit."""
     assert run.other.acquire(GRACE)
     assert not try_in_time(run)
+    wait_until_unwatched(run)
     run.calm()
     run.other.release()
 
@@ -268,6 +270,15 @@ def try_in_time(run: Run) -> bool:
     acquired, seconds = Running(lambda: timed(lambda: run.own.acquire(run.timeout))).result()
     assert_in_time(run.timeout, seconds)
     return bool(acquired)
+
+
+def wait_until_unwatched(run: Run) -> None:
+    """Wait for the last request of an attempt, which nobody waits for, to be counted by the proxy.
+
+    It is never sent where the network falls silent before.
+    """
+    with suppress(TimeoutError):
+        run.proxy.wait_for(lambda frames: any(f.op == "remove_watches" for f in frames), 1)
 
 
 def downgraded(run: Run) -> None:
