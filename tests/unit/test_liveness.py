@@ -338,6 +338,21 @@ def _holding(script: Script) -> Claim:
     return claim
 
 
+@pytest.mark.parametrize("seconds", [0, TIMEOUT / 2, TIMEOUT * 0.7])
+def test_a_hold_says_if_its_end_may_come_before_what_the_io_waits_for(
+    script: Script, seconds: float
+) -> None:
+    """Behind a slow answer and a request that was sent meanwhile, a ping is due too late."""
+    slow = script.send("get_data", "/a")
+    script.advance(seconds)
+    script.send("get_data", "/b")
+    script.feed(script.reply_to(slow, GetDataResponse(b"", Stat(*range(11)))))
+    due = script.session.next_deadline()
+    later = script.session.hold(Claim())
+    assert due is not None
+    assert later == (script.session.next_deadline() != due) == (seconds > TIMEOUT / 2)
+
+
 def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: Script) -> None:
     """Its bytes prove nothing about when the server has last heard of the client.
 

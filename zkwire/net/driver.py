@@ -238,12 +238,11 @@ class Driver(_Runtime):
         """Tell ``hold`` when the session may be gone."""
         with self.mutex:
             session = self.session
-            session.hold(hold)
-            if session.usable and not session.callbacks:
+            if not (session.hold(hold) or session.callbacks):
                 return
             self._collect()
         self._schedule_callbacks()
-        self.wake()  # without a connection, the lease's end may come before what else is due
+        self.wake()  # the I/O must know when the lease ends
 
     def unhold(self, hold: LeaseHolder) -> None:
         """The opposite of :meth:`hold`."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from zkwire.net.connection import Connection
     from zkwire.recipes._recipe import Cancellable
-    from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable, Watch
@@ -151,11 +150,6 @@ class OneThreadDriver(Driver):
             self.session.forget_watch(watch, tell=tell)
             self.call_callbacks()
             self.flush()
-
-    def hold(self, hold: LeaseHolder) -> None:
-        """Tell ``hold`` when the session may be gone."""
-        super().hold(hold)
-        self._turn_soon()  # behind a slow answer, the lease may end before the next ping is due
 
     # --- bytes ------------------------------------------------------------------------------------
 

@@ -195,6 +195,11 @@ class Liveness:
         """
         return max(0.0, self._contact + self.timeout)
 
+    @property
+    def lease_ends_first(self) -> bool:
+        """Whether the lease may end before the next ping is due, as behind a slow answer."""
+        return self.last_send - self._contact > self.timeout * 2 / 3
+
 
 class Reported(Liveness):
     """Prolongs the lease only by what the server has had ``margin`` seconds to report.

@@ -176,13 +176,17 @@ class Session(SessionStatus):
                 self.queue.extend(self._unknown.known(self._watches.requests))
             self._watches.requests.clear()
 
-    def hold(self, holder: LeaseHolder) -> None:
-        """From now on tell ``holder`` when the session's lease ends."""
+    def hold(self, holder: LeaseHolder) -> bool:
+        """From now on tell ``holder`` when the session's lease ends.
+
+        Returns whether that may be before anything else is due.
+        """
         self.lease_holders[holder] = None
         if self.ended:
             self._lose_all(str(self.ending()))
         elif self._closing:
             self._lose_all(outcomes.CLOSING)
+        return not self.usable or self._live.lease_ends_first
 
     def unhold(self, holder: LeaseHolder) -> None:
         """Undo :meth:`hold`.  Idempotent."""
