@@ -12,8 +12,8 @@ import pytest
 from tests.hazards import table as hazards
 from tests.interop import pages
 from tests.interop.atlas import document as atlas
-from tests.interop.atlas import page as atlas_page
 from tests.interop.matrix import rows as matrix_rows
+from tests.interop.matrix import settings
 from tests.interop.matrix import table as matrix
 from tests.interop.neighbours import table as neighbours
 from tests.interop.neighbours.pairs import PAIRS
@@ -36,11 +36,14 @@ WRITTEN: dict[str, Callable[[], dict[Path, str]]] = {
     "tests.support.wire_reference": lambda: {reference.PATH: reference.page()},
     "tests.hazards.table": lambda: {hazards.DOCUMENT: hazards.document()},
     "tests.interop.atlas.document": lambda: {
-        atlas.PATH: atlas.replaced(atlas.PATH.read_text(), atlas_page.stored())
+        atlas.PATH: atlas.replaced(atlas.PATH.read_text(), atlas.stored())
     },
     "tests.interop.neighbours.contend": lambda: neighbours.pages(neighbours.stored()),
     "tests.interop.matrix --write": lambda: {
         matrix.DOCUMENT: matrix.replaced(matrix.DOCUMENT.read_text(), matrix.stored())
+    },
+    "tests.interop.matrix.settings --write": lambda: {
+        settings.DOCUMENT: settings.replaced(settings.DOCUMENT.read_text(), settings.stored())
     },
 }
 """By the module that writes them."""
