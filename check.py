@@ -38,7 +38,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.check.axe import provide_axe
 from tests.check.environment import (
     PYTHON,
     ROOT,
@@ -48,7 +47,7 @@ from tests.check.environment import (
 )
 from tests.check.left_over import adopt_orphans, end_all, processes_left
 from tests.check.long_steps import SWEEPS, WITH_CURATOR, long_steps
-from tests.check.pyodide import provide_pyodide
+from tests.check.npm import AXE, PYODIDE
 from tests.check.steps import Running, Step
 
 FAST = ("lint", "types", "unit")
@@ -245,9 +244,9 @@ def run_all(check: Check, chosen: Sequence[Step]) -> None:
         provide_zookeeper(curator=any(step.name in WITH_CURATOR for step in chosen))
     if any(step.name == "browser" for step in chosen):
         provide_browser()
-        provide_axe()
+        AXE.provide()
     if any(step.name in ("site", "browser") for step in chosen):
-        provide_pyodide()
+        PYODIDE.provide()
     check.say(f"run: {' '.join(step.name for step in chosen)}")
     check.run(in_lanes([step for step in chosen if step.name in FAST]))
     check.run(in_lanes([step for step in chosen if step.name not in FAST]))

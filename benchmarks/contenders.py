@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from benchmarks.pages import preface, table, write
 from benchmarks.servers import real_server, version_of
 from benchmarks.wire import Address, Bare, request
-from tests.interop.curator.process import NoCuratorError, find_curator
+from tests.interop.curator.process import find_classes
+from tests.interop.other_clients.clients import NoClientError
 from zkwire import Client, SequentialLock
 
 COMMAND = "benchmarks.contenders --write"
@@ -137,7 +138,7 @@ class Curator:
     """Its InterProcessMutex, in a process of its own that has run for a while."""
 
     def __init__(self, address: Address) -> None:
-        classes = find_curator()[-3:-1]
+        classes = ["-cp", find_classes()]
         self._process = subprocess.Popen(
             ["java", "-Xmx512m", *classes, str(PROGRAM), f"{address[0]}:{address[1]}"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -239,8 +240,8 @@ def main() -> None:
     threading.stack_size(STACK_BYTES)  # a thousand threads
     names = list(SIDES)
     try:
-        find_curator()
-    except NoCuratorError as error:
+        find_classes()
+    except NoClientError as error:
         if asked.write:
             raise
         names.remove("Curator")

@@ -1,6 +1,6 @@
 """The playground of playground.md: its form, and what that runs: Pyodide and Python's source.
 
-`check.py` puts Pyodide into `build/`, see `tests/check/pyodide.py`; without it the page says that
+`check.py` puts Pyodide into `build/`, see `tests/check/npm.py`; without it the page says that
 it cannot run, and this is a warning.
 """
 
@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from tests.check import pyodide
+from tests.check.npm import PYODIDE
 
 PAGE = "playground"
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +44,8 @@ def provide(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.name != "html":
         return
     static = Path(app.outdir) / "_static"
-    if pyodide.FOLDER.is_dir():
-        shutil.copytree(pyodide.FOLDER, static / "pyodide", dirs_exist_ok=True)
+    if PYODIDE.folder.is_dir():
+        shutil.copytree(PYODIDE.folder, static / "pyodide", dirs_exist_ok=True)
     else:
         logging.getLogger(__name__).warning("no Pyodide: python3 check.py site fetches it")
     with ZipFile(static / "zkwire.zip", "w") as archive:

@@ -14,8 +14,8 @@ from threading import Thread
 import pytest
 
 from tests.browser.chromium import missing
-from tests.check import pyodide
 from tests.check.environment import ROOT
+from tests.check.npm import PYODIDE
 from tests.conftest import unavailable
 
 
@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def address(site: Path) -> Iterator[str]:
     """Where the playground is served."""
-    if not pyodide.FOLDER.is_dir():
+    if not PYODIDE.folder.is_dir():
         unavailable("there is no Pyodide: python3 check.py site fetches it")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site))) as server:
         thread = Thread(target=server.serve_forever)

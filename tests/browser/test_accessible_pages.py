@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.browser.chromium import LIMIT, browser, set_screen, wait
-from tests.check import axe
 from tests.check.environment import ROOT
+from tests.check.npm import AXE
 from tests.conftest import unavailable
 
 AT_ONCE = """
@@ -40,7 +40,7 @@ def faults(driver: Any, name: str) -> list[str]:
     """What is wrong with the page that the browser shows."""
     driver.set_script_timeout(LIMIT)
     driver.command_executor.client_config.timeout = LIMIT
-    driver.execute_script(axe.SCRIPT.read_text())
+    driver.execute_script((AXE.folder / AXE.files[0]).read_text())
     return [
         f"{rule['id']}: {part['html'][:200]}"
         for rule in driver.execute_async_script(AT_ONCE)
@@ -52,7 +52,7 @@ def faults(driver: Any, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def driver(site: Path, address: str) -> Iterator[Any]:
-    if not axe.SCRIPT.exists():
+    if not AXE.folder.exists():
         unavailable("there is no axe-core: python3 check.py browser fetches it")
     with browser((site / "index.html").as_uri()) as driver:
         yield driver

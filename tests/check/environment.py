@@ -63,11 +63,12 @@ def provide_zookeeper(*, curator: bool = False) -> None:
             print(f"no `{command}` on the path")
             missing.append(package)
     if curator:
-        from tests.interop.curator.process import NoCuratorError, find_curator
+        from tests.interop.curator.process import find_classes
+        from tests.interop.other_clients.clients import NoClientError
 
         try:
-            find_curator()
-        except NoCuratorError as error:
+            find_classes()
+        except NoClientError as error:
             print(f"no Apache Curator: {error}")
             missing.append("libcurator-recipes-java")
     if missing:

@@ -15,8 +15,7 @@ import sys
 from pathlib import Path
 
 from tests.check.environment import REQUIREMENTS, ROOT
-from tests.check.interpreters import FOLDER, found_pythons, make_environment
-from tests.check.wheel import built_wheel
+from tests.check.wheel import FOLDER, built_wheel, found_pythons, make_environment
 
 PACKAGES = ("coverage", "hypothesis", "kazoo", "pytest", "pytest-xdist")
 LIMIT = 3600

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.interop.matrix import settings, settings_table
+from tests.interop.matrix import settings
 from tests.support.secure_servers import available
 from tests.support.server_control import ZooKeeperServer
 
@@ -16,16 +16,10 @@ QUICK = [case for case in settings.CASES if case.quick]
 @pytest.mark.apache
 def test_settings_are_met_as_the_table_says(zookeeper: ZooKeeperServer) -> None:
     line = "{}.{}.".format(*zookeeper.release)
-    columns = [found for name, found in settings_table.stored().items() if name.startswith(line)]
+    columns = [found for name, found in settings.stored().items() if name.startswith(line)]
     if not columns:
-        pytest.skip(f"the table has no {line}x: {', '.join(settings_table.stored())}")
+        pytest.skip(f"the table has no {line}x: {', '.join(settings.stored())}")
     cases = [case for case in QUICK if case.title in columns[0]]
     with available(), ThreadPoolExecutor(3) as pool:
         found = dict(zip([c.title for c in cases], pool.map(settings.outcomes, cases), strict=True))
     assert found == {case.title: columns[0][case.title] for case in cases}
-
-
-def test_settings_table_is_what_is_stored() -> None:
-    document = settings_table.DOCUMENT.read_text()
-    assert settings_table.replaced(document, settings_table.stored()) == document
-    assert settings_table.BEGIN in document

@@ -1,6 +1,6 @@
 """ZooKeeper's own shell sees the same on the embedded server as on a real one.
 
-The part of `tests/interop/other_clients/compare.py` that takes two seconds and nothing but Java.
+The part of `tests/interop/other_clients/compare.py` that takes nothing but Java.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import unavailable
 from tests.interop.other_clients import zkcli
 from tests.interop.other_clients.clients import NoClientError
-from tests.interop.other_clients.differences import differences
+from tests.interop.other_clients.compare import differences
 from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.server_control import Backend
 
@@ -30,6 +30,6 @@ def test_the_answers_are_alike(backend: Backend) -> None:
         ThreadPoolExecutor(2) as pool,
     ):
         hosts = (real.hosts, embedded.hosts)
-        said = list(pool.map(lambda hosts: zkcli.transcript(hosts, brief=True), hosts))
+        said = list(pool.map(zkcli.transcript, hosts))
     assert said[0][-1].startswith("persistent: ")
     assert differences(*said) == []

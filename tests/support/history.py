@@ -22,7 +22,6 @@ Every record has ``at`` (seconds), ``who`` (one thread of control: it does one t
              known whether it happened.  If it did, ``zxid`` and ``version`` are the new ones;
              ``fence`` is the token it was made with.
 ``read``     a read from ``at`` to ``end`` that has seen ``value``, ``zxid`` (mzxid), ``version``.
-             ``synced`` if a sync came before it, which ``at`` then includes.
 
 Values that are written must differ, so that a value tells who has written it.  ``session`` may name
 the session of an operation: the promises for reads are made to a session.
@@ -60,7 +59,6 @@ class Record:
     zxid: int = 0
     version: int = 0
     session: str = ""
-    synced: bool = False
 
 
 WHATS = frozenset({
@@ -239,7 +237,6 @@ def _node(key: str, records: Sequence[Record]) -> Iterator[str]:
     yield from _gaps(key, writes, lost)
     yield from _seen(key, writes, reads, {w.value for w in refused})
     yield from _sessions(key, [r for r in records if r.what in ("write", "read") and r.ok])
-    yield from _fresh(key, writes, reads)
 
 
 def _order(key: str, writes: Sequence[Record]) -> Iterator[str]:
@@ -309,12 +306,3 @@ def _sessions(key: str, operations: Sequence[Record]) -> Iterator[str]:
                 f"READS: {key}: {now.who} saw {before.zxid:#x} ({before.value!r}) and then "
                 f"{now.zxid:#x} ({now.value!r})"
             )
-
-
-def _fresh(key: str, writes: Sequence[Record], reads: Sequence[Record]) -> Iterator[str]:
-    """A read behind a sync sees what had been answered when the sync was sent."""
-    for read in reads:
-        if read.synced:
-            older = [w for w in writes if w.end < read.at and w.zxid > read.zxid]
-            if older:
-                yield f"READS: {key}: {read.who} has not seen {older[-1].value!r} after a sync"

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.interop import fuzz, fuzz_corpus
-from tests.interop.fuzz_corpus import TALKS, Mutation, mutate
+from tests.interop import fuzz
+from tests.interop.fuzz import TALKS, Mutation, mutate
 from tests.support.examples import ROUNDS, examples
 
 BOUNDED = settings(derandomize=ROUNDS == 1, deadline=None, suppress_health_check=list(HealthCheck))
-TARGETS = fuzz.targets(fuzz_corpus.load())
+TARGETS = fuzz.targets()
 NUMBER = st.integers(0, 2**16 - 1)
 MUTATIONS = st.lists(st.tuples(NUMBER, NUMBER, NUMBER), min_size=1, max_size=6)
 SOUP = st.lists(

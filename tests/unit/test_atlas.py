@@ -7,8 +7,8 @@ import pytest
 from tests.interop.atlas.cells import HUNG, LESS, TRUTH, WRONG
 from tests.interop.atlas.changes import FLOOD, flood_judged, judged
 from tests.interop.atlas.clients import CLIENTS, DRIVERS
+from tests.interop.atlas.document import DATA, SITUATIONS, stored
 from tests.interop.atlas.driver import Answer
-from tests.interop.atlas.page import DATA, SITUATIONS, stored
 
 
 def test_data_has_a_run_of_each_client_at_each_point() -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.hazards import table as hazards
+from tests.interop import pages
 from tests.interop.atlas import document as atlas
-from tests.interop.atlas import page as atlas_page
 from tests.interop.matrix import rows as matrix_rows
+from tests.interop.matrix import settings
 from tests.interop.matrix import table as matrix
 from tests.interop.neighbours import table as neighbours
 from tests.interop.neighbours.pairs import PAIRS
 from tests.interop.neighbours.scenarios import SCENARIOS
-from tests.interop.other_clients.compare import BEGIN, CLIENTS, END, HEAD, PAGE
-from tests.interop.other_clients.differences import DIFFERENT
+from tests.interop.other_clients import compare
 from tests.support import lesson_page, man_page, pypi_readme, wire_page
 from tests.support import wire_reference as reference
 from tests.support.operation_samples import OPERATIONS
@@ -36,11 +36,14 @@ WRITTEN: dict[str, Callable[[], dict[Path, str]]] = {
     "tests.support.wire_reference": lambda: {reference.PATH: reference.page()},
     "tests.hazards.table": lambda: {hazards.DOCUMENT: hazards.document()},
     "tests.interop.atlas.document": lambda: {
-        atlas.PATH: atlas.replaced(atlas.PATH.read_text(), atlas_page.stored())
+        atlas.PATH: atlas.replaced(atlas.PATH.read_text(), atlas.stored())
     },
     "tests.interop.neighbours.contend": lambda: neighbours.pages(neighbours.stored()),
     "tests.interop.matrix --write": lambda: {
         matrix.DOCUMENT: matrix.replaced(matrix.DOCUMENT.read_text(), matrix.stored())
+    },
+    "tests.interop.matrix.settings --write": lambda: {
+        settings.DOCUMENT: settings.replaced(settings.DOCUMENT.read_text(), settings.stored())
     },
 }
 """By the module that writes them."""
@@ -168,10 +171,7 @@ def test_each_pair_and_each_scenario_of_neighbours_has_a_run() -> None:
 
 
 def test_the_table_of_other_clients_has_a_row_for_each() -> None:
-    table = PAGE.read_text().split(BEGIN)[1].split(END)[0]
-    assert table.startswith(HEAD)
-    rows = [line.strip("|").split("|") for line in table.removeprefix(HEAD).splitlines()]
-    for (name, _, answers, alike, listed), client in zip(rows, CLIENTS, strict=True):
-        lines = DIFFERENT.get(client.name, {})
-        assert (name.strip(), int(listed)) == (client.what, len(lines))
-        assert int(answers) - int(alike) == sum(line.startswith("-") for line in lines)
+    table = pages.part(compare.PAGE.read_text(), compare.NAME)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    assert tuple(rows[0]) == compare.HEAD
+    assert [name for name, _, _ in rows[2:]] == [client.what for client in compare.CLIENTS]

@@ -118,7 +118,6 @@ def test_operations_that_may_be_pass(history: list[Record]) -> None:
         ("READS", [X, Y, read(5, 6, "y", 2), read(7, 8, "x", 1)]),  # back in time
         ("READS", [X, Y, read(5, 6, "x", 1, "w")]),  # not its own write
         ("READS", [X, Y, read(1, 2.5, "y", 2)]),  # from the future
-        ("READS", [X, Y, read(5, 6, "x", 1, synced=True)]),
         ("READS", [X, REFUSED, read(7, 8, "z", 2)]),
         ("READS", [read(1, 2, "x", 1), read(3, 4, "y", 1)]),
         ("FENCE", [write(1, 2, "x", 1, fence=9), write(3, 4, "y", 2, fence=8)]),

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 
-from tests.interop.atlas import page
+from tests.interop.atlas import document
 from tests.interop.atlas.cells import NOTHING, Point, Seen, cell
 from tests.interop.atlas.clients import CLIENTS, Client
+from tests.interop.atlas.document import SITUATIONS
 from tests.interop.atlas.driver import LOGS, Driver
-from tests.interop.atlas.page import SITUATIONS
 from tests.interop.atlas.stage import Stage, run
 from tests.interop.other_clients.clients import FOLDER, NoClientError
 from tests.support.installed_servers import InstalledBackend, every_release
@@ -67,7 +67,7 @@ def once(stage: Stage, processes: Processes, client: Client, point: Point) -> Se
     raise RuntimeError(f"{client.name} {point.key}: no try has come to its end")
 
 
-def everything(clients: Sequence[Client], points: Sequence[Point], stage: Stage) -> page.Cells:
+def everything(clients: Sequence[Client], points: Sequence[Point], stage: Stage) -> document.Cells:
     """The cells, by point and client."""
     work = [(c, p) for p in points for c in clients for _ in range(p.times)]
     random.Random(1).shuffle(work)
@@ -85,7 +85,7 @@ def everything(clients: Sequence[Client], points: Sequence[Point], stage: Stage)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             processes.close()
-    cells: page.Cells = {point.key: {} for point in points}
+    cells: document.Cells = {point.key: {} for point in points}
     for (key, name), all_seen in found.items():
         cells[key][name] = cell(all_seen)
     return cells
@@ -104,7 +104,7 @@ def ready(clients: Sequence[Client]) -> list[Client]:
     return good
 
 
-def play(clients: Sequence[Client], points: Sequence[Point]) -> page.Cells:
+def play(clients: Sequence[Client], points: Sequence[Point]) -> document.Cells:
     """Start the servers, and run all trials of these clients at these points."""
     backend = InstalledBackend("java", every_release()["3.8.0"])
     over = threading.Event()
@@ -140,7 +140,7 @@ def main() -> int:
     started = time.monotonic()
     cells = play(ready(chosen), points)
     print(f"{sum(map(len, cells.values()))} cells in {time.monotonic() - started:.0f} s")
-    return page.settle(cells, writing=options.write)
+    return document.settle(cells, writing=options.write)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,84 @@
-"""The generated parts of docs/atlas.md, and its picture, from docs/atlas.json.
+"""docs/atlas.json, which is recorded; the parts of docs/atlas.md and the picture made of it.
 
-python3 -m tests.interop.atlas.document     writes both
+python3 -m tests.interop.atlas.document     writes the page and the picture
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.interop import pages
-from tests.interop.atlas.cells import HUNG, LACKS, LESS, NOTHING, TRUTH, WRONG
+from tests.interop.atlas import answers, changes, locks, silence
+from tests.interop.atlas.cells import HUNG, LACKS, LESS, NOTHING, TRUTH, WRONG, told
 from tests.interop.atlas.clients import CLIENTS
-from tests.interop.atlas.page import SITUATIONS, Cells, stored
 from tests.support.diagrams import box, drawing, words
 
+DATA = pages.DOCUMENTS / "atlas.json"
 PATH = pages.DOCUMENTS / "atlas.md"
 PICTURE = pages.DOCUMENTS / "atlas.svg"
 SHORT = {TRUTH: "truth", LESS: "less", NOTHING: "**nothing**", WRONG: "**wrong**", HUNG: "**hung**"}
 SQUARES = {TRUTH: "alive", LESS: "doubt", NOTHING: "blind", WRONG: "over", HUNG: "held"}
 SIDE, LEFT, TOP, GAP = 14, 500, 170, 10
+SAME = 0.98
+"""So many of the cells say nothing new in another run."""
 
+SITUATIONS = (
+    *changes.SITUATIONS, answers.WATCHES, silence.EXPIRY, locks.LOCK,
+    answers.FRAMES, answers.SERVERS, silence.END,
+)  # fmt: skip
+"""In the order of the page."""
+
+Cells = dict[str, dict[str, Any]]
+
+
+def stored() -> Cells:
+    """The recorded cells, by point and client."""
+    return json.loads(DATA.read_text())["cells"] if DATA.exists() else {}
+
+
+def differences(old: Cells, new: Cells) -> list[str]:
+    """The cells of the new run that say what the old ones have not said."""
+    lines = []
+    for key, row in new.items():
+        for name, cell in row.items():
+            before = old.get(key, {}).get(name)
+            if before is None:
+                lines.append(f"{key}, {name}: not recorded")
+            elif fresh := [one for one in told(cell) if one not in told(before)]:
+                lines.append(f"{key}, {name}: {fresh}; recorded: {told(before)}")
+    return lines
+
+
+def record(found: Cells) -> None:
+    """Put a run into the data, in place of what is there."""
+    data = stored()
+    for key, row in found.items():
+        data.setdefault(key, {}).update(row)
+    names = [client.name for client in CLIENTS]
+    keys = [point.key for s in SITUATIONS for point in s.points if point.key in data]
+    cells = {k: {name: data[k][name] for name in names if name in data[k]} for k in keys}
+    clients = {
+        c.name: {"title": c.title, "language": c.language, "advice": c.advice} for c in CLIENTS
+    }
+    text = json.dumps({"clients": clients, "cells": cells}, ensure_ascii=False)
+    DATA.write_text(text.replace('}, "', '},\n"') + "\n")
+
+
+def settle(found: Cells, *, writing: bool) -> int:
+    """Compare, or write; the exit status."""
+    count = sum(map(len, found.values()))
+    lines = differences(stored(), found)
+    print("\n".join(lines))
+    print(f"{count - len(lines)} of {count} cells say nothing new")
+    if writing:
+        record(found)
+        write()
+        return 0
+    return int(len(lines) > (1 - SAME) * count)
+
+
+# --- the page -------------------------------------------------------------------------------------
 
 # Begins of points' keys, a client or the first word of its name, and what explains those cells in
 # the client's own project: the title of an issue or a change, and its place.

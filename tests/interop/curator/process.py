@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.interop.atlas.clients import compiled
 from tests.interop.atlas.driver import Driver
-from tests.interop.other_clients.clients import FOLDER, one_at_a_time
-from tests.support.installed_servers import DEBIAN_JARS, _leash
-from tests.support.server_control import JAVA_FLAGS
+from tests.interop.other_clients.clients import FOLDER, NoClientError, one_at_a_time
+from tests.support.installed_servers import DEBIAN_JARS
 
 HERE = Path(__file__).parent
 ANSWER_SECONDS = 120.0
 
 
-class NoCuratorError(Exception):
-    """Curator cannot be run; the message says why."""
-
-
 def find_classes() -> str:
-    """The class path with Curator and a ZooKeeper.
+    """The class path with Curator and a ZooKeeper; NoClientError if there is none.
 
     `CURATOR_HOME` names the folders with the jars of Curator and of a ZooKeeper, separated by
     colons; without it Debian's are used.
@@ -31,24 +25,21 @@ def find_classes() -> str:
     if home := os.environ.get("CURATOR_HOME"):
         folders = home.split(os.pathsep)
         if not any(jar for folder in folders for jar in Path(folder).glob("curator-recipes-*.jar")):
-            raise NoCuratorError(f"no curator-recipes-*.jar in CURATOR_HOME={home}")
+            raise NoClientError(f"no curator-recipes-*.jar in CURATOR_HOME={home}")
         classpath = [f"{folder}/*" for folder in folders]
     else:
         # Debian's jars name those that they need, but for a logger.
         classpath = [str(DEBIAN_JARS / f"{name}.jar") for name in ("curator-recipes", "slf4j-nop")]
         if not Path(classpath[0]).exists():
             package = "Debian's package `libcurator-recipes-java`"
-            raise NoCuratorError(f"no CURATOR_HOME, and no {classpath[0]} ({package})")
+            raise NoClientError(f"no CURATOR_HOME, and no {classpath[0]} ({package})")
     return os.pathsep.join(classpath)
 
 
-def find_curator(program: str = "BesideCurator") -> list[str]:
-    """The command that compiles and runs a program of this folder, but for its arguments."""
-    java = shutil.which("java")
-    if java is None or shutil.which("javac") is None:
-        raise NoCuratorError("no `java` and `javac` on the path")
-    classes = ["-cp", find_classes()]
-    return [*_leash(), java, *JAVA_FLAGS, *classes, str(HERE / f"{program}.java")]
+def find_curator(program: str) -> list[str]:
+    """The command that runs a program of this folder, but for its arguments."""
+    with one_at_a_time():
+        return compiled(str(HERE / f"{program}.java"), find_classes())
 
 
 class Curator:
@@ -68,10 +59,7 @@ class Curator:
 @contextmanager
 def running(hosts: str) -> Iterator[Curator]:
     """Curator, connected to a server."""
-    find_curator()
-    with one_at_a_time():
-        command = compiled(str(HERE / "BesideCurator.java"), find_classes())
-    with Driver(command, FOLDER / "curator.log", {}) as driver:
+    with Driver(find_curator("BesideCurator"), FOLDER / "curator.log", {}) as driver:
         curator = Curator(driver)
         curator.call("connect", hosts)
         try:

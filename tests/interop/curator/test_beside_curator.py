@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import unavailable
-from tests.interop.curator.process import Curator, NoCuratorError, find_curator, running
+from tests.interop.curator.process import Curator, find_curator, running
 from tests.interop.neighbours import table
 from tests.interop.neighbours.pairs import PAIRS, Pair
 from tests.interop.neighbours.scenarios import CURATOR, SCENARIOS, Scene, outcome, rows_with
 from tests.interop.neighbours.sides import CuratorMember, CuratorSide
+from tests.interop.other_clients.clients import NoClientError
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, Counter, DoubleBarrier, Group, NoNodeError
@@ -28,8 +29,8 @@ pytestmark = pytest.mark.apache
 def curator(zookeeper: ZooKeeperServer) -> Iterator[Curator]:
     """One process with Curator for all of these tests."""
     try:
-        find_curator()
-    except NoCuratorError as error:
+        find_curator("BesideCurator")
+    except NoClientError as error:
         unavailable(str(error))
     with running(zookeeper.hosts) as started:
         yield started

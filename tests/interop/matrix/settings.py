@@ -1,19 +1,27 @@
 """What a server's settings do to a client: servers with each, and a few things tried on them.
 
+    python3 -m tests.interop.matrix.settings           compares the table of docs/compatibility.md
+    python3 -m tests.interop.matrix.settings --write   writes it
+
 Each case has servers of its own, on which a new client for each column does one thing.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import zkwire
+from tests.interop import pages
 from tests.interop.matrix.rows import PATIENCE, folder
+from tests.interop.matrix.table import numbers
 from tests.support.secure_servers import USERS, installed_backend, sasl_settings
 from tests.support.server_control import Settings
 
@@ -223,3 +231,47 @@ def _others(hosts: str, case: Case) -> Iterator[None]:
         finally:
             ended.set()
             writing.result()
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+DATA = Path(__file__).with_name("settings.json")
+DOCUMENT = pages.DOCUMENTS / "compatibility.md"
+Found = dict[str, dict[str, str]]
+"""By the title of the case and that of the column."""
+
+
+def stored() -> dict[str, Found]:
+    """The outcomes of the last run, by the release."""
+    loaded: dict[str, Found] = json.loads(DATA.read_text())
+    return loaded
+
+
+def replaced(text: str, by_release: dict[str, Found]) -> str:
+    """The document with the table; a cell in which releases differ names them."""
+    rows = []
+    for case in CASES:
+        title = f"{case.title} (since {case.since})" if case.since else case.title
+        rows.append([title, *(_cell(by_release, case.title, column) for column in COLUMNS)])
+    return pages.with_parts(text, {"settings": pages.table(["settings", *COLUMNS], rows)})
+
+
+def _cell(by_release: dict[str, Found], title: str, column: str) -> str:
+    releases: dict[str, list[str]] = {}
+    for release, found in by_release.items():
+        if title in found:
+            releases.setdefault(found[title][column], []).append(release)
+    if len(releases) == 1:
+        return next(iter(releases))
+    return "; ".join(f"{', '.join(which)}: {cell}" for cell, which in releases.items())
+
+
+def found(release: str) -> Found:
+    """What comes of the cases whose settings this release knows."""
+    known = [case for case in CASES if numbers(release) >= numbers(case.since or "0")]
+    return {case.title: outcomes(case) for case in known}
+
+
+if __name__ == "__main__":
+    program = "tests.interop.matrix.settings"
+    sys.exit(pages.on_each_release(program, found, DATA, DOCUMENT, replaced))

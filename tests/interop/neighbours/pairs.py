@@ -14,6 +14,7 @@ from tests.check.environment import ROOT
 from tests.interop.curator.process import find_curator
 from tests.interop.neighbours.arbiter import HOLD_SECONDS, Arbiter, Holder, Judgement
 from tests.interop.neighbours.contenders import LEASES
+from tests.support.installed_servers import _leash
 from tests.support.lock_helpers import end_session
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
@@ -123,7 +124,7 @@ class Crew:
             else [sys.executable, "-m", "tests.interop.neighbours.contenders", self.library]
         )
         return subprocess.Popen(
-            [*program, *self._words],
+            [*_leash(), *program, *self._words],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip

@@ -12,9 +12,9 @@ newer, is the release of both.  What each client has said is in `.check/clients`
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,15 +24,13 @@ from tests.interop import pages
 from tests.interop.atlas.clients import CLIENTS as COLUMNS
 from tests.interop.other_clients import zkcli
 from tests.interop.other_clients.clients import FOLDER, NoClientError
-from tests.interop.other_clients.differences import DIFFERENT, differences
 from tests.interop.other_clients.script import transcript as follow
 from tests.support.embedded_servers import EmbeddedBackend
 from tests.support.installed_servers import find_installed
 
 PAGE = pages.DOCUMENTS / "testing.md"
 NAME = "other clients"
-BEGIN, END = pages.marks(NAME)
-HEAD = pages.table(["client", "tasks", "answers", "alike", "listed"], [])
+HEAD = ("client", "tasks", "answers")
 
 
 class OtherClient(NamedTuple):
@@ -53,56 +51,25 @@ CLIENTS = (
 )
 
 
-class Compared(NamedTuple):
-    """What one client has said on both, and how it is judged."""
+def differences(real: Sequence[str], embedded: Sequence[str]) -> list[str]:
+    """The lines that only one of the two has: with `-` those on the real one, with `+` the others.
 
-    client: OtherClient
-    real: list[str]
-    differing: list[str]
-
-    @property
-    def new(self) -> list[str]:
-        """The differences that no list has."""
-        listed = DIFFERENT.get(self.client.name, {})
-        return [line for line in self.differing if line not in listed]
-
-    @property
-    def complete(self) -> bool:
-        """Whether the program has said all that it has to say on the real server."""
-        return bool(self.real) and not self.real[-1].startswith("end: ")
-
-    def row(self) -> str:
-        """Its line of the table."""
-        tasks = dict.fromkeys(line.partition(":")[0] for line in self.real)
-        alike = len(self.real) - sum(line.startswith("-") for line in self.differing)
-        listed = len(self.differing)
-        return pages.row([self.client.what, ", ".join(tasks), len(self.real), alike, listed])
+    And a last one if the program has not said all that it has to say.
+    """
+    compared = difflib.unified_diff(real, embedded, n=0, lineterm="")
+    found = [line for line in list(compared)[2:] if not line.startswith("@@")]
+    return found if real and not real[-1].startswith("end: ") else [*found, "not done"]
 
 
-def compare(client: OtherClient) -> Compared:
-    """Have it talk to both servers at once; they are new, and so without what others have left."""
+def said(client: OtherClient) -> list[list[str]]:
+    """What it says on both servers; they are new, and so without what others have left."""
     with find_installed().standalone() as real, EmbeddedBackend().standalone() as embedded:
         hosts = {"real": real.hosts, "embedded": embedded.hosts}
         with ThreadPoolExecutor(2) as pool:
-            said = pool.map(lambda side: client.says(hosts[side], FOLDER / side), hosts)
-            found = dict(zip(hosts, said, strict=True))
-    for side, lines in found.items():
-        text = "".join(f"{line}\n" for line in lines)
-        (FOLDER / f"{client.name}-{side}.txt").write_text(text)
-    return Compared(client, found["real"], differences(found["real"], found["embedded"]))
-
-
-def judge(compared: Compared) -> bool:
-    """Say what differs; whether it is what the list says, and all of it."""
-    listed = DIFFERENT.get(compared.client.name, {})
-    for line in compared.differing:
-        print(f"  {'listed' if line in listed else 'DIFFERS'} {line}")
-    gone = sorted(listed.keys() - set(compared.differing))
-    for line in gone:
-        print(f"  listed, and not seen: {line}")
-    if not compared.complete:
-        print(f"  NOT DONE: {compared.real[-1:]}")
-    return compared.complete and not compared.new and not gone
+            found = list(pool.map(lambda side: client.says(hosts[side], FOLDER / side), hosts))
+    for side, lines in zip(hosts, found, strict=True):
+        (FOLDER / f"{client.name}-{side}.txt").write_text("".join(f"{line}\n" for line in lines))
+    return found
 
 
 def main() -> int:
@@ -113,26 +80,26 @@ def main() -> int:
     if unknown := set(options.clients) - {client.name for client in CLIENTS}:
         parser.error(f"no such client: {', '.join(sorted(unknown))}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    rows, good, page = "", True, PAGE.read_text()
+    rows, good, page = [], True, PAGE.read_text()
     for client in CLIENTS:
         if options.clients and client.name not in options.clients:
             continue
-        start = time.monotonic()
         try:
-            compared = compare(client)
+            real, embedded = said(client)
         except NoClientError as error:
             print(f"{client.name}: CANNOT BE RUN: {error}", flush=True)
             good = False
             continue
-        print(f"{compared.row().rstrip()} {time.monotonic() - start:.0f} s", flush=True)
-        good = judge(compared) and good
-        rows += compared.row()
+        tasks = dict.fromkeys(line.partition(":")[0] for line in real)
+        rows.append((client.what, ", ".join(tasks), len(real)))
+        print(pages.row(rows[-1]), *differences(real, embedded), sep="\n  ", flush=True)
+        good = good and not differences(real, embedded)
     if options.write and good and not options.clients:
-        PAGE.write_text(pages.with_parts(page, {NAME: HEAD + rows}))
-        return 0
-    old = pages.part(page, NAME).splitlines()
-    missing = [line for line in rows.splitlines() if line not in old]
-    print("\n".join(f"not in {PAGE.name}: {line}" for line in missing) or "as the page says")
+        table = pages.table(HEAD, rows)
+        return pages.settle({PAGE: pages.with_parts(page, {NAME: table})}, write=True)
+    old = pages.part(page, NAME)
+    missing = [f"not in {PAGE.name}: {row}" for row in map(pages.row, rows) if row not in old]
+    print(*missing or ["as the page says"], sep="\n")
     return 0 if good and not missing and not options.write else 1
 
 

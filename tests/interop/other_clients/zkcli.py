@@ -14,14 +14,12 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from tests.interop.other_clients.clients import NoClientError, act
+from tests.interop.other_clients.clients import NoClientError
 from tests.support.installed_servers import DEBIAN_JARS, _leash
-from zkwire.testing import FaultProxy
 
 LIMIT = 120.0
 """Seconds for all; 20 on a machine that has nothing else to do."""
 MARK = "mark-of-the-end"
-CONNECTED = "SyncConnected None null"
 HIDDEN = re.compile(r"[cm]time = .*|[cm]Zxid = .*|pZxid = .*|WATCHER::|Connecting to .*|")
 OWNED = re.compile(r"(ephemeralOwner = 0x)[1-9a-f][0-9a-f]*")
 EVENT = re.compile(r"WatchedEvent state:(\w+) type:(\w+) path:(\S+)")
@@ -93,24 +91,10 @@ class Shell:
             found.append(event)
         return found
 
-    def changes(self, until: str) -> list[str]:
-        """The states of the session until this one, each once.
-
-        Without that of the session that `connect` leaves: it comes before or after the new one's.
-        """
-        found = [self.event()]
-        while found[-1] != until:
-            found.append(self.event())
-        return [state for state in dict.fromkeys(found) if not state.startswith("Closed")]
-
     def tell(self, task: str, call: str, result: list[str]) -> None:
         if call.startswith("getEphemerals"):  # in the order of a Java set
             result = [", ".join(sorted(line.strip("[]").split(", "))) for line in result]
         self.said.append(f"{task}: {call} = {' | '.join(result)}")
-
-    def told(self, task: str, *commands: str) -> None:
-        for command in commands:
-            self.tell(task, command, self.run(command))
 
 
 def nodes_and_watches(shell: Shell) -> None:
@@ -120,56 +104,27 @@ def nodes_and_watches(shell: Shell) -> None:
         if heading := re.fullmatch(r"[\[<](\w+)[\]>]", line):
             task, watching = heading[1], line.startswith("<")
         elif line and not line.startswith("#"):
-            shell.told(task, line)
+            shell.tell(task, line, shell.run(line))
             if watching and (events := shell.events()):
                 shell.tell(task, "events", events)
 
 
-def sessions(shell: Shell, proxy: FaultProxy, hosts: str) -> None:
-    """Cut off, expired, closed, and in a part of the tree."""
-    shell.told("cut", "create /t/cut x", "create -e /t/mine x", "get -w /t/cut", "ls -w /t")
-    act("cut", ["/t/cut"], proxy, hosts)
-    shell.tell("cut", "states", shell.changes(CONNECTED))
-    shell.tell("cut", "events", shell.events())
-    shell.told("cut", "stat /t/mine", "create /t/after")
-    shell.tell("cut", "events", shell.events())
-    act("expire", ["/t/mine"], proxy, hosts)
-    shell.tell("expiry", "states", shell.changes("Expired None null"))
-    shell.send("stat /t")
-    while (line := shell.line()) is None or HIDDEN.fullmatch(line):
-        pass
-    shell.tell("expiry", "stat /t", [line])
-    shell.send(f"connect {proxy.hosts}")
-    shell.tell("expiry", "connect", shell.changes(CONNECTED))
-    shell.told("expiry", "stat /t/mine", "create -e /t/mine x", "getEphemerals")
-    shell.send(f"connect {proxy.hosts}/t")
-    shell.tell("close", "connect", shell.changes(CONNECTED))
-    shell.run(f"create /mark {MARK}")
-    shell.told("chroot", "stat /mine", "ls /", "create -s /s- x", "get -s /cut", "stat /t")
-    shell.told("chroot", "ls -R /c")
-    shell.send("close")
-
-
-def transcript(hosts: str, *, brief: bool = False) -> list[str]:
-    """What it says on this server; ``brief``: no session is cut off and none expires."""
-    command = provide()
-    with FaultProxy(hosts) as proxy:
-        shell = Shell(command, proxy.hosts)
-        timer = threading.Timer(LIMIT, shell.process.kill)
-        timer.start()
-        try:
-            shell.tell("connect", "states", shell.changes(CONNECTED))
-            shell.send(f"create /mark {MARK}")
-            shell.run("version")
-            nodes_and_watches(shell)
-            if not brief:
-                sessions(shell, proxy, hosts)
-            shell.send("quit")
-            shell.process.communicate()
-        except (EOFError, BrokenPipeError):
-            shell.said.append("end: not done")
-        finally:
-            timer.cancel()
-            shell.process.kill()
-            shell.process.communicate()
-        return shell.said
+def transcript(hosts: str) -> list[str]:
+    """What it says on this server."""
+    shell = Shell(provide(), hosts)
+    timer = threading.Timer(LIMIT, shell.process.kill)
+    timer.start()
+    try:
+        shell.tell("connect", "states", [shell.event()])
+        shell.send(f"create /mark {MARK}")
+        shell.run("version")
+        nodes_and_watches(shell)
+        shell.send("quit")
+        shell.process.communicate()
+    except (EOFError, BrokenPipeError):
+        shell.said.append("end: not done")
+    finally:
+        timer.cancel()
+        shell.process.kill()
+        shell.process.communicate()
+    return shell.said
