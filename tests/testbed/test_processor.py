@@ -13,15 +13,13 @@ import pytest
 from tests.support.embedded import Peer, Reply, Told, connected, make_processor
 from tests.testbed import recorded
 from zkwire import Client, ServerError
-from zkwire.errors import ProtocolError
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.testing.server import java
 from zkwire.testing.server.rules import DELETE_CONTAINER, Rules, Version
 from zkwire.testing.server.server import Ensemble, Server
 from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
+from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType
 
 UNIMPLEMENTED, MARSHALLING, BAD_ARGUMENTS, NO_QUORUM = -6, -5, -8, -13
 NO_NODE, NO_AUTH, BAD_VERSION, NOT_EMPTY = -101, -102, -103, -111
@@ -85,34 +83,6 @@ def test_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -
     peer.send(sent)
     assert peer.ended
     assert peer.raw_frames() == []
-
-
-@pytest.mark.parametrize("size", [1, 1000])
-def test_stream_means_the_same_in_whatever_pieces(size: int) -> None:
-    peer = Peer(make_processor())
-    request = r.ConnectRequest(0, 0, 4000, 0, bytes(16), False).encode()
-    stream = frame(request) + frame(struct.pack(">ii", -2, 11)) + frame(struct.pack(">ii", 99, 11))
-    for at in range(0, len(stream), size):
-        peer.send(stream[at : at + size])
-    _, *pongs = peer.raw_frames()
-    pong = r.ReplyHeader(-2, 1, 0)
-    assert [r.ReplyHeader.decode(raw) for raw in pongs] == [pong, pong], "whatever its xid was"
-
-
-@pytest.mark.parametrize(
-    ("word", "answer"),
-    [
-        (b"ruok", b"imok"),
-        (b"isro", b"rw"),
-        (b"dump", b"dump is not executed because it is not in the whitelist.\n"),
-    ],
-)
-def test_four_letter_word_is_answered_and_ends(word: bytes, answer: bytes) -> None:
-    peer = Peer(make_processor())
-    peer.send(word[:1])
-    peer.send(word[1:])
-    assert peer.connection.take_output() == answer
-    assert peer.ended
 
 
 # --- requests that no client makes ----------------------------------------------------------------
@@ -205,36 +175,6 @@ def test_session_moves_to_another_member() -> None:
     assert not processor.expire(old.session_id, 0.0)
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-SMILE = "\U0001f600"
-CESU_8 = b"\xed\xa0\xbd\xed\xb8\x80"
-ANYONE = r.ACL(1, r.Id("world", "anyone"))
-
-
-def test_characters_beyond_ffff_leave_as_two_surrogates(peer: Peer) -> None:
-    peer.call(ops.AUTH, r.AuthPacket(0, "digest", f"{SMILE}:p".encode()))
-    peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("digest", f"{SMILE}:x")), ANYONE))
-    for op, record in (
-        (ops.SYNC, r.SyncRequest(f"/{SMILE}")),
-        (ops.GET_ACL, r.GetACLRequest("/a")),
-        (ops.WHO_AM_I, None),
-        (ops.SET_WATCHES, r.SetWatches(0, (f"/{SMILE}",), (), ())),
-    ):
-        peer.ask(op, record)
-        raw = peer.raw_frames()[0]
-        assert CESU_8 in raw
-        assert SMILE.encode() not in raw
-
-
-@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\2/", struct.pack(">i", -2), b"\xff" * 4])
-def test_record_that_cannot_be_read_raises(body: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        java.read(r.SyncRequest, body)
-    with pytest.raises(ProtocolError):
-        java.read(r.CreateRequest, b"\0\0\0\2/\xff" + bytes(4) + b"\x7f\xff\xff\xff" + bytes(7))
-
-
 def test_node_of_a_null_path_is_none(peer: Peer) -> None:
     """A watch of it is taken, and its connection goes on."""
     peer.ask(ops.ADD_WATCH, body=b"\xff\xff\xff\xff" + bytes(4))
@@ -280,16 +220,6 @@ def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
     expected |= dict.fromkeys(("/", "/zookeeper", "bad", ""), BAD_ARGUMENTS)
     assert {p: peer.call(DELETE_CONTAINER, r.SyncRequest(p)).err for p in expected} == expected
     assert peer.exists("/a").err == NO_NODE
-
-
-def test_further_unknown_opcodes() -> None:
-    peer = connected(unknown_opcodes={ops.SASL.opcode, ops.PING.opcode})
-    assert peer.call(ops.SASL, r.GetSASLRequest(b"")) == Reply(1, -1, UNIMPLEMENTED, b"")
-    assert peer.ended
-    again = peer.again()
-    assert again.session_id == peer.session_id
-    again.ask(ops.PING)
-    assert again.ended
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tests.testbed.stage import (
     TIMEOUT,
     End,
     Stage,
-    exchange,
     framed,
     notification,
     reply,
@@ -143,19 +142,6 @@ def burst(*ops: str, start: int = 1) -> list[bytes]:
     return [request(xid, op) for xid, op in enumerate(ops, start)]
 
 
-def test_rules_count_over_all_connections_from_their_moment_or_the_reset(stage: Stage) -> None:
-    first, second = stage.connect(), stage.connect()
-    exchange(*first, op="create2")
-    stage.proxy.on("create2", nth=3, action=drop)
-    assert dropped(*first, *burst("create2", "create", "create2")) == []
-    assert dropped(*second, *burst("delete", "create2", "create2")) == [1]
-    stage.proxy.reset()
-    stage.proxy.on_frame(2, drop)
-    ops = ("get_data", "ping", "auth", "set_watches", "close_session")
-    assert dropped(*first, *burst(*ops)) == [3]
-    assert [frame.number for frame in stage.proxy.frames()] == [0, None, 1, 2, 3, 4]
-
-
 def test_every_rule_sees_every_frame_and_the_first_answer_decides(stage: Stage) -> None:
     seen: list[str] = []
 
@@ -171,22 +157,6 @@ def test_every_rule_sees_every_frame_and_the_first_answer_decides(stage: Stage) 
     client, server = stage.connect()
     assert dropped(client, server, *burst("delete", "exists", "exists", "exists")) == [0, 3]
     assert seen == ["connect", "connect", "delete", "exists", "exists", "exists", "sync"]
-
-
-def test_the_rules_that_still_wait_are_told(stage: Stage, client: End, server: End) -> None:
-    """So a rule that was none, as one for another operation than the client sends, can be seen."""
-    stage.proxy.on("exists", action=faults.forward)
-    stage.proxy.on("create2", nth=2, action=drop)
-    stage.proxy.on("exists", nth=2, action=drop, reply=True)
-    stage.proxy.on("notification", action=drop)
-    stage.proxy.on_frame(7, drop)
-    stage.proxy.on_frame(1, drop, reply=True)
-    stage.proxy.rule(lambda frame: None)
-    waiting = ["the reply to request 2 of exists", "notification 1", "request 7"]
-    assert dropped(client, server, *burst("create2", "exists", "create2", "exists")) == [2]
-    assert stage.proxy.unfired == [*waiting, "the reply to request 1"]
-    stage.proxy.clear()
-    assert stage.proxy.unfired == []
 
 
 def test_clear_drops_rules_and_reset_all_the_rest(stage: Stage, client: End, server: End) -> None:
@@ -264,15 +234,6 @@ def test_leaving_the_proxy_reports_a_rule_or_action_of_the_wrong_kind(
 # --- the proxy as a whole -------------------------------------------------------------------------
 
 
-def test_cut_all_and_reset_all_are_done_when_they_return(stage: Stage) -> None:
-    for end, how in ((stage.proxy.cut_all, "FIN"), (stage.proxy.reset_all, "RST")):
-        pairs = [stage.connect(), stage.connect()]
-        assert stage.proxy.connections == 2
-        end()
-        assert stage.proxy.connections == 0
-        assert [end.ending() for pair in pairs for end in pair] == [(b"", how)] * 4
-
-
 def test_a_cut_ends_although_the_peer_never_closes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, client: End, server: End
 ) -> None:
@@ -291,47 +252,6 @@ def test_a_cut_ends_although_the_peer_never_closes(
     while sends():
         assert time.monotonic() < deadline
         stage.settle()
-
-
-def test_black_hole_for_everybody_keeps_what_is_sent_meanwhile(stage: Stage) -> None:
-    client, server = stage.connect()
-    stage.proxy.black_hole()
-    late = stage.dial()
-    late.send(HELLO)
-    client.send(GET)
-    server.send(notification("/a"))
-    stage.proxy.wait_for(lambda _: stage.proxy.connections == 2)
-    stage.proxy.black_hole(True)  # a round of its thread has passed when this returns
-    assert client.has_nothing()
-    assert server.has_nothing()
-    assert len(stage.proxy.frames()) == 2
-
-    stage.proxy.black_hole(False)
-    server.expect(GET)
-    client.expect(notification("/a"))
-    stage.accept().expect(HELLO)
-
-
-def test_refuse_closes_new_connections_at_once(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.refuse()
-    late = stage.dial()
-    assert late.ending() == (b"", "FIN")
-    late.send(HELLO)
-    late.send(HELLO)  # would fail now, had the first one been answered with RST
-    exchange(client, server)
-    stage.proxy.refuse(False)
-    exchange(*stage.connect())
-    assert stage.proxy.frames()[-1].connection == 1
-
-
-def test_a_new_upstream_serves_new_connections(stage: Stage) -> None:
-    old = stage.connect()
-    with Stage() as other:
-        stage.proxy.upstream = other.address
-        client, server = stage.dial(), other.accept()
-        client.send(HELLO)
-        server.expect(HELLO)
-    exchange(*old)
 
 
 def test_a_server_that_is_down_ends_the_connection(stage: Stage) -> None:

@@ -14,12 +14,10 @@ import pytest
 
 from tests.testbed.stage import (
     GET,
-    GOT,
     MEGABYTE,
     NEXT,
     End,
     Stage,
-    exchange,
     framed,
     notification,
     reply,
@@ -146,22 +144,6 @@ def test_hold(stage: Stage, client: End, server: End) -> None:
     server.expect(NEXT)  # an open gate lets pass
 
 
-def test_black_hole(stage: Stage, client: End, server: End) -> None:
-    stage.proxy.on("get_data", action=faults.black_hole)
-    client.send(NEXT + GET)
-    server.expect(NEXT)
-    stage.proxy.wait_for(lambda frames: frames[-1].op == "get_data")
-    client.send(NEXT)
-    server.send(GOT)
-    stage.proxy.refuse(False)  # any command makes it look at all connections again
-    stage.settle()
-    assert client.has_nothing()
-    assert server.has_nothing()
-    assert stage.proxy.connections == 1
-    stage.proxy.cut_all()
-    assert server.ending() == client.ending() == (b"", "FIN")
-
-
 # --- time -----------------------------------------------------------------------------------------
 
 
@@ -277,20 +259,3 @@ def test_more_is_read_only_while_little_waits_for_the_receiver() -> None:
     flow = flow_into(Intake(1), Send(b"x" * MEGABYTE))
     assert (flow.readable, flow.blocked, flow.deadline) == (True, True, float("inf"))
     assert not flow_into(Intake(), Send(b"x" * MEGABYTE)).readable
-
-
-def test_a_peer_that_does_not_read_stops_nobody_else(stage: Stage) -> None:
-    greedy, source = stage.connect()
-    source.sock.setblocking(False)
-    block, sent = reply(1, b"x" * 65536), 0
-    for _ in range(3):  # fill everything between the two, more than once
-        try:
-            while True:
-                sent += source.sock.send(block[sent % len(block) :])
-        except BlockingIOError:
-            stage.settle()
-    exchange(*stage.connect())
-    source.sock.shutdown(socket.SHUT_WR)
-    data, how = greedy.ending()
-    assert (len(data), how) == (sent, "FIN")
-    assert data == (block * (sent // len(block) + 1))[:sent]

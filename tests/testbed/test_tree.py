@@ -10,7 +10,7 @@ import pytest
 
 from zkwire.errors import InvalidACLError, NodeExistsError
 from zkwire.jute.records import ACL, ClientInfo, Id, Stat
-from zkwire.testing.server.credentials import Credentials, digest_id
+from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.tree import (
     CONTAINER,
     DataTree,
@@ -22,7 +22,6 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
 from zkwire.wire.paths import LAST_SEQUENCE
 
 ANYBODY = Credentials()
-SESSION = 77
 
 
 class Garden:
@@ -47,23 +46,6 @@ class Garden:
 @pytest.fixture
 def garden() -> Garden:
     return Garden()
-
-
-def test_stat_has_all_eleven_fields(garden: Garden) -> None:
-    garden.create("/a")  # 1
-    garden.create("/a/b", owner=SESSION)  # 2
-    garden.create("/a/c")  # 3
-    garden.delete("/a/c")  # 4
-    garden.tree.begin(1004)  # 5
-    garden.tree.set_data("/a", b"12345", -1, ANYBODY)
-    garden.tree.begin(0)  # 6
-    garden.tree.set_acl("/a", OPEN_ACL_UNSAFE, -1, ANYBODY)
-    assert garden.stat("/a") == Stat(1, 5, 1000, 1004, 1, 3, 1, 0, 5, 1, 4)
-    assert garden.stat("/a/b") == Stat(2, 2, 1001, 1001, 0, 0, 0, SESSION, 4, 0, 2)
-    for path in ("/ab", "/a/b2", "/a/b2/c"):
-        garden.create(path)
-    assert garden.tree.descendants("/a") == 3
-    assert garden.tree.descendants("/") == 5 + 3  # /zookeeper and what is in it
 
 
 def test_fresh_root_shows_as_on_a_real_server(garden: Garden) -> None:
@@ -107,29 +89,6 @@ def test_statistics_that_cannot_be_read_stay(number: bytes) -> None:
 
 
 # --- access lists ---------------------------------------------------------------------------------
-
-
-def test_digest_id_is_the_servers() -> None:
-    # From the ZooKeeper Programmer's Guide: echo -n user:password | openssl dgst -binary -sha1 ...
-    assert digest_id(b"super:admin") == "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
-    assert digest_id(b"nocolon").startswith("nocolon:")
-
-
-@pytest.mark.parametrize(
-    ("address", "expression", "allowed"),
-    [
-        ("10.1.2.3", "10.1.9.9/16", True),
-        ("10.1.2.3", "10.2.0.0/16", False),
-        ("::1", "10.2.0.0/16", False),
-        ("fe80::1", "fe80::/10", True),
-        ("fe80::1%eth0", "::/0", False),  # a client with a zone is matched by nothing
-    ],
-)
-def test_address_matches_by_its_bits(address: str, expression: str, allowed: bool) -> None:
-    acl = (ACL(Perms.WRITE, Id("ip", expression)),)
-    credentials = Credentials(address, ipv6="::" in expression)
-    assert credentials.allows(acl, Perms.WRITE) is allowed
-    assert not credentials.allows(acl, Perms.READ)
 
 
 # What 3.9.5 does with each, for clients at ::1 and 127.0.0.1; 3.8.0 refuses all of them.
