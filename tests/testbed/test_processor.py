@@ -95,6 +95,22 @@ def test_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -
     assert peer.raw_frames() == []
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        (b"ruok", b"imok"),
+        (b"isro", b"rw"),
+        (b"dump", b"dump is not executed because it is not in the whitelist.\n"),
+    ],
+)
+def test_four_letter_word_is_answered_and_ends(word: bytes, answer: bytes) -> None:
+    peer = Peer(make_processor())
+    peer.send(word[:1])
+    peer.send(word[1:])
+    assert peer.connection.take_output() == answer
+    assert peer.ended
+
+
 # --- requests that no client makes ----------------------------------------------------------------
 
 

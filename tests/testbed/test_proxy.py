@@ -21,6 +21,7 @@ from tests.testbed.stage import (
     TIMEOUT,
     End,
     Stage,
+    exchange,
     framed,
     notification,
     reply,
@@ -254,6 +255,27 @@ def test_a_cut_ends_although_the_peer_never_closes(
     while sends():
         assert time.monotonic() < deadline
         stage.settle()
+
+
+def test_cut_all_and_reset_all_are_done_when_they_return(stage: Stage) -> None:
+    for end, how in ((stage.proxy.cut_all, "FIN"), (stage.proxy.reset_all, "RST")):
+        pairs = [stage.connect(), stage.connect()]
+        assert stage.proxy.connections == 2
+        end()
+        assert stage.proxy.connections == 0
+        assert [end.ending() for pair in pairs for end in pair] == [(b"", how)] * 4
+
+
+def test_refuse_closes_new_connections_at_once(stage: Stage, client: End, server: End) -> None:
+    stage.proxy.refuse()
+    late = stage.dial()
+    assert late.ending() == (b"", "FIN")
+    late.send(HELLO)
+    late.send(HELLO)  # would fail now, had the first one been answered with RST
+    exchange(client, server)
+    stage.proxy.refuse(False)
+    exchange(*stage.connect())
+    assert stage.proxy.frames()[-1].connection == 1
 
 
 def test_a_server_that_is_down_ends_the_connection(stage: Stage) -> None:
