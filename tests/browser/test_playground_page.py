@@ -47,14 +47,6 @@ def frames(driver: Any) -> list[str]:
     return found
 
 
-def test_the_first_step_comes_soon(page: Any) -> None:
-    page.refresh()  # all files are in the browser's cache now
-    wait(page)
-    shown = page.execute_script("return performance.getEntriesByName('play-shown')[0].startTime")
-    print(f"first step on the screen {shown / 1000:.1f} s behind the click")
-    assert shown < LIMIT * 1000
-
-
 def test_back_and_forward_show_the_same_frames(page: Any, address: str) -> None:
     opened(page, f"{address}#lesson=lost-reply&do=12,cut,A,0")
     forward = frames(page)

@@ -1,7 +1,7 @@
 """The embedded server and a real ZooKeeper give the same answers to the same random operations.
 
 `tests/support/differential.py` says what is compared and what is not.  Each difference that was
-found has become a test with a name, in `test_tree.py` or `test_processor.py`.
+found has become a test with a name, in `test_processor.py`.
 """
 
 from __future__ import annotations

@@ -19,13 +19,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import ZKWIRE, ended, plays, process, run
+from tests.support.command import ZKWIRE, ended, process, run
 from tests.support.server_control import poll
 from zkwire import Client, NoAuthError
 from zkwire.cli.main import main
-from zkwire.errors import SESSION_EXPIRED
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import black_hole, cut_after, cut_before
+from zkwire.testing.proxy import black_hole, cut_after
 
 SECONDS = 60.0
 UNBUFFERED = {"PYTHONUNBUFFERED": ""}  # without a buffer argparse hears of a full disk
@@ -64,17 +63,6 @@ def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
     assert (ran.status, ran.out) == (4, b"")
     error = json.loads(ran.err)
     assert (error["v"], error["outcome"], error["exit"]) == (1, "unknown", 4)
-
-
-def test_a_request_that_has_left_may_be_done_and_an_end_is_status_5(server: Server) -> None:
-    """The client cannot tell a request that is lost from an answer that is."""
-    with FaultProxy(server.hosts) as proxy:
-        proxy.on("create", action=cut_before)
-        ran = run(proxy.hosts, "create", "/new")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (4, b"", 1)
-    server.refuse_next("create", SESSION_EXPIRED)
-    plays(server, "exists /zookeeper ->\n create /new => 5 SessionExpired:")
-    assert run(server.hosts, "exists", "/new").status == 1
 
 
 @pytest.mark.parametrize(

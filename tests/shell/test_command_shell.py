@@ -73,18 +73,6 @@ def test_what_comes_from_others_does_not_control_the_terminal(server: Server) ->
     assert shell(server, "-c", "get /a").lines == ["\\x1b[2J\\xff\\x07ok"]
 
 
-@pytest.mark.parametrize("words", [["txn"], ["shell"]])
-def test_any_bytes_may_come_by_standard_input(server: Server, words: list[str]) -> None:
-    with Client(server.hosts) as client:
-        client.create("/a")
-        subprocess.run(
-            [*ZKWIRE, "-s", server.hosts, *words],
-            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},  # as most locales have it
-            cwd=ROOT, input=b"set /a \xff\n", check=True,
-        )  # fmt: skip
-        assert client.get_data("/a").data == b"\xff"
-
-
 def test_the_help_of_a_command_of_zkcli(server: Server) -> None:
     first, _, *rest = shell(server, "-c", "help deleteall").lines
     assert first == "deleteall is zkCli's name for: rm -r"

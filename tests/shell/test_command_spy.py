@@ -155,15 +155,6 @@ def test_a_program_is_spied_on_and_no_form_shows_its_secrets(
     assert numbers == {*range(1, 1 + max(numbers))}
 
 
-def test_a_cut_reply_is_an_unknown_outcome(server: Server) -> None:
-    """With the exit status that says so, from a client through the spy."""
-    create = [*ZKWIRE, "--server", "{}", "create", "/a"]
-    words = ["spy", "-f", "none", "--fault", "cut-after:create#1", server.hosts]
-    assert main([*words, "--", *create]) == 4
-    with Client(server.hosts) as client:
-        assert client.exists("/a")
-
-
 def test_faults_do_what_they_say(server: Server) -> None:
     with tapped(server.hosts, "drop-reply:create", "cut-before:setData#2") as tap:
         with Client(tap.hosts[0]) as client, Client(server.hosts) as other:

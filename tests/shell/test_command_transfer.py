@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +51,6 @@ def text_of(hosts: str, path: str) -> str:
     done = run(hosts, "dump", path)
     assert (done.status, done.err) == (0, "")
     return done.text.partition("\n")[2]
-
-
-def test_dump_load_dump_is_equal_to_the_byte(tree: Server, tmp_path: Path) -> None:
-    file, again = tmp_path / "a.jsonl", tmp_path / "again.jsonl"
-    plays(tree, "dump /a FILE ->", FILE=file)
-    with Server() as target:
-        text = "load FILE -> created 11, changed 0, deleted 0, equal 0\n dump /a AGAIN ->"
-        plays(target, text, FILE=file, AGAIN=again)
-        assert again.read_bytes() == file.read_bytes()
-        counts = {"created": 0, "changed": 0, "deleted": 0, "equal": 11}
-        found = run(target.hosts, "load", str(file), "--json").record
-        assert found == {"v": 1, "path": "/a", **counts}
-    paths = [json.loads(line).get("path") for line in file.read_text().splitlines()]
-    assert paths[1:-1] == ["/", *sorted(f"/{n}" for n in UNUSUAL), "/ü€/-x", "/ü€/deep"]
-    assert sorted(tmp_path.iterdir()) == [file, again], "no file in part is left"
 
 
 def test_a_file_is_replaced_by_a_whole_one_only(tree: Server, tmp_path: Path) -> None:

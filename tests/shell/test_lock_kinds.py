@@ -116,35 +116,6 @@ def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> N
         poll("nothing is left", lambda: not paths(server) or None, PATIENCE)
 
 
-@pytest.mark.parametrize("kind", ["sequential", "blocking", "lease"])
-@both
-async def test_node_is_the_own_node_while_held_or_queued(
-    side: Side, server: Server, kind: str
-) -> None:
-    async with using(side.Client(server.hosts)) as one, using(side.Client(server.hosts)) as two:
-        first, second = side.lock(kind, one, "/lock"), side.lock(kind, two, "/lock")
-        assert not first.node
-        await done(first.acquire())
-        assert server.tree.nodes[first.node].owner == one.session_id
-        assert first.node.startswith(
-            {"lease": "/lock/leases/", "sequential": "/lock/"}.get(kind, "")
-        )
-        waiting = side.start(second.acquire)
-        await eventually("it waits", lambda: two.session_id and server.watches(two.session_id))
-        if kind == "blocking":
-            assert (first.node, second.node) == ("/lock", None)
-        else:
-            await eventually("it has a node", lambda: second.node in server.tree.nodes)
-            assert second.node != first.node
-        await done(first.release())
-        assert not first.node
-        await result(waiting)
-        assert server.tree.nodes[second.node].owner == two.session_id
-        await done(two.delete(second.node))
-        await eventually("it is lost", second.lost.is_set)
-        assert second.node is None
-
-
 # --- refused for the moment -----------------------------------------------------------------------
 
 ANYONE = Id("world", "anyone")

@@ -182,48 +182,6 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(player: Player) -> 
     assert len(received) == 1, "only the answer to a ping has woken it"
 
 
-def test_a_thread_that_submits_does_not_wait_for_a_receive(player: Player) -> None:
-    client, recv = player.client, player.link._recv
-    begun, go_on = threading.Event(), threading.Event()
-
-    def receive(most: int, flags: int) -> bytes:
-        begun.set()
-        assert go_on.wait(2 * PATIENCE)
-        received: bytes = recv(most, flags)
-        return received
-
-    player.link._recv = receive
-    reader = Running(lambda: client.get_data("/a"))
-    try:
-        assert begun.wait(PATIENCE)
-        reply = Running(lambda: client.pipeline.exists("/a")).result()
-    finally:
-        go_on.set()
-    assert reader.result().data == b""
-    assert reply.result(PATIENCE) is not None
-
-
-def test_what_is_deferred_in_a_burst_wakes_the_io_thread_once(
-    player: Player, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, io, called, woken = player.driver, player.io, list[str](), list[None]()
-    for module in ("leader", "io_thread"):
-        monkeypatch.setattr(f"zkwire.blocking.{module}.DEFER_SECONDS", LATE)
-    monkeypatch.setattr(io, "wake", lambda: woken.append(None))
-    driver.defer(lambda: called.append("first"))
-    driver.defer(lambda: called.append("second"))
-    io._call_deferred()  # as when the time has come
-    driver.defer(lambda: called.append("third"))
-    assert (called, len(woken)) == (["first", "second"], 1)
-    io._call_deferred()
-    io._call_deferred()  # nothing has come since
-    driver.defer(lambda: called.append("fourth"))
-    assert (called, len(woken)) == (["first", "second", "third"], 2)
-    player.client.get_data("/a")
-    assert called[-1] == "fourth"
-    monkeypatch.undo()
-
-
 # --- interrupts -----------------------------------------------------------------------------------
 
 
@@ -412,12 +370,6 @@ NO_THREAD = -1
 """The number of a thread that does not run until the test does so in its place."""
 
 
-class Over(Waitable):
-    """What a sleeper has waited for."""
-
-    ready = True
-
-
 class Waiting(Waitable):
     """What does not come."""
 
@@ -447,65 +399,6 @@ def following(client: Client) -> Sleeper:
     follower = Sleeper(Request(ops.SYNC))
     client._driver._followers[follower] = None
     return follower
-
-
-def run_again(client: Client, sleeper: Sleeper) -> None:
-    """What the woken thread does behind its sleep for an answer."""
-    sleeper.thread = None
-    client._driver._slept(sleeper, client._driver._followers)
-
-
-@pytest.mark.parametrize("thread", [None, threading.get_ident()], ids=["runs", "same"])
-def test_nothing_is_left_to_a_thread_that_runs_or_to_the_same_one(
-    client: Client, thread: int | None
-) -> None:
-    """A finalizer may stand on top of the sleep in the same thread."""
-    woken(client, Over(), thread)
-    assert not client._driver._has_successor()
-
-
-def test_it_is_the_last_one_that_was_woken_whoever_has_done_so(client: Client) -> None:
-    driver = client._driver
-    first, last = Sleeper(Over()), Sleeper(Over())
-    driver._wake_sleepers([first, last])
-    assert driver._successor is last
-    follower = following(client)
-    driver.wake_follower()
-    assert driver._successor is follower
-
-
-def test_nothing_is_left_to_the_main_thread(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A signal handler may keep that from running for long."""
-    found: dict[threading.Thread, int | None] = {}
-
-    def sleep(sleeper: Sleeper, _: float | None) -> None:
-        found[threading.current_thread()] = sleeper.thread
-
-    monkeypatch.setattr(Sleeper, "sleep", sleep)
-    client._driver._sleep(Waiting(), None, False)
-    Running(lambda: client._driver._sleep(Waiting(), None, False)).result()
-    assert found.pop(threading.main_thread()) is None
-    assert found.popitem()[1] is not None
-
-
-def test_the_choice_of_the_next_leader_is_left_to_it(client: Client) -> None:
-    sleeper, follower = woken(client, Over()), following(client)
-    client._driver.wake_follower()
-    assert follower._lock.locked()
-    run_again(client, sleeper)
-    assert not follower._lock.locked()
-
-
-def test_it_wakes_no_other_if_there_is_a_leader_or_it_becomes_one(client: Client) -> None:
-    follower, connection = following(client), client._driver.current_connection
-    run_again(client, woken(client, Request(ops.SYNC)))  # it is to lead
-    assert connection is not None
-    connection.reader = "another thread"
-    run_again(client, woken(client, Over()))
-    connection.reader = None
-    assert follower._lock.locked()
 
 
 def test_an_interrupted_thread_does_what_was_left_to_it(

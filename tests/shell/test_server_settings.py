@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.embedded_servers import EmbeddedServer
-from tests.support.lock_helpers import PATIENCE, Running, Stage, acquire_as_third_party, calm
+from tests.support.lock_helpers import PATIENCE, Running, Stage
 from tests.support.scripted import (
     NO_NODE,
     TIMEOUT,
@@ -25,7 +24,6 @@ from tests.support.scripted import (
 )
 from tests.support.secure_servers import SecureServer
 from tests.support.server_control import Backend, Ensemble, Settings, ZooKeeperServer, poll
-from tests.support.sweeping import Life, sweep
 from zkwire import (
     ACL,
     AsyncClient,
@@ -44,8 +42,6 @@ from zkwire import (
     Perms,
     Queue,
     RuntimeInconsistencyError,
-    Semaphore,
-    SequentialLock,
     ServerError,
     SetData,
     State,
@@ -57,7 +53,6 @@ from zkwire import (
 )
 from zkwire.errors import SERVER_ERRORS, NotSentError, OutcomeUnknownError, UnimplementedError
 from zkwire.session.request import Request
-from zkwire.testing import Server
 from zkwire.testing.proxy import Frame
 from zkwire.testing.proxy.faults import Send, Step
 from zkwire.wire import ops
@@ -220,40 +215,6 @@ def test_known_A47_an_operation_that_no_server_knows(
         assert stat is not None
         assert unknown <= len(unheard_of)
         assert done <= stat.version <= done + unknown
-
-
-# --- recipes on a server that plays 3.4 -----------------------------------------------------------
-
-
-@pytest.fixture
-def old() -> Iterator[EmbeddedServer]:
-    with Server(version="3.4", timeouts=(0.1, 60.0)) as server:
-        yield EmbeddedServer(server, server.close)
-
-
-@pytest.fixture
-def observer(old: EmbeddedServer) -> Iterator[Client]:
-    with Client(old.hosts, session_timeout=60.0) as client:
-        yield calm(client, old)
-
-
-def sequential(stage: Stage, client: Client, path: str) -> None:
-    lock = SequentialLock(client, path)
-    assert lock.acquire(PATIENCE)
-    lock.release()
-    acquire_as_third_party(stage, SequentialLock, path)
-    stage.wait_no_nodes(path)
-
-
-def semaphore(stage: Stage, client: Client, path: str) -> None:
-    with Semaphore(client, path, 1).lease():
-        assert not Semaphore(stage.observer, path, 1).lease().try_acquire()
-    stage.wait_no_nodes(f"{path}/leases")
-
-
-@pytest.mark.parametrize("life", [sequential, semaphore])
-def test_every_cut_on_an_old_server(old: EmbeddedServer, observer: Client, life: Life) -> None:
-    assert sweep(old, observer, "/old", life) > 1
 
 
 # --- settings -------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -24,7 +23,6 @@ from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
     AsyncClient,
-    AsyncGroup,
     AsyncPersistentNode,
     Client,
     Group,
@@ -149,13 +147,6 @@ async def test_hazard_F1_F2_a_service_refused_in_a_new_session_is_right_later(
 # --- what callers are told ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def closed(observer: Client) -> Client:
-    """A client that sees ``/r``, below which nothing can be created."""
-    observer.create("/r", acl=CLOSED)
-    return observer
-
-
 @pytest.mark.parametrize("ephemeral", [True, False])
 def test_what_this_client_cannot_send_begins_nothing(observer: Client, ephemeral: bool) -> None:
     with pytest.raises(ValueError, match="has 1048"):
@@ -191,23 +182,6 @@ def test_a_standing_node_with_children_is_deleted_when_they_are_gone(observer: C
     observer.delete("/r/child")
     node.close()
     assert observer.exists("/r") is None
-
-
-def test_an_item_that_is_refused_leaves_the_others(observer: Client) -> None:
-    observer.ensure_path("/p/items/closed")
-    observer.set_acl("/p/items/closed", CLOSED)
-    with Partitioner(observer, "/p", ["closed", "open"]) as partitioner:
-        share = partitioner.next(PATIENCE)
-        assert share is not None
-        assert list(share) == ["open"]
-        assert isinstance(partitioner.problem, NoAuthError)
-        with pytest.raises(NoAuthError, match="items/closed"):
-            partitioner.next(PATIENCE)
-        observer.set_acl("/p/items/closed", OPEN_ACL_UNSAFE)
-        both = poll("both", lambda: partitioner.next(PATIENCE), PATIENCE)
-        assert sorted(both) == ["closed", "open"]
-        assert share.lost == frozenset()
-        assert partitioner.problem is None
 
 
 # --- kept nodes and groups ------------------------------------------------------------------------
@@ -286,20 +260,6 @@ def test_members_in_time(server: Server, client: Client) -> None:
 
 
 # --- asyncio --------------------------------------------------------------------------------------
-
-
-async def test_a_join_that_is_cancelled_leaves_no_member(server: Server) -> None:
-    async with AsyncClient(server.hosts) as client, AsyncGroup(client, "/group") as group:
-        await client.ensure_path("/group/me")
-        joining = asyncio.ensure_future(group.join(name="me"))
-        await asyncio.sleep(0.05)
-        joining.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await joining
-        await client.delete("/group/me")
-        membership = await group.join(name="me")
-        await membership.close()
-        assert await group.members() == []
 
 
 @pytest.mark.parametrize("error", [OperationTimeoutError("not in time"), NoAuthError()])

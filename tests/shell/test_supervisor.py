@@ -19,13 +19,11 @@ import zkwire
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, both, done, each, entered, using
 from tests.support.lock_helpers import PATIENCE, Running, assert_strictly_rising, timed
-from tests.support.recipe_samples import RECIPES, used
 from tests.support.server_control import free_port, poll
-from tests.support.supervisor_helpers import Terms, for_ever, kill, next_session, spin
+from tests.support.supervisor_helpers import Terms, for_ever, kill, spin
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
-    Client,
     ClientClosedError,
     ConnectionLossError,
     Counter,
@@ -216,21 +214,6 @@ async def test_a_function_that_is_none_to_await_ends_it(
     await ended_by(Side("Async"), server.hosts, function, error)
 
 
-def test_a_session_that_ends_is_logged_without_advice(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    def ended() -> str | None:
-        return next((text for text in caplog.messages if "expired" in text), None)
-
-    with caplog.at_level(logging.INFO, "zkwire"), Supervisor(server.hosts) as supervisor:
-        client = supervisor.client(PATIENCE)
-        kill(server, client.session_id)
-        client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-        with pytest.raises(SessionExpiredError, match="make a new Client, or ask the supervisor"):
-            client.exists("/")
-        assert poll("the line", ended, PATIENCE).endswith("locks and watches are gone")
-
-
 # --- to close -------------------------------------------------------------------------------------
 
 
@@ -317,19 +300,6 @@ async def test_close_cancels_a_callback_and_a_function_and_waits_for_them(server
         await supervisor.close()
         begun.clear()
         ended.clear()
-
-
-@pytest.mark.parametrize("ask", ["wait", "client", "iteration"])
-async def test_a_cancelled_wait_leaves_nothing(ask: str) -> None:
-    async with AsyncSupervisor(f"127.0.0.1:{free_port()}") as supervisor:
-        waiting = supervisor._algorithm._stopped._waiting
-        await asyncio.sleep(0)
-        before = len(waiting)
-        wait = {"wait": supervisor.wait, "client": supervisor.client}.get(ask)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(wait() if wait else anext(aiter(supervisor)), 0.01)
-        assert not supervisor._algorithm._waiting
-        assert len(waiting) == before
 
 
 # --- interrupts -----------------------------------------------------------------------------------
@@ -452,18 +422,6 @@ async def test_another_loop_is_refused(server: Server) -> None:
                 asyncio.run(supervisor.wait())
 
         await asyncio.to_thread(elsewhere)
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_each_recipe_takes_a_supervisor_in_each_of_its_sessions(
-    server: Server, recipe: str
-) -> None:
-    with Supervisor(server.hosts, session_timeout=5.0) as supervisor:
-        used(recipe, supervisor, "/a")
-        with Client(server.hosts) as outsider:
-            outsider.delete_tree("/a")
-        next_session(server, supervisor)
-        used(recipe, supervisor, "/a")
 
 
 async def end_of_session(server: Server, supervisor: Any) -> None:

@@ -135,12 +135,6 @@ class Peer:
     def delete(self, path: str, version: int = -1) -> Reply:
         return self.call(ops.DELETE, r.DeleteRequest(path, version))
 
-    def multi(self, *parts: tuple[ops.Op, Record]) -> Reply:
-        self.ask(ops.MULTI, body=multi_body(*parts))
-        replies = self.received()
-        assert isinstance(replies[-1], Reply)
-        return replies[-1]
-
 
 def multi_body(*parts: tuple[ops.Op, Record]) -> bytes:
     pieces = [r.MultiHeader(op.opcode, False, -1).encode() + q.encode() for op, q in parts]

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from tests.support.lock_helpers import GRACE, Stage, answers
 from tests.support.server_control import poll
 from zkwire import Client
 from zkwire.blocking.locks import Lease, Semaphore
 from zkwire.testing.proxy import Frame
-
-
-class Lockable(Protocol):
-    """Every lock of the family, the one of several locks included."""
-
-    def acquire(self, timeout: float | None = None) -> bool: ...
-    def try_acquire(self) -> bool: ...
-    def release(self) -> None: ...
-    @property
-    def held(self) -> bool: ...
-
 
 # --- a lease, as a lock ---------------------------------------------------------------------------
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, done
-from tests.support.lock_helpers import PATIENCE
-from tests.support.server_control import poll
 from zkwire.testing import Server
 
 
@@ -50,10 +48,3 @@ async def spin(client: Any) -> None:
 def kill(server: Server, session_id: int) -> None:
     """The server ends the session."""
     assert server.expire(session_id)
-
-
-def next_session(server: Server, supervisor: Any) -> None:
-    """End the present session of a supervisor for threads, and wait for the next."""
-    session = supervisor.client(PATIENCE).session_id
-    kill(server, session)
-    poll("the next", lambda: supervisor.client(PATIENCE).session_id != session or None, PATIENCE)

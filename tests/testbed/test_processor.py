@@ -1,4 +1,4 @@
-"""The embedded server as a pure machine, and what it can be asked to be: old, read-only, refusing.
+"""The embedded server as a pure machine, what it can be asked to be, and its tree of nodes.
 
 What it answers to requests is compared with what real servers have answered, see `recorded.py`;
 further here is what no random request brings about.
@@ -13,15 +13,23 @@ import pytest
 from tests.support.embedded import Peer, Reply, Told, connected, make_processor
 from tests.testbed import recorded
 from zkwire import Client, ServerError
-from zkwire.errors import ProtocolError
+from zkwire.errors import InvalidACLError, NodeExistsError
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
-from zkwire.testing.server import java
+from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import DELETE_CONTAINER, Rules, Version
 from zkwire.testing.server.server import Ensemble, Server
+from zkwire.testing.server.tree import (
+    CONTAINER,
+    DataTree,
+    NewNode,
+    adjusted,
+    ttl_owner,
+)
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
+from zkwire.wire.paths import LAST_SEQUENCE
 
 UNIMPLEMENTED, MARSHALLING, BAD_ARGUMENTS, NO_QUORUM = -6, -5, -8, -13
 NO_NODE, NO_AUTH, BAD_VERSION, NOT_EMPTY = -101, -102, -103, -111
@@ -85,18 +93,6 @@ def test_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -
     peer.send(sent)
     assert peer.ended
     assert peer.raw_frames() == []
-
-
-@pytest.mark.parametrize("size", [1, 1000])
-def test_stream_means_the_same_in_whatever_pieces(size: int) -> None:
-    peer = Peer(make_processor())
-    request = r.ConnectRequest(0, 0, 4000, 0, bytes(16), False).encode()
-    stream = frame(request) + frame(struct.pack(">ii", -2, 11)) + frame(struct.pack(">ii", 99, 11))
-    for at in range(0, len(stream), size):
-        peer.send(stream[at : at + size])
-    _, *pongs = peer.raw_frames()
-    pong = r.ReplyHeader(-2, 1, 0)
-    assert [r.ReplyHeader.decode(raw) for raw in pongs] == [pong, pong], "whatever its xid was"
 
 
 @pytest.mark.parametrize(
@@ -205,36 +201,6 @@ def test_session_moves_to_another_member() -> None:
     assert not processor.expire(old.session_id, 0.0)
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-SMILE = "\U0001f600"
-CESU_8 = b"\xed\xa0\xbd\xed\xb8\x80"
-ANYONE = r.ACL(1, r.Id("world", "anyone"))
-
-
-def test_characters_beyond_ffff_leave_as_two_surrogates(peer: Peer) -> None:
-    peer.call(ops.AUTH, r.AuthPacket(0, "digest", f"{SMILE}:p".encode()))
-    peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("digest", f"{SMILE}:x")), ANYONE))
-    for op, record in (
-        (ops.SYNC, r.SyncRequest(f"/{SMILE}")),
-        (ops.GET_ACL, r.GetACLRequest("/a")),
-        (ops.WHO_AM_I, None),
-        (ops.SET_WATCHES, r.SetWatches(0, (f"/{SMILE}",), (), ())),
-    ):
-        peer.ask(op, record)
-        raw = peer.raw_frames()[0]
-        assert CESU_8 in raw
-        assert SMILE.encode() not in raw
-
-
-@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\2/", struct.pack(">i", -2), b"\xff" * 4])
-def test_record_that_cannot_be_read_raises(body: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        java.read(r.SyncRequest, body)
-    with pytest.raises(ProtocolError):
-        java.read(r.CreateRequest, b"\0\0\0\2/\xff" + bytes(4) + b"\x7f\xff\xff\xff" + bytes(7))
-
-
 def test_node_of_a_null_path_is_none(peer: Peer) -> None:
     """A watch of it is taken, and its connection goes on."""
     peer.ask(ops.ADD_WATCH, body=b"\xff\xff\xff\xff" + bytes(4))
@@ -280,16 +246,6 @@ def test_from_39_on_anybody_may_delete_a_container_as_the_server_does() -> None:
     expected |= dict.fromkeys(("/", "/zookeeper", "bad", ""), BAD_ARGUMENTS)
     assert {p: peer.call(DELETE_CONTAINER, r.SyncRequest(p)).err for p in expected} == expected
     assert peer.exists("/a").err == NO_NODE
-
-
-def test_further_unknown_opcodes() -> None:
-    peer = connected(unknown_opcodes={ops.SASL.opcode, ops.PING.opcode})
-    assert peer.call(ops.SASL, r.GetSASLRequest(b"")) == Reply(1, -1, UNIMPLEMENTED, b"")
-    assert peer.ended
-    again = peer.again()
-    assert again.session_id == peer.session_id
-    again.ask(ops.PING)
-    assert again.ended
 
 
 @pytest.mark.parametrize(
@@ -527,3 +483,127 @@ def test_whoever_does_not_ask_for_a_session_is_sent_away() -> None:
     assert half.ended
     assert not served.ended
     assert processor.next_deadline == 42.0
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+ANYBODY = Credentials()
+
+
+class Garden:
+    """A tree in which each operation is a transaction, at the time of its zxid."""
+
+    def __init__(self) -> None:
+        self.tree = DataTree()
+
+    def create(self, path: str, *, owner: int = 0, sequential: bool = False) -> str:
+        self.tree.begin(self.tree.zxid + 1000)
+        new = NewNode(path, b"data", OPEN_ACL_UNSAFE, owner, sequential)
+        return self.tree.create(new, ANYBODY)[0]
+
+    def delete(self, path: str) -> None:
+        self.tree.begin(self.tree.zxid + 1000)
+        self.tree.delete(path, -1, ANYBODY)
+
+    def stat(self, path: str) -> r.Stat:
+        return self.tree.node(path).stat()
+
+
+@pytest.fixture
+def garden() -> Garden:
+    return Garden()
+
+
+def test_fresh_root_shows_as_on_a_real_server(garden: Garden) -> None:
+    assert garden.stat("/") == r.Stat(0, 0, 0, 0, 0, -1, 0, 0, 0, 1, 0)
+    assert garden.stat("") == garden.stat("/")
+    assert garden.stat("/zookeeper").cversion == -2
+
+
+def test_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None:
+    garden.create("/a")
+    garden.tree.node("/a").created = LAST_SEQUENCE
+    before = garden.stat("/a")
+    assert garden.create("/a/x", sequential=True) == "/a/x2147483647"
+    with pytest.raises(NodeExistsError):
+        garden.create("/a/x", sequential=True)
+    assert garden.stat("/a").pzxid == before.pzxid
+    assert before.cversion == -2  # 2 * (2**31 - 1), in 32 bits
+
+
+# --- nodes that a server removes ------------------------------------------------------------------
+
+
+def test_containers_and_old_nodes_are_removed(garden: Garden) -> None:
+    garden.create("/never-used", owner=CONTAINER)
+    garden.create("/used", owner=CONTAINER)
+    garden.create("/used/a")
+    garden.create("/old", owner=ttl_owner(50))  # at 1003
+    tree = garden.tree
+    assert tree.reapable(1053) == []
+    assert tree.reapable(1054) == ["/old"]
+    garden.delete("/used/a")
+    assert tree.reapable(0) == ["/used"]
+    tree.remove("/used")
+    assert tree.reapable(0) == []
+
+
+@pytest.mark.parametrize("number", [b"5_0", b" 5", b"many"])
+def test_statistics_that_cannot_be_read_stay(number: bytes) -> None:
+    """ZooKeeper 3.8.0 was seen to end the connection of who then creates a node there."""
+    assert adjusted(b"count=" + number, 1, 1) == b"count=" + number
+
+
+# --- access lists ---------------------------------------------------------------------------------
+
+
+# What 3.9.5 does with each, for clients at ::1 and 127.0.0.1; 3.8.0 refuses all of them.
+IPV6 = {
+    "::1": True,
+    "0:0:0:0:0:0:0:01": True,
+    "::1/128": True,
+    "::2/126": True,
+    "::/0": True,
+    "::1/+064": True,
+    "-0::+1": True,
+    "::2/127": False,
+    "8000::/1": False,
+    "::ffff:7f00:1": False,  # 127.0.0.1
+    "2001:DB8::1": False,
+    "0:0:0:0:0:0:0::": False,
+    "::-1": False,
+}
+NO_IPV6 = [
+    *("::1%lo", "[::1]", "::ffff:127.0.0.1", "::1/129", "::1/-1", "::1/", "::g", "::fffff", ":1"),
+    *("1:2:3:4:5:6:7:8:9", "::0:0:0:0:0:0:0:1", "1::2::3", "1:::2", "::1/64/64", "::1 ", "/64"),
+]
+
+
+@pytest.mark.parametrize("expression", [*IPV6, *NO_IPV6])
+def test_ipv6_from_39_on(expression: str) -> None:
+    acl = (r.ACL(Perms.READ, r.Id("ip", expression)),)
+    with pytest.raises(InvalidACLError):
+        ANYBODY.expand(acl)
+    new = Credentials("::1", ipv6=True)
+    if expression in IPV6:
+        assert new.expand(acl) == acl
+        assert new.allows(acl, Perms.READ) is IPV6[expression]
+        assert not Credentials("127.0.0.1", ipv6=True).allows(acl, Perms.READ)
+    else:
+        with pytest.raises(InvalidACLError):
+            new.expand(acl)
+    assert not Credentials("::1").allows(acl, Perms.READ)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("fe80::a0b:1%eth0", "fe80:0:0:0:0:0:a0b:1%eth0"),
+    ],
+)
+def test_address_is_shown_as_java_writes_it(address: str, shown: str) -> None:
+    credentials = Credentials(address)
+    credentials.authenticate("digest", b"u:p")
+    assert credentials.client_infos() == (r.ClientInfo("ip", shown), r.ClientInfo("digest", "u"))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.embedded import Peer, Reply, connected
 from zkwire.jute import records as r
-from zkwire.testing.server.credentials import DigestServer, SaslError, directives
+from zkwire.testing.server.credentials import DigestServer, SaslError
 from zkwire.wire import ops
 from zkwire.wire.model import Perms
 
@@ -124,10 +124,3 @@ def test_a_server_without_sasl_answers_with_null(peer: Peer) -> None:
     assert peer.create("/a", acl=(r.ACL(Perms.ALL, r.Id("sasl", "bob")),)).err == INVALID_ACL
     peer.ask(ops.SASL, r.GetSASLRequest(None))
     assert peer.ended
-
-
-def test_directives() -> None:
-    assert directives(b'a="x, \\"y\\\\", b=token ,c=""') == {"a": 'x, "y\\', "b": "token", "c": ""}
-    for twice_or_torn in (b"a=1,a=2", b"a=1 b=2", b'a="1"2', b"a"):
-        with pytest.raises(SaslError, match="cannot be read"):
-            directives(twice_or_torn)

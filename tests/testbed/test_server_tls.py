@@ -94,15 +94,6 @@ def test_a_clients_certificate_is_an_identity(
                 client.create("/x", acl=[ACL(Perms.ALL, Id("x509", "nobody"))])
 
 
-def test_certificates_that_are_not_asked_for(authority: Authority, shown: Certificate) -> None:
-    with serving(shown) as server:
-        assert names(server.hosts, certified(authority)) == {IP}
-    with serving(shown, authority, optional=True) as server:
-        assert names(server.hosts, authority.client_context()) == {IP}
-    with Server() as server, Client(server.hosts) as client, pytest.raises(InvalidACLError):
-        client.create("/x", acl=[ACL(Perms.ALL, Id("x509", "CN=client"))])
-
-
 def test_a_client_that_has_none_is_told(authority: Authority, shown: Certificate) -> None:
     """In TLS 1.3 behind its handshake, whatever it has sent by then."""
     context = authority.client_context()
