@@ -77,12 +77,11 @@ def ask(client: Client, tag: str) -> None:
     assert client.get_data(tag).data.decode() == tag
 
 
-def again(call: Callable[[], object]) -> None:
+def again(call: Callable[[], T]) -> T:
     """Repeat what a lost connection has ended."""
     while True:
         with contextlib.suppress(ConnectionLossError):
-            call()
-            return
+            return call()
 
 
 def ask_until_answered(client: Client, tag: str) -> None:
