@@ -6,9 +6,8 @@ import asyncio
 import gc
 import itertools
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 
 from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
+from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import (
-    Cancelling,
     awaited,
     blocking,
     cancelled_at,
@@ -27,6 +26,7 @@ from tests.support.aio_helpers import (
     watch_count,
 )
 from tests.support.fake_server import FakeServer
+from tests.support.hooks import hooked
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.operation_samples import SAMPLES
 from zkwire import (
@@ -38,7 +38,6 @@ from zkwire import (
     Delete,
     EventType,
     ForkedError,
-    NodeExistsError,
     NoNodeError,
     OutcomeUnknownError,
     SessionExpiredError,
@@ -321,21 +320,6 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(
         assert (await client.detach()).session_id
 
 
-async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
-    before = set(threading.enumerate())
-    seen: list[Any] = []
-    async with AsyncClient(hosts, trace=seen.append) as client:
-        client.add_state_listener(seen.append)
-        await client.exists("/", watch=seen.append)
-        await asyncio.gather(*(client.exists("/") for _ in range(100)))
-        lock = AsyncSequentialLock(client, f"{fresh_path}/lock")
-        lock.lost.add_callback(seen.append)
-        async with lock:
-            await client.ensure_path(f"{fresh_path}/a/b")
-        started = {t.name for t in set(threading.enumerate()) - before if "fake" not in t.name}
-        assert not {name for name in started if "zkwire-server" not in name}
-
-
 # --- misuse ---------------------------------------------------------------------------------------
 
 
@@ -440,53 +424,36 @@ async def test_blocking_waits_are_refused_with_the_reason(hosts: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-async def test_a_forked_child_is_refused_and_the_parent_goes_on(hosts: str) -> None:
-    async with AsyncClient(hosts, session_timeout=6.0) as client:
+async def test_a_forked_child_is_refused_and_leaves_the_session_alone(fake: FakeServer) -> None:
+    """Nothing that was planned in the parent's loop happens in the child's."""
+    clock = Clock()
+    async with hooked(AsyncClient)(fake.hosts, session_timeout=6.0, _now=clock) as client:
         await client.exists("/")
-        session_id = client.session_id
-        reply = client.exists("/")
+        reply, driver = client.exists("/"), client._driver.io
+        assert driver is not None
 
         def child() -> None:
-            async def use() -> None:
-                async def call() -> None:
-                    await client.exists("/")
+            clock.ahead += 15  # everything is overdue now: pings, the connection's end
+            for _ in range(3):
+                driver.turn()
+            driver.wake()
+            assert client._driver.current_connection is None
+            assert client._session.state is State.CONNECTED, "the child has acted on the session"
+            assert client.lease_remaining() == 0.0
 
-                for ask in (call, client.connect, lambda: awaited(reply)):
+            async def use() -> None:
+                for ask in (lambda: client.exists("/"), client.connect, lambda: reply):
                     with pytest.raises(ForkedError):
-                        await ask()
+                        await awaited(ask())
                 await client.close()
 
-            assert client.lease_remaining() == 0.0
             asyncio.run(use())
 
         in_child(child)
         assert (await reply) is not None
         for _ in range(10):
             assert await client.exists("/") is not None
-        assert client.session_id == session_id
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-async def test_a_forked_child_that_goes_on_with_the_loop_leaves_the_session_alone() -> None:
-    """Nothing that was planned in the parent's loop happens in the child's."""
-    with FakeServer() as server:
-        client = AsyncClient(server.hosts, session_timeout=0.3)
-        await client.connect(PATIENCE)
-        async with client:
-            await client.exists("/")
-            driver = client._driver.io
-            assert driver is not None
-
-            def child() -> None:
-                time.sleep(0.5)  # everything is overdue now: pings, the connection's end
-                for _ in range(3):
-                    driver.turn()
-                driver.wake()
-                assert client._driver.current_connection is None
-                state = client._session.state
-                assert state is State.CONNECTED, "the child has acted on the session"
-
-            in_child(child)
+        assert len(fake.connections) == 1
 
 
 # --- interrupts -----------------------------------------------------------------------------------
@@ -538,52 +505,22 @@ async def test_what_is_behind_an_interrupted_call_is_called_later(hosts: str) ->
 
 
 HOWS = ("waiting", "answered", "twice")
-CUTS = ("whole", "cut")
-every_way = [(how, cut) for how in HOWS for cut in CUTS]
 
 
-class Bed:
-    """A server, the client that things happen to, and one that looks on."""
-
-    def __init__(self, server: Server, client: AsyncClient, observer: AsyncClient) -> None:
-        self.server, self.client, self.observer = server, client, observer
-        self._numbers = itertools.count()
-
-    def points(self, how: str, cut: str) -> Iterator[Cancelling]:
-        """A cancellation at each point; ``cut``: the connection breaks at the same moment."""
-        return every_point(how, self.server.cut_all if cut == "cut" else None)
-
-    async def disconnect(self) -> None:
-        """The server is away, and the client knows."""
-        await blocking(self.server.stop)
-        await self.client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE)
-
-    async def assert_in_step(self) -> None:
-        """The next operations are answered right, on the same session."""
-        path = f"/n{next(self._numbers)}"
-        while True:
-            with suppress(ZooKeeperError):
-                await self.client.sync()
-                break
-        with suppress(NodeExistsError):
-            assert await self.client.create(path, path.encode()) == path
-        one, none, other = await asyncio.gather(
-            self.client.get_data(path), self.client.exists("/none"), self.client.get_data(path)
-        )
-        assert (one.data, none, other.data) == (path.encode(), None, path.encode())
-        assert self.client._session.queued == 0
-        assert not self.client._session.unanswered
-        assert self.client.state is State.CONNECTED
-
-
-@asynccontextmanager
-async def bed() -> AsyncIterator[Bed]:
-    with Server() as server:
-        async with (
-            AsyncClient(server.hosts, session_timeout=LONG) as client,
-            AsyncClient(server.hosts, session_timeout=LONG) as observer,
-        ):
-            yield Bed(server, client, observer)
+async def assert_in_step(client: AsyncClient, path: str) -> None:
+    """The next operations are answered right."""
+    while True:
+        with suppress(ZooKeeperError):
+            await client.sync()
+            break
+    assert await client.create(path, path.encode()) == path
+    one, none, other = await asyncio.gather(
+        client.get_data(path), client.exists("/none"), client.get_data(path)
+    )
+    assert (one.data, none, other.data) == (path.encode(), None, path.encode())
+    assert client._session.queued == 0
+    assert not client._session.unanswered
+    assert client.state is State.CONNECTED
 
 
 # --- verbs ----------------------------------------------------------------------------------------
@@ -626,47 +563,33 @@ VERBS: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(verb: str) -> None:
+async def test_an_operation_cancelled_anywhere_leaves_the_connection_in_step(
+    verb: str, server: Server
+) -> None:
+    """Also where the connection breaks at the same moment."""
     tried = 0
-    async with bed() as b:
-        session_id = b.client.session_id
-        for how, cut in every_way:
-            for cancelling in b.points(how, cut):
+    async with (
+        AsyncClient(server.hosts, session_timeout=LONG) as client,
+        AsyncClient(server.hosts, session_timeout=LONG) as observer,
+    ):
+        session_id = client.session_id
+        for how, cut in itertools.product(HOWS, (None, server.cut_all)):
+            for cancelling in every_point(how, cut):
                 for path in ("/a/b", "/a/gone"):
-                    await b.observer.ensure_path(path)
+                    await observer.ensure_path(path)
                 for made in ("/a/new", "/a/m"):
                     with suppress(NoNodeError):
-                        await b.observer.delete(made)
-                await b.observer.delete_tree("/x")
+                        await observer.delete(made)
+                await observer.delete_tree("/x")
                 if verb == "remove_watches":
-                    await b.client.exists("/watched", watch=Watch())
+                    await client.exists("/watched", watch=Watch())
                 with suppress(ZooKeeperError):
-                    await cancelled_at(_called(VERBS[verb], b.client), cancelling)
+                    await cancelled_at(_called(VERBS[verb], client), cancelling)
                 tried += cancelling.happened
-                await b.assert_in_step()
-        assert b.client.session_id == session_id
+                await assert_in_step(client, f"/n{how}{cancelling.nth}{bool(cut)}")
+        assert client.session_id == session_id
     if verb == "two in a row":  # when the first fails, the second is not awaited
         gc.collect()
         await asyncio.sleep(0)
         assert all("OutcomeUnknownError" in each for each in complaints().take())
-    assert tried >= len(every_way)
-
-
-async def test_what_was_not_sent_is_taken_back_and_what_was_sent_is_executed() -> None:
-    async with bed() as b:
-        await cancelled_at(_called(lambda c: c.create("/sent"), b.client), Cancelling(1))
-        assert await b.client.exists("/sent") is not None
-        await b.disconnect()
-        await cancelled_at(_called(lambda c: c.create("/unsent"), b.client), Cancelling(1))
-        assert b.client._session.queued == 0
-        await blocking(b.server.start)
-        await b.assert_in_step()
-        assert await b.client.exists("/unsent") is None
-        # One of two awaits is cancelled: the other one gets its answer.
-        await b.disconnect()
-        reply = b.client.create("/shared")
-        one, two = (asyncio.ensure_future(awaited(reply)) for _ in range(2))
-        await asyncio.sleep(0)
-        one.cancel()
-        await blocking(b.server.start)
-        assert await two == "/shared"
+    assert tried >= 2 * len(HOWS)

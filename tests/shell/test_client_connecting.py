@@ -7,7 +7,6 @@ import re
 import select
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -33,21 +32,18 @@ from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
-from tests.support.fake_server import Connection, FakeServer, Node, answering, reply, serve, silent
+from tests.support.fake_server import Connection, FakeServer, answering, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.server_control import poll
 from zkwire import (
     AsyncClient,
     Client,
     ConnectionLossError,
-    GarbledError,
     NotSentError,
     ProtocolError,
     State,
     ZooKeeperError,
 )
-from zkwire.jute import records as r
-from zkwire.jute.frames import frame
 from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer, readable_within
 from zkwire.testing import Server
@@ -57,34 +53,28 @@ NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running
 # --- connecting -----------------------------------------------------------------------------------
 
 
+def refuse(connection: Connection) -> None:
+    connection.hello()
+    connection.send(reply(0, error=-119))
+    connection.wait_gone()
+
+
+def greeted_by_a_reset(connection: Connection) -> None:
+    connection.hello()
+    connection.reset()
+
+
 def test_connect_names_every_server_and_what_it_said() -> None:
-    def refuse(connection: Connection) -> None:
-        connection.hello()
-        connection.send(reply(0, error=-119))
-        connection.wait_gone()
-
-    def close(connection: Connection) -> None:
-        connection.hello()
-
-    def reset(connection: Connection) -> None:
-        connection.hello()
-        connection.reset()
-
     hint = "before it greeted (perhaps it expects TLS"
-    port = refused_port()
-    with (
-        FakeServer(refuse) as refusing,
-        FakeServer(close) as ending,
-        FakeServer(reset) as resetting,
-        FakeServer(silent) as mute_,
-    ):
-        said = {
-            refusing.hosts: "the server is read-only and refuses new sessions",
-            ending.hosts: f"the server closed it {hint}",
-            resetting.hosts: f"the server reset it {hint}",
-            mute_.hosts: "no answer to the greeting (perhaps it is no ZooKeeper server",
-            f"127.0.0.1:{port}": "Connection refused",
-        }
+    scripts: dict[str, Any] = {
+        "the server is read-only and refuses new sessions": refuse,
+        f"the server closed it {hint}": Connection.hello,
+        f"the server reset it {hint}": greeted_by_a_reset,
+        "no answer to the greeting (perhaps it is no ZooKeeper server": silent,
+    }
+    with ExitStack() as stack:
+        said = {stack.enter_context(FakeServer(s)).hosts: words for words, s in scripts.items()}
+        said[f"127.0.0.1:{refused_port()}"] = "Connection refused"
         client = Client(",".join(said), session_timeout=4.0)  # each is to be tried, pauses or not
         with within(4.0 + SLACK), pytest.raises(NotSentError) as caught:
             client.connect()
@@ -376,50 +366,23 @@ async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) ->
 # --- servers that break the protocol --------------------------------------------------------------
 
 
-GARBAGE: dict[str, bytes] = {
-    "length -1": struct.pack(">i", -1),
-    "http": b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
-    "the wrong xid": reply(7, r.GetDataResponse(b"", Node(b"", 1).stat())),
-    "a notification cut short": frame(reply(-1, r.WatcherEvent(1, 3, "/a"))[4:-1]),
-}
+def garbling(connection: Connection) -> None:
+    """A script that answers the first request with what is no frame."""
+    connection.greet()
+    connection.request()
+    connection.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    connection.wait_gone()
 
 
-def answers_first(
-    garbage: bytes, then: Callable[[Connection], object] = Connection.wait_gone
-) -> Callable[[Connection], None]:
-    """A script that answers the first request with these bytes, and then waits.
-
-    All later requests are served.  A connection that ends before its first one changes nothing.
-    """
-    asked: list[Connection] = []
-
-    def script(connection: Connection) -> None:
-        connection.greet()
-        for request in connection.requests():
-            if not asked:
-                asked.append(connection)
-                connection.send(garbage)
-                then(connection)
-                return
-            connection.answer(request)
-
-    return script
-
-
-@pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_for_a_reply(kind: str) -> None:
-    """It costs one connection: a definite error for the call, and the next one is answered."""
-    with FakeServer(answers_first(GARBAGE[kind])) as server, Client(server.hosts) as client:
-        session_id = client.session_id
-        verb, arguments = ("create", ("/x",)) if "xid" in kind else ("get_data", ("/",))
-        call = getattr(client.pipeline, verb)(*arguments)
-        behind = client.pipeline.create("/y")
-        with within(1.0), pytest.raises((ProtocolError, GarbledError)) as caught:
-            call.result()
-        assert caught.value.maybe_applied == ("xid" in kind)
-        with within(1.0):
-            error = ending(behind)  # none, if it was asked for after the break
-            assert error is None or isinstance(error, ConnectionLossError)
-            assert client.exists("/") is not None
-        assert client.session_id == session_id
+@both
+async def test_garbage_for_a_reply_costs_one_connection(side: Side) -> None:
+    """A definite error for the call, and the next one is answered."""
+    with FakeServer(garbling, serve) as server:
+        async with side.opened(server.hosts) as client:
+            session_id = client.session_id
+            with within(1.0), pytest.raises(ProtocolError):
+                await done(client.get_data("/"))
+            with within(1.0):
+                assert await done(client.exists("/")) is not None
+            assert client.session_id == session_id
         assert len(server.connections) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,7 @@ import pytest
 
 from tests.shell.test_client import ARGUMENTS, PATIENCE, PAUSE, undisturbed
 from tests.shell.test_client_threads import forks, in_child, run_child
+from tests.support.certificates import Certificate
 from tests.support.fake_server import Connection, FakeServer
 from tests.support.lock_helpers import Running
 from tests.support.snippets import ROOT, blocks
@@ -78,9 +80,20 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
 
 
 @forks
-def test_hazard_A27_a_forked_child_leaves_the_session_alone(fake: FakeServer) -> None:
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_hazard_A27_a_forked_child_leaves_the_session_alone(
+    secure: bool, trusting: ssl.SSLContext, shown: Certificate
+) -> None:
     """In the middle of traffic: threads of the parent read, write and hold locks at the fork."""
-    client = Client(fake.hosts, session_timeout=20)
+    tls = trusting if secure else None
+    with (
+        FakeServer(tls=shown.server_context() if secure else None) as fake,
+        Client(fake.hosts, session_timeout=20, tls=tls) as client,
+    ):
+        assert_left_alone(fake, client)
+
+
+def assert_left_alone(fake: FakeServer, client: Client) -> None:
     client.create("/a")
     watch, stop = Watch(), threading.Event()
     client.get_data("/a", watch=watch)
@@ -110,7 +123,6 @@ def test_hazard_A27_a_forked_child_leaves_the_session_alone(fake: FakeServer) ->
     client.set_data("/a", b"")
     assert watch.wait(PATIENCE) is not None
     lock.release()
-    client.close()
 
 
 @forks

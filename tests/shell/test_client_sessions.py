@@ -25,7 +25,7 @@ from tests.shell.test_client import (
     within,
 )
 from tests.support.aio_helpers import blocking, eventually
-from tests.support.both_clients import Side, asking, both, done, ending, event_of
+from tests.support.both_clients import Side, asking, both, done, ending
 from tests.support.fake_server import Connection, FakeServer, deaf, mute, reply, serve
 from tests.support.lock_helpers import Running
 from zkwire import (
@@ -35,12 +35,10 @@ from zkwire import (
     Client,
     ClientClosedError,
     Event,
-    EventType,
     NoAuthError,
     Perms,
     SessionExpiredError,
     State,
-    Watch,
     ZooKeeperError,
     digest_id,
 )
@@ -267,19 +265,6 @@ async def assert_dead_at_once(client: Any) -> None:
         _ = client.credentials
     assert client.lease_remaining() == 0.0
     assert client.state.value in repr(client)
-
-
-@both
-async def test_close_ends_the_session_on_the_server(
-    side: Side, hosts: str, fresh_path: str
-) -> None:
-    async with side.opened(hosts) as observer:
-        client: Any = side.Client(hosts)
-        await done(client.create(fresh_path, ephemeral=True))
-        watch = Watch()
-        await done(observer.exists(fresh_path, watch=watch))
-        await done(client.close())
-        assert (await event_of(watch, observer)).type == EventType.NODE_DELETED
 
 
 def test_hazard_E9_start_and_close_at_once(seed: int, fake: FakeServer) -> None:

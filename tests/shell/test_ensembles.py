@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.conftest import unavailable
 from tests.interop import chaos, chaos_faults
 from tests.interop.chaos_workers import KINDS
 from tests.shell.test_client import PATIENCE
+from tests.shell.test_client_threads import again
 from tests.shell.test_secure_client import Time, failure
 from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer, silent
@@ -38,7 +39,6 @@ from tests.support.server_control import (
 )
 from zkwire import (
     Client,
-    ConnectionLossError,
     Create,
     EventType,
     GetData,
@@ -97,14 +97,6 @@ def having_read(hosts: str) -> Iterator[Client]:
     with following(hosts, trace=reads.trace) as client:
         reads.wait(client)
         yield client
-
-
-def again(call: Callable[[], Any]) -> Any:
-    """Repeat what a lost connection has ended."""
-    for _ in range(100):
-        with suppress(ConnectionLossError):
-            return call()
-    raise AssertionError("the connection breaks every time")
 
 
 def config(*hosts: str) -> bytes:
@@ -167,7 +159,7 @@ def test_a_change_moves_the_next_connection_and_not_this_one(doors: Doors) -> No
             before = doors.tried()
             assert doors.proxies[here].connections == 1  # it stays where it is
             doors.proxies[here].cut_all()
-            assert again(client.sync) is None
+            again(client.sync)
             assert client.wait_for_state(State.CONNECTED, timeout=PATIENCE)
             before[there] += 1
             assert doors.tried() == before

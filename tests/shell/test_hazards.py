@@ -280,12 +280,20 @@ def test_a_counter_that_has_used_up_its_versions_says_so(
     assert ours.get() == 2
 
 
+JUNK = ["hello", "x-12", "__lock__", "\u0660" * 10, "lock--000000001"]
+
+
 @pytest.mark.parametrize("name", ["_c_3f25-lock-", "3f25__lock__", "x-72057594037927936-", "n"])
-def test_hazard_A45_B17_whose_node_stands_ahead_is_waited_for(
+def test_hazard_A45_B17_B29_whose_node_stands_ahead_is_waited_for(
     stage: EmbeddedStage, fresh_path: str, name: str
 ) -> None:
-    """Contenders of other libraries count, and a node that outlives its session, whatever of it."""
+    """Contenders of other libraries count, and a node that outlives its session, whatever of it.
+
+    Children that are no contenders do not, nor does the lock touch them.
+    """
     make_path(stage.observer, fresh_path)
+    for junk in JUNK:
+        stage.observer.create(f"{fresh_path}/{junk}")
     node = stage.observer.create(f"{fresh_path}/{name}", ephemeral=True, sequential=True)
     if name == "n":  # of a session that there is not any more
         tree = stage.embedded.tree
@@ -299,6 +307,7 @@ def test_hazard_A45_B17_whose_node_stands_ahead_is_waited_for(
     stage.observer.delete(node)
     assert waiter.result(GRACE)
     lock.release()
+    assert {*stage.observer.get_children(fresh_path)} == {*JUNK}
 
 
 @all_kinds
@@ -337,17 +346,6 @@ def test_hazard_B9_B18_B19_C9_D8_an_object_serves_again_whatever_has_been(
 
 
 # --- time limits and what is left -----------------------------------------------------------------
-
-
-def test_hazard_B29_children_that_are_no_contenders(stage: EmbeddedStage, fresh_path: str) -> None:
-    make_path(stage.observer, fresh_path)
-    junk = ["hello", "x-12", "__lock__", "\u0660" * 10, "lock--000000001"]
-    for name in junk:
-        stage.observer.create(f"{fresh_path}/{name}")
-    lock = stage.lock(SequentialLock, fresh_path)
-    assert lock.try_acquire()
-    lock.release()
-    assert len(stage.nodes(fresh_path)) == len(junk)
 
 
 @pytest.mark.parametrize("kind", [NonBlockingLock, BlockingLock], ids=lambda kind: kind.__name__)

@@ -24,16 +24,11 @@ import pytest
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
 from tests.shell.test_client_threads import (
     again,
-    ask,
-    ask_until_answered,
-    forks,
-    in_child,
-    interrupted_everywhere,
     name_of,
 )
 from tests.shell.test_roles import Interrupting
 from tests.support.certificates import EXPIRED, Authority, Certificate
-from tests.support.fake_server import Connection, FakeServer, Node, echo, reply, serve, silent
+from tests.support.fake_server import Connection, FakeServer, Node, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
 from tests.support.lock_helpers import Running
@@ -46,16 +41,14 @@ from zkwire import (
     Client,
     ConnectionLossError,
     DigestMD5,
-    ForkedError,
     NotSentError,
     OutcomeUnknownError,
     State,
     Watch,
 )
 from zkwire.jute import records as r
-from zkwire.net.connection import INTERRUPTED
 from zkwire.testing import FaultProxy, Server
-from zkwire.testing.proxy import Action, cut_before, rst_before, split
+from zkwire.testing.proxy import Action, cut_before, rst_before
 
 # Later Pythons warn of forks beside threads: rightly so, and it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -158,15 +151,6 @@ async def test_an_asyncio_client(server: Server, trusting: ssl.SSLContext) -> No
             assert lock.fence is not None
 
 
-def test_everything_in_single_bytes(proxied: Proxied) -> None:
-    """The handshake, and everything behind it."""
-    proxy, client, _ = proxied
-    proxy.rule(lambda _: split)
-    proxy.cut_all()
-    again(lambda: client.create("/a", bytes(2000)))
-    assert client.get_data("/a").data == bytes(2000)
-
-
 # --- outcomes -------------------------------------------------------------------------------------
 
 
@@ -220,61 +204,7 @@ def test_no_outcome_is_wrong(proxied: Proxied, direction: str, action: Action) -
     assert counts["success"]
 
 
-# --- ends, forks and interrupts -------------------------------------------------------------------
-
-
-@forks
-def test_a_fork_leaves_the_parents_connection_alone(
-    trusting: ssl.SSLContext, shown: Certificate
-) -> None:
-    with FakeServer(tls=shown.server_context()) as server:
-        with Client(server.hosts, tls=trusting, session_timeout=LONG) as client:
-            client.create("/a")
-            watch, stop = Watch(), threading.Event()
-            client.get_data("/a", watch=watch)
-
-            def traffic() -> int:
-                done = 0
-                while not stop.is_set():
-                    client.exists(f"/{done}")
-                    done += 1
-                return done
-
-            def child() -> None:
-                for attempt in (client.sync, client.connect, lambda: client.create("/child")):
-                    with pytest.raises(ForkedError):
-                        attempt()
-                client.close()
-
-            workers = [Running(traffic) for _ in range(2)]
-            for _ in range(10):
-                in_child(child)
-            stop.set()
-            assert all(worker.result() for worker in workers)
-            assert len(server.connections) == 1
-            client.set_data("/a", b"")
-            assert watch.wait(PATIENCE) is not None
-        assert "/child" not in server.nodes
-
-
-def test_an_interrupt_anywhere_in_a_call(trusting: ssl.SSLContext, shown: Certificate) -> None:
-    """The next calls, of this thread and of another, are answered with their own answers."""
-    with (
-        FakeServer(echo, tls=shown.server_context()) as server,
-        Client(server.hosts, tls=trusting, session_timeout=LONG) as client,
-    ):
-        client.connect()
-        points = 0
-        for where in interrupted_everywhere(lambda: ask(client, "/interrupted")):
-            points += 1
-            with within(PATIENCE):
-                other = Running(lambda: ask_until_answered(client, "/other"))
-                ask_until_answered(client, f"/{points}")
-                other.result()
-            assert len(server.sessions) == 1, where
-            # No byte of an interrupted read is believed, so garbage is never seen.
-            assert client._session.last_failure.endswith((INTERRUPTED, "none was tried")), where
-        assert points > 30
+# --- interrupts -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("behind", [False, True])

@@ -15,15 +15,13 @@ from typing import Any
 
 import pytest
 
-import zkwire
-from tests.support.both_clients import Side, both, entered, using
+from tests.support.both_clients import LOCKS, Side, both, entered, using
 from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running, Stage, acquire_soon
 from tests.support.scripted import Script
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
-    AsyncClient,
     Client,
     DigestMD5,
     InvalidACLError,
@@ -260,48 +258,9 @@ def test_names_like_ones_own_are_the_only_ones_deleted(
     lock.release()
 
 
-def test_an_access_list_on_the_parent_protects(stage: Stage, fresh_path: str) -> None:
-    holder, stranger = stage.client(), stage.observer
-    holder.add_auth(*digest_auth("bob", "secret"))
-    holder.create(fresh_path, acl=CREATOR_ALL_ACL)
-    queue, node = f"{fresh_path}/queue", f"{fresh_path}/n"
-    holder.create(queue, acl=CREATOR_ALL_ACL)
-    locks = SequentialLock(holder, queue), NonBlockingLock(holder, node)
-    for lock in locks:
-        assert lock.acquire(LONG)
-    (own,) = holder.get_children(queue)
-    for name in (node, f"{queue}/{own}"):
-        with pytest.raises(NoAuthError):
-            stranger.delete(name)
-    for lock in (SequentialLock(stranger, queue), NonBlockingLock(stranger, f"{fresh_path}/m")):
-        with pytest.raises(NoAuthError):
-            lock.acquire(LONG)
-    for lock in locks:
-        assert lock.held
-        lock.release()
-
-
 OWN = [digest_auth("worker", "secret")]
 CREATOR, OPEN = list(CREATOR_ALL_ACL), list(OPEN_ACL_UNSAFE)
 PATH = "/locks/report"
-NODE = PATH + "/l"
-
-LOCKS: dict[str, Callable[[Callable[..., Any]], Any]] = {
-    "non-blocking": lambda new: new("NonBlockingLock", NODE),
-    "blocking": lambda new: new("BlockingLock", NODE),
-    "sequential": lambda new: new("SequentialLock", PATH),
-    "re-entrant": lambda new: new("ReentrantLock", PATH),
-    "election": lambda new: new("Election", PATH).lead(),
-    "read": lambda new: new("ReadWriteLock", PATH).read,
-    "write": lambda new: new("ReadWriteLock", PATH).write,
-    "semaphore": lambda new: new("Semaphore", PATH, 2).lease(),
-}
-
-
-def make(kind: str, client: Client | AsyncClient, acl: object) -> Any:
-    """A lock of that kind, for threads or for asyncio, as the client is."""
-    prefix = "Async" if isinstance(client, AsyncClient) else ""
-    return LOCKS[kind](lambda name, *rest: getattr(zkwire, prefix + name)(client, *rest, acl=acl))
 
 
 def open_nodes(server: Server) -> list[str]:
@@ -325,12 +284,12 @@ def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
 @both
 @pytest.mark.parametrize("given", ["default_acl", "acl"])
 async def test_nothing_of_a_lock_is_open(side: Side, given: str) -> None:
-    default = CREATOR if given == "default_acl" else OPEN
+    default, named = (CREATOR, {}) if given == "default_acl" else (OPEN, {"acl": CREATOR})
     for kind in LOCKS:
         with Server() as server:
             async with (
                 using(side.Client(server.hosts, auth=OWN, default_acl=default)) as client,
-                entered(make(kind, client, CREATOR if given == "acl" else None)),
+                entered(side.lock(kind, client, PATH, **named)),
             ):
                 assert open_nodes(server) == []
 
@@ -347,7 +306,7 @@ def test_a_wrong_acl_of_a_lock_is_refused_at_once(server: Server) -> None:
     with Client(server.hosts) as client:
         for kind in LOCKS:
             with pytest.raises(TypeError, match="acl"):
-                make(kind, client, "world:anyone")
+                Side("").lock(kind, client, PATH, acl="world:anyone")
 
 
 # --- strangers, on a real server ------------------------------------------------------------------
@@ -384,8 +343,8 @@ def test_hazard_B37_a_stranger_cannot_take_the_lock_away(
         client.delete_tree(fresh_path)
 
 
-QUEUES = dict.fromkeys(("sequential", "re-entrant", "election", "read", "write"), "")
-QUEUES["semaphore"] = "/leases"
+QUEUES = dict.fromkeys(("sequential", "re-entrant", "leadership", "read", "write"), "")
+QUEUES["lease"] = "/leases"
 
 
 @pytest.fixture
@@ -407,19 +366,15 @@ def test_users_who_may_not_read_each_other_contend(
     first, second = two
 
     def lock_of(client: Client, which: str) -> Any:
-        return LOCKS[which](
-            lambda name, _, *rest: getattr(zkwire, name)(
-                client, fresh_path, *(1 for _ in rest), text="whose"
-            )
-        )
+        return Side("").lock(which, client, fresh_path, text="whose")
 
     def turn(lock: Any) -> bool:
         with lock.within(PATIENCE):
             return bool(lock.held)
 
-    for folder in ("", "/leases", "/locks") if kind == "semaphore" else ("",):
+    for folder in ("", "/leases", "/locks") if kind == "lease" else ("",):
         observer.ensure_path(fresh_path + folder)
-    if kind == "semaphore":
+    if kind == "lease":
         observer.set_data(fresh_path, b"1")
     holder = lock_of(first, "write" if kind == "read" else kind)
     waiter = lock_of(second, kind)

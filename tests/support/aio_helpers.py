@@ -15,17 +15,12 @@ import itertools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tests.support.lock_helpers import PATIENCE
-from zkwire import AsyncBlockingLock, AsyncClient, AsyncNonBlockingLock, AsyncSequentialLock
+from zkwire import AsyncClient
 
 T = TypeVar("T")
-
-AsyncKind: TypeAlias = (
-    type[AsyncNonBlockingLock] | type[AsyncBlockingLock] | type[AsyncSequentialLock]
-)
-
 
 # A test that takes longer hangs.
 LONGEST_TEST = 110.0

@@ -39,20 +39,21 @@ class Side:
     def __getattr__(self, name: str) -> Any:
         return getattr(zkwire, self.prefix + name)
 
-    def lock(self, kind: str, client: Any, path: str) -> Any:
+    def lock(self, kind: str, client: Any, path: str, **named: Any) -> Any:
         """A lock of one of LOCKS; the one of several has another path beside."""
         make = getattr(self, LOCKS[kind])
         match kind:
             case "read" | "write":
-                return getattr(make(client, path), kind)
+                return getattr(make(client, path, **named), kind)
             case "lease":
-                return make(client, path, 1).lease()
+                return make(client, path, 1, **named).lease()
             case "leadership":
-                return make(client, path).lead()
+                return make(client, path, **named).lead()
             case "multi":
-                return make(*(self.lock("sequential", client, path + n) for n in ("", "-other")))
+                paths = (path, f"{path}-other")
+                return make(*(self.lock("sequential", client, each, **named) for each in paths))
             case _:
-                return make(client, path)
+                return make(client, path, **named)
 
     def function(self, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
         """What a user gives to this side in order to be called back."""
