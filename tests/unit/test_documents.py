@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hazards import table as hazards
+from tests.interop.atlas import clients as atlas_clients
 from tests.interop.atlas import document as atlas
 from tests.interop.atlas import page as atlas_page
 from tests.interop.matrix import rows as matrix_rows
@@ -175,3 +177,17 @@ def test_the_table_of_other_clients_has_a_row_for_each() -> None:
         lines = DIFFERENT.get(client.name, {})
         assert (name.strip(), int(listed)) == (client.what, len(lines))
         assert int(answers) - int(alike) == sum(line.startswith("-") for line in lines)
+
+
+def test_the_atlas_has_a_run_of_each_client_at_each_point() -> None:
+    cells, clients = atlas_page.stored(), atlas_clients.CLIENTS
+    points = [point.key for situation in atlas_page.SITUATIONS for point in situation.points]
+    assert list(cells) == points
+    recorded = {name for row in cells.values() for name in row}
+    assert len(recorded) >= 8
+    assert {c.language for c in clients if c.name in recorded} >= {"Python", "Java", "C", "Go"}
+    assert all(row.keys() == recorded for row in cells.values())
+    assert all(cell["runs"] > 0 for row in cells.values() for cell in row.values())
+    known = json.loads(atlas_page.DATA.read_text())["clients"]
+    assert known.keys() == {client.name for client in clients}
+    assert all((atlas_clients.DRIVERS / client.program).is_file() for client in clients)
