@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.unit.test_jute_records import GOLDEN, sample_of
+from tests.unit.test_jute_records import GOLDEN
 from zkwire.cli.main import main
 from zkwire.cli.spy.message import HIDDEN, Message
 from zkwire.cli.spy.records import Privacy, Recorder, as_svg, line, rows_of, table
@@ -22,7 +22,7 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.testing.proxy.frames import Direction
 from zkwire.testing.proxy.relay import Conversation
-from zkwire.wire.ops import OPS, Op
+from zkwire.wire.ops import OPS
 
 Record = dict[str, Any]
 
@@ -208,24 +208,6 @@ def test_the_page_shows_the_recording() -> None:
 
 def golden(name: str) -> bytes:
     return bytes.fromhex(GOLDEN[name][0])
-
-
-@pytest.mark.parametrize("op", list(OPS.values()), ids=lambda op: op.name)
-def test_every_operation_is_explained_to_its_last_byte(op: Op) -> None:
-    """A sample of each record, as request and as reply: one row for each byte, none unknown."""
-    sides = [("c2s", r.RequestHeader.pack(7, op.opcode), op.request)]
-    if op.name not in ("multi", "multi_read"):
-        sides.append(("s2c", r.ReplyHeader.pack(7, 1, 0), op.reply))  # type: ignore[arg-type]
-    for side, header, record in sides:
-        body = b"" if record is None else sample_of(record).encode()
-        kind = "request" if side == "c2s" else "reply"
-        message = Message(frame(header + body), side, kind, op.opcode)
-        assert (message.op, message.problem) == (op.name, None)
-        at = 0
-        for row in message.rows:
-            assert row.at == at
-            at += row.size
-        assert at == len(message.rows.data)
 
 
 @pytest.mark.parametrize(("name", "kind", "secret"), [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 
 from tests.hazards import table as hazards
 from tests.interop import pages
+from tests.interop.atlas import clients as atlas_clients
 from tests.interop.atlas import document as atlas
 from tests.interop.matrix import rows as matrix_rows
 from tests.interop.matrix import settings
@@ -175,3 +177,17 @@ def test_the_table_of_other_clients_has_a_row_for_each() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert tuple(rows[0]) == compare.HEAD
     assert [name for name, _, _ in rows[2:]] == [client.what for client in compare.CLIENTS]
+
+
+def test_the_atlas_has_a_run_of_each_client_at_each_point() -> None:
+    cells, clients = atlas.stored(), atlas_clients.CLIENTS
+    points = [point.key for situation in atlas.SITUATIONS for point in situation.points]
+    assert list(cells) == points
+    recorded = {name for row in cells.values() for name in row}
+    assert len(recorded) >= 8
+    assert {c.language for c in clients if c.name in recorded} >= {"Python", "Java", "C", "Go"}
+    assert all(row.keys() == recorded for row in cells.values())
+    assert all(cell["runs"] > 0 for row in cells.values() for cell in row.values())
+    known = json.loads(atlas.DATA.read_text())["clients"]
+    assert known.keys() == {client.name for client in clients}
+    assert all((atlas_clients.DRIVERS / client.program).is_file() for client in clients)

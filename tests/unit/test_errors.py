@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 
 from zkwire import errors
-from zkwire.errors import (
-    SERVER_ERRORS,
-    MultiError,
-    NoNodeError,
-    ServerError,
-    ZooKeeperError,
-    error_for,
-)
+from zkwire.errors import SERVER_ERRORS, MultiError, NoNodeError, ServerError, ZooKeeperError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,14 +24,6 @@ CODES = """
     -118 SessionMoved, -119 NotReadOnly, -120 EphemeralOnLocalSession, -121 NoWatcher,
     -122 RequestTimeout, -123 ReconfigDisabled, -125 QuotaExceeded, -127 ThrottledOp
 """
-# Codes that no server sends: they are ServerErrors that keep their number.
-NOT_SENT = {-1, -4, -9, -15, -100, -113, -116, -117}
-# About the session.
-NO_REFUSALS = {
-    -112: errors.SessionExpiredError,
-    -115: errors.AuthFailedError,
-    -124: errors.AuthFailedError,
-}
 
 
 ALL = [
@@ -55,18 +40,6 @@ def made(kind: type[ZooKeeperError]) -> ZooKeeperError:
     if issubclass(kind, ServerError):
         return kind(op="get_data", path="/a")
     return kind("what to do next", op="get_data", path="/a", maybe_applied=True)
-
-
-@pytest.mark.parametrize("code", [*range(-150, 0), -999, 1, 2**31 - 1, -(2**31)])
-def test_any_code_is_an_error_that_says_where(code: int) -> None:
-    error = error_for(code, "create", "/some/path")
-    assert (error.op, error.path, error.maybe_applied) == ("create", "/some/path", False)
-    assert str(error).startswith("create /some/path: ")
-    assert type(error) is NO_REFUSALS.get(code, SERVER_ERRORS.get(code, ServerError))
-    if isinstance(error, ServerError):
-        assert error.code == code
-    if code not in {*SERVER_ERRORS, *NO_REFUSALS, *NOT_SENT}:
-        assert f"error code {code}," in str(error)
 
 
 def test_no_code_is_missing_or_there_twice() -> None:

@@ -189,20 +189,6 @@ def test_a_preferred_server_is_next_and_the_others_follow() -> None:
     assert next_ones(hosts, 1) == "a"
 
 
-def test_a_replaced_list_is_shuffled_and_begun_anew() -> None:
-    hosts, servers = in_order("ab"), [("d", 1), ("c", 1), ("b", 1)]
-    assert next_ones(hosts, 1) == "a"
-    hosts.replace([("b", 1), ("a", 1)])
-    assert next_ones(hosts, 1) == "b", "the same in another order is no other list"
-    hosts.replace(servers)
-    servers.clear()
-    assert len(hosts) == 3
-    assert next_ones(hosts, 4) == "bcdb"
-    assert hosts.pause() == 0.0
-    hosts.replace([("a", 1)])
-    assert hosts.pause() > 0.0, "a round of its own"
-
-
 def test_without_shuffle_servers_are_tried_in_turn_as_given() -> None:
     hosts = in_order("zyxabc", shuffle=False)
     assert next_ones(hosts, 8) == "zyxabczy"

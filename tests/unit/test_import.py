@@ -11,8 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 # None of them is needed before a client is made, and some of them never.
@@ -123,19 +121,3 @@ def test_making_a_client_starts_nothing() -> None:
     assert started.isdisjoint(seen["deeds"])
     assert seen["descriptors"] == []
     assert {"asyncio", "ssl", "logging", "zkwire.testing"}.isdisjoint(seen["loaded"])
-
-
-@pytest.mark.parametrize(
-    ("statement", "deed"),
-    [
-        ("import _socket; s = _socket.socket()", "socket.__new__"),
-        (
-            "import _thread; lock = _thread.allocate_lock(); lock.acquire()\n"
-            "_thread.start_new_thread(lock.acquire, ())",
-            "start_new_thread",
-        ),
-        ("import posix; posix.system('true')", "os.system"),
-    ],
-)
-def test_a_deed_would_be_seen(statement: str, deed: str) -> None:
-    assert run(statement)["deeds"] == [deed]

@@ -7,19 +7,12 @@ import struct
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from tests.support.examples import examples
 from zkwire.errors import ProtocolError, ReplyTooLargeError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter, frame
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=examples(200))
 KIB = 1024
 MIB = 1024 * KIB
-
-bodies = st.lists(st.binary(max_size=40), max_size=8)
-cut_places = st.lists(st.integers(0, 400), max_size=12)
 
 
 def prefix(length: int) -> bytes:
@@ -52,30 +45,6 @@ def until_refused(
     return found, None
 
 
-@PROPERTY
-@given(bodies, cut_places)
-@example([b"", b"", b"x"], [0, 0, 4, 5])
-@example([b"abc", b"de"], list(range(13)))  # one byte at a time
-def test_a_frame_comes_with_its_last_byte(sent: list[bytes], cuts: list[int]) -> None:
-    ends = list(itertools.accumulate(len(body) + 4 for body in sent))
-    splitter, arrived, found = FrameSplitter(), 0, list[bytes]()
-    for piece in pieces(b"".join(map(frame, sent)), cuts):
-        arrived += len(piece)
-        found += taken(splitter, piece)
-        assert found == sent[: sum(end <= arrived for end in ends)]
-    assert splitter.missing == 0
-
-
-def test_what_is_missing() -> None:
-    splitter = FrameSplitter()
-    assert splitter.missing == 0
-    for chunk, missing in ((b"\0\0", 2), (b"\0\5", 5), (b"abc", 2)):
-        assert taken(splitter, chunk) == []
-        assert splitter.missing == missing
-    assert taken(splitter, b"de" + frame(b"f") + b"\0") == [b"abcde", b"f"]
-    assert splitter.missing == 3
-
-
 @pytest.mark.parametrize(
     ("length", "kind"),
     [
@@ -91,15 +60,6 @@ def test_impossible_lengths(length: int, kind: type[ProtocolError]) -> None:
         _, error = until_refused(FrameSplitter(), pieces(prefix(length) + stream, cuts))
         assert type(error) is kind
         assert f" {length} bytes" in str(error)
-
-
-@PROPERTY
-@given(st.binary(max_size=200), cut_places)
-def test_no_bytes_do_harm(stream: bytes, cuts: list[int]) -> None:
-    found, error = until_refused(FrameSplitter(100), [stream])
-    again, other = until_refused(FrameSplitter(100), pieces(stream, cuts))
-    assert (again, str(other)) == (found, str(error))
-    assert b"".join(map(frame, found)) == stream[: sum(len(body) + 4 for body in found)]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +81,16 @@ def test_feeding_is_linear(body: int, piece: int, number: int) -> None:
             assert end - start == body
         found += len(frames)
     assert found == number
+
+
+def test_what_is_missing() -> None:
+    splitter = FrameSplitter()
+    assert splitter.missing == 0
+    for chunk, missing in ((b"\0\0", 2), (b"\0\5", 5), (b"abc", 2)):
+        assert taken(splitter, chunk) == []
+        assert splitter.missing == missing
+    assert taken(splitter, b"de" + frame(b"f") + b"\0") == [b"abcde", b"f"]
+    assert splitter.missing == 3
 
 
 def test_the_limits_are_the_servers_and_allowed_themselves() -> None:

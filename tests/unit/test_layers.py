@@ -1,14 +1,10 @@
-"""The structure of the package, read from its source: who may import whom, and who may touch what.
-
-The tests apply the rules to zkwire, and to zkwire with planted mistakes, each of which they find.
-"""
+"""The structure of the package, read from its source: who may import whom, and touch what."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -204,51 +200,3 @@ def test_few_arrows_lead_from_layer_to_layer(package: Package) -> None:
     arrows = [(a, b) for a, others in arrows_of(package).items() for b in others]
     between = {(layer(a), layer(b)) for a, b in arrows if layer(a) != layer(b)}
     assert len(between) <= 66, sorted(between)
-
-
-# What is to be found, and what stands at the beginning of the module where it is.
-PLANTED = """
-wire.paths: session.session stands above it
-    import zkwire.session.session
-jute.record: wire.ops stands above it
-    def f():
-      from zkwire.wire import ops
-session.session: zkwire stands above it
-    from zkwire import Client
-aio.client: blocking.client is the other client
-    import zkwire.blocking.client
-recipes._lock: recipes.cache stands above it
-    import zkwire.recipes.cache
-recipes._lock: session.session is what no recipe may know
-    import zkwire.session.session
-__main__: testing.proxy is for tests
-    from zkwire.testing import proxy
-session.session: time is I/O, which only net and clients do
-    class Session:
-      def f(self):
-        from time import monotonic
-blocking.client: typing is expensive
-    if TYPE_CHECKING: ...
-    else:
-      import typing
-blocking.client: kazoo.client does not come with Python
-    def f():
-      import kazoo.client
-blocking.client: reads a clock that can be set
-    time.time()
-blocking.client: reads a clock that can be set
-    time.clock_gettime(time.CLOCK_REALTIME)
-"""
-
-
-@pytest.mark.parametrize(
-    ("expected", "source"), re.findall(r"^(\S.*)\n((?: {4}.*\n)*)", PLANTED, re.MULTILINE)
-)
-def test_a_planted_mistake_is_found(
-    package: Package, monkeypatch: pytest.MonkeyPatch, expected: str, source: str
-) -> None:
-    module = expected.partition(":")[0]
-    planted = ast.parse(textwrap.dedent(source))
-    planted.body += package.trees[module].body
-    monkeypatch.setitem(package.trees, module, planted)
-    assert list(violations(package, module)) == [expected]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.examples import examples
 from tests.support.scripted import (
     START,
     TIMEOUT,
@@ -24,7 +19,7 @@ from tests.support.scripted import (
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
 from zkwire.session.hosts import FIRST_PAUSE
-from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, STEADY, Liveness, Reported
+from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, Liveness, Reported
 from zkwire.session.outcomes import CLOSED, UNGREETED
 from zkwire.wire import ops
 from zkwire.wire.model import State
@@ -87,121 +82,6 @@ def test_known_A46_with_a_margin_an_answer_counts_when_one_asked_so_much_later_h
     assert live.lease_deadline == 114.6, "another server may have answered that"
     live.greeted(10.0)
     assert live.lease_deadline == 118.0
-
-
-class LeaseAgainstServer(RuleBasedStateMachine):
-    """A server's own timer starts when a request reaches it, at any moment after its sending.
-
-    Whatever the delays, the lease never promises more than the server keeps.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 100.0
-        self.live = self.make()
-        self.live.open(self.now)
-        self.on_the_way: list[tuple[str, float]] = []  # sent, not yet at the server
-        self.coming_back: list[tuple[str, float]] = []
-        self.server_expires = -math.inf
-        self.send("greeting")
-
-    def make(self) -> Liveness:
-        return Liveness(9.0)
-
-    def send(self, what: str) -> None:
-        self.on_the_way.append((what, self.now))
-
-    def hear(self, what: str) -> None:
-        self.server_expires = self.now + self.live.timeout
-
-    @rule(seconds=st.floats(0.0, 4.0))
-    def time_passes(self, seconds: float) -> None:
-        self.now += seconds
-
-    @precondition(lambda self: self.live.lease_deadline)
-    @rule()
-    def request(self) -> None:
-        self.live.last_send = self.now
-        self.send("request")
-
-    @precondition(lambda self: self.live.lease_deadline)
-    @rule()
-    def ping(self) -> None:
-        self.live.ping(self.now)
-        self.send("ping")
-
-    @precondition(lambda self: self.on_the_way)
-    @rule()
-    def server_reads(self) -> None:
-        self.hear(self.on_the_way[0][0])
-        self.coming_back.append(self.on_the_way.pop(0))
-
-    @precondition(lambda self: self.coming_back)
-    @rule()
-    def client_reads(self) -> None:
-        what, sent_at = self.coming_back.pop(0)
-        self.live.last_receive = self.now
-        if what == "greeting":
-            self.live.greeted(9.0)
-        elif what == "ping":
-            self.live.pong(self.now)
-        else:
-            self.live.answered(sent_at, self.now)
-
-    @rule()
-    def reconnect(self) -> None:
-        self.on_the_way.clear()
-        self.coming_back.clear()
-        self.live.open(self.now)
-        self.send("greeting")
-
-    @invariant()
-    def the_lease_ends_first(self) -> None:
-        assert not self.live.lease_deadline or self.live.lease_deadline <= self.server_expires
-
-
-class LeaseAgainstLeader(LeaseAgainstServer):
-    """A follower reports what it has heard every half tick, and may crash at any moment before."""
-
-    half_tick = 1.0
-
-    def __init__(self) -> None:
-        self.reports_at, self.unreported = 100.0, False
-        super().__init__()
-
-    def make(self) -> Liveness:
-        return Reported(9.0, self.half_tick)
-
-    def hear(self, what: str) -> None:
-        if what == "greeting":  # which the leader answers
-            super().hear(what)
-        self.unreported = True
-
-    @rule(seconds=st.sampled_from([0.125, 0.75, 3.0]))
-    def time_passes(self, seconds: float) -> None:
-        end = self.now + seconds
-        while self.reports_at <= end:
-            self.now = self.reports_at
-            if self.unreported:
-                super().hear("report")
-            self.reports_at, self.unreported = self.now + self.half_tick, False
-        self.now = end
-
-    @precondition(lambda self: not self.on_the_way and not self.coming_back)
-    @rule()
-    def is_asked_and_answers_at_once(self) -> None:
-        self.send("request")
-        self.server_reads()
-        self.client_reads()
-
-
-THOROUGH = settings(
-    derandomize=True, deadline=None, max_examples=examples(150), stateful_step_count=30
-)
-TestLeaseAgainstServer = LeaseAgainstServer.TestCase
-TestLeaseAgainstServer.settings = THOROUGH
-TestLeaseAgainstLeader = LeaseAgainstLeader.TestCase
-TestLeaseAgainstLeader.settings = THOROUGH
 
 
 THIRD = TIMEOUT / 3
@@ -384,28 +264,6 @@ def test_known_A29_a_pause_ends_a_hold_before_anything_is_read(script: Script) -
     script.jump(3 * TIMEOUT)
     script.answer(call)
     assert script.wake() == ["claim", "reply"]
-
-
-@pytest.mark.parametrize("of_use", ["it has lasted", "an answer", "neither"])
-def test_connections_of_use_start_the_pauses_anew(of_use: str) -> None:
-    """Others are made more slowly: a server may end them for a request that a program repeats."""
-    script, pauses = Script(), []
-    for _ in range(9):
-        script.connect()
-        if of_use == "an answer":
-            script.advance(SMALL)
-            script.answer(script.call("exists", "/a"))
-        elif of_use == "it has lasted":
-            script.advance(STEADY)
-        script.lose()
-        pauses.append(script.session.act_at - script.now)
-    slower = [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1]
-    assert pauses == pytest.approx(slower if of_use == "neither" else [0] * 9)
-    states = []
-    for early in (SMALL, 0.0):  # nothing is tried before
-        script.session.on_deadline(script.session.act_at - early)
-        states.append(script.state)
-    assert of_use != "neither" or states == [State.DISCONNECTED, State.CONNECTING]
 
 
 def test_known_A30_a_pause_longer_than_an_attempt_takes_nothing_from_it() -> None:

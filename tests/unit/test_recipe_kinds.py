@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -63,48 +62,11 @@ def changed(**fields: int) -> Stat:
     return Stat(*(fields.get(name, value) for name, value in named))
 
 
-THEIRS = DataAndStat(b"", changed(ephemeral_owner=OWN + 1))
-
-
 # --- the sequential lock --------------------------------------------------------------------------
 
 
 def nothing(core: Any, world: Any) -> None:
     """Nothing happens beside the event."""
-
-
-def reconnect(core: Any, world: Any) -> None:
-    """Set again on a new connection, watches fire in another order."""
-    world.connection = "another"
-
-
-def sleep_too_long(core: Any, world: Any) -> None:
-    """The session may be gone, and the node with it; the look would tell, and renews the lease."""
-    world.time = world.lease_deadline
-
-
-def lose_the_place(core: Any, world: Any) -> None:
-    """Somebody has deleted the node of the one that waits."""
-    core._own_watch._deliver(Event(EventType.NODE_DELETED, "/lock/own", State.CONNECTED))
-    assert not core.lost.is_set(), "it has never held"
-
-
-@pytest.mark.parametrize("meanwhile", [nothing, reconnect, sleep_too_long, lose_the_place])
-def test_whose_turn_it_is_by_the_event_alone(meanwhile: Callable[[Any, Any], None]) -> None:
-    """Only a child that was the next one and still stands, on one connection, in its lease."""
-    core, world = sequential(get_children=[["x-lock-0000000000", NAME]], get_data=[THEIRS])
-
-    async def event(watch: object, deadline: float | None) -> Event:
-        meanwhile(core, world)
-        return Event(EventType.NODE_DELETED, "/lock/x-lock-0000000000", State.CONNECTED)
-
-    world.event = event
-    if meanwhile in (sleep_too_long, lose_the_place):  # here, where the answers do not change
-        with pytest.raises(LockLostError, match="in the moment"):
-            run(core._acquire_by(None, True))
-    else:
-        assert run(core._acquire_by(None, True))
-    assert world.asked.count(LIST) == (1 if meanwhile is nothing else 2)
 
 
 WITHOUT_CREATE2 = [CREATE, LIST, "create", LIST, "exists"]

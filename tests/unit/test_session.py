@@ -25,7 +25,6 @@ from zkwire.errors import AuthFailedError, ClientClosedError, SessionExpiredErro
 from zkwire.jute.records import ACL, SetSASLResponse
 from zkwire.operations.multi import Create
 from zkwire.session.request import Request
-from zkwire.session.states import TRANSITIONS
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 from zkwire.wire.model import Credentials, Event, EventType, Perms, State, digest_id
@@ -69,16 +68,6 @@ TAKE: dict[str, tuple[State, Callable[[Script], None]]] = {
     "reject": (State.AUTH_FAILED, _reject),
     "close": (State.CLOSED, lambda script: script.session.closed()),
 }
-EDGES = [(state, by) for state, entries in TRANSITIONS.items() for by in entries]
-
-
-@pytest.mark.parametrize(("state", "by"), EDGES)
-def test_every_edge_leads_where_its_name_says(state: State, by: str) -> None:
-    assert len(EDGES) == 21
-    script = script_in(state)
-    leads_to, take = TAKE[by]
-    take(script)
-    assert script.state is leads_to
 
 
 @pytest.mark.parametrize("state", State)
@@ -267,21 +256,6 @@ def test_known_A13_every_error_code_ends_its_call_and_no_more(script: Script) ->
     assert script.session.broken is None
 
 
-@pytest.mark.parametrize("code", sorted(ENDING))
-def test_known_A13_the_codes_about_the_session_end_their_call_as_well(code: int) -> None:
-    """And missing credentials the session."""
-    script = script_in(State.CONNECTED)
-    call, other = script.call("create", "/a"), script.call("create", "/b")
-    script.flush()
-    script.answer(call, error=code)
-    assert failure(call) is type(errors.error_for(code, None, None))
-    if code in {-115, -124}:
-        assert script.state is State.AUTH_FAILED
-        assert failure(call) is failure(other) is errors.AuthFailedError
-        told = "requires an authentication that this client has not given" in str(other.error())
-        assert told == (code == -124)
-
-
 def test_known_A34_a_moved_session_costs_the_connection(script: Script) -> None:
     head, other = script.call("create", "/a"), script.call("create", "/b")
     script.flush()
@@ -315,17 +289,6 @@ def test_known_A36_calls_wait_for_a_server_no_longer_than_a_session_timeout(stat
     assert not maybe_applied(first)
     script.advance(1.0)
     assert script.wake() == ["second"]
-
-
-def test_failures_say_which_server_and_why() -> None:
-    script = Script(servers=2)
-    for why in ("refused", "reset", "no route"):
-        script.dial()
-        script.lose(why=why)
-    assert script.session.last_failure == "server:1: no route"
-    assert script.session.failures == {"server:1": "no route", "server:2": "reset"}
-    script.connect()
-    assert script.session.failures == {}
 
 
 # --- a call that is sent alone --------------------------------------------------------------------

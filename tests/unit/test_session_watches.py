@@ -8,6 +8,7 @@ from tests.support.scripted import (
     NO_AUTH,
     NO_NODE,
     STAT,
+    TIMEOUT,
     Script,
     Sent,
     armed,
@@ -104,6 +105,13 @@ def test_a_read_that_fails_sets_no_watch(code: int | None, script: Script, watch
     assert script.names() == ["remove_watches"], "nothing else is expected"
 
 
+def test_a_guard_that_is_refused_fires(script: Script) -> None:
+    """Nobody watches the node, and only an answer can say whose it is."""
+    guard = Watch()
+    script.answer(script.guard("/a", guard), error=NO_AUTH)
+    assert types(guard) == [EventType.CHILD_WATCH_REMOVED]
+
+
 def test_a_covered_read_that_is_given_up_keeps_its_cover_no_longer(script: Script) -> None:
     persistent = script.persistent("/a")
     call = script.call("get_data", "/a", watch=Watch())
@@ -118,13 +126,6 @@ def test_a_guard_that_finds_another_node_in_the_place_of_its_own_fires(script: S
     script.answer(script.guard("/a", guard, czxid=1 + STAT.czxid))
     assert types(guard) == [DELETED]
     assert armed(other)
-
-
-def test_a_guard_that_is_refused_fires(script: Script) -> None:
-    """Nobody watches the node, and only an answer can say whose it is."""
-    guard = Watch()
-    script.answer(script.guard("/a", guard), error=NO_AUTH)
-    assert types(guard) == [EventType.CHILD_WATCH_REMOVED]
 
 
 @pytest.mark.parametrize("written", [None, 0, -118])
@@ -170,9 +171,11 @@ def test_a_watch_taken_back_before_its_read_is_answered_leaves_others_alone(sent
     assert (types(staying), told) == ([CHANGED], [])
 
 
+ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
+
+
 REREAD, PERSISTENT_GONE = EventType.REREAD, EventType.PERSISTENT_WATCH_REMOVED
 DATA_GONE, CHILD_GONE = EventType.DATA_WATCH_REMOVED, EventType.CHILD_WATCH_REMOVED
-ALL_CHANGES = [CREATED, CHANGED, CHILDREN, DELETED]
 
 
 @pytest.mark.parametrize(("recursive", "mode"), [(False, 0), (True, 1)])
@@ -358,3 +361,49 @@ def test_removing_without_a_connection_is_done_at_once(script: Script) -> None:
     script.connect()
     assert "set_watches2" not in [sent.name for sent in script.sent]
     assert script.names() == []
+
+
+def test_known_A1_A2_A5_watches_come_back_until_they_have_fired_once(script: Script) -> None:
+    """Even when the connection that sets them again breaks before that is answered."""
+    watches = {kind: _watching(script, kind, f"/{kind}") for kind in KINDS}
+    script.greet_again()
+    assert script.names() == ["set_watches"]
+    for _ in range(2):
+        lists = _restored_lists(script)
+        assert list(map(set, lists)) == [
+            {"/get_data", "/exists"},
+            {"/exists, missing"},
+            {"/get_children", "/get_children_with_stat"},
+        ]
+    for kind, watch in watches.items():
+        script.event(DELETED, f"/{kind}")
+        assert types(watch) == [DELETED]
+    assert _restored_lists(script) == []
+
+
+def test_known_A3_what_comes_before_the_answer_to_set_watches_meets_no_call(
+    script: Script,
+) -> None:
+    gone, staying = script.watching("get_data", "/a"), script.watching("get_data", "/b")
+    script.greet_again()
+    call = script.call("create", "/c")
+    assert script.names() == ["set_watches"]
+    script.event(DELETED, "/a")
+    script.feed(reply_frame(-8, 0x7FFF))
+    assert (types(gone), types(staying), call.ready) == ([DELETED], [], False)
+    script.answer(call)
+    assert failure(call) is None
+
+
+def test_known_A7_A9_only_replies_to_calls_raise_the_last_zxid(script: Script) -> None:
+    script.watching("get_data", "/a")
+    script.answer(script.call("sync"), zxid=0x9876)
+    script.event(CHANGED, "/b", zxid=0x99999)
+    for _ in range(2):
+        script.advance(TIMEOUT / 3)
+        script.pong()
+    script.greet_again()
+    script.feed(reply_frame(script.flush()[0].xid, 0x99999))
+    assert script.state.usable
+    script.lose()
+    assert script.reach()[0].connect_request().last_zxid_seen == 0x9876

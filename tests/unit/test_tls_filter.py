@@ -183,24 +183,6 @@ def test_a_certificate_for_another_host_ends_the_handshake(
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        b"ZooKeeper version: 3.8.0",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        bytes.fromhex("00000025 00000000 00002710 0100000000000000 00000010") + bytes(17),
-    ],
-)
-def test_a_peer_that_speaks_plain_text(client_context: ssl.SSLContext, answer: bytes) -> None:
-    client = TlsFilter(client_context, "localhost")
-    assert not client.handshake()
-    assert client.feed(answer) == b""
-    assert client.error is None, "the handshake has not looked at it yet"
-    with pytest.raises(ssl.SSLError) as caught:
-        client.handshake()
-    assert describe(caught.value) == "TLS: the other side does not speak TLS"
-
-
-@pytest.mark.parametrize(
     ("kind", "attributes", "words"),
     [
         (ssl.SSLZeroReturnError, {}, "the other side ended the connection"),
@@ -244,3 +226,21 @@ def test_a_context_is_checked() -> None:
         check_context(True)
     with pytest.raises(ValueError, match="is for servers"):
         check_context(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"ZooKeeper version: 3.8.0",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        bytes.fromhex("00000025 00000000 00002710 0100000000000000 00000010") + bytes(17),
+    ],
+)
+def test_a_peer_that_speaks_plain_text(client_context: ssl.SSLContext, answer: bytes) -> None:
+    client = TlsFilter(client_context, "localhost")
+    assert not client.handshake()
+    assert client.feed(answer) == b""
+    assert client.error is None, "the handshake has not looked at it yet"
+    with pytest.raises(ssl.SSLError) as caught:
+        client.handshake()
+    assert describe(caught.value) == "TLS: the other side does not speak TLS"

@@ -15,6 +15,8 @@ from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 
 CREATES = ["create", "create_with_stat"]
+
+
 READS = ["exists", "get_data", "get_children", "get_children_with_stat"]
 
 

@@ -24,7 +24,6 @@ from zkwire.wire.ops import WatchKind
 if TYPE_CHECKING:
     from zkwire.session.waitable import Waker
 
-
 DATA, CHILD = WatchKind.DATA, WatchKind.CHILD
 DELETED, CHANGED = EventType.NODE_DELETED, EventType.NODE_DATA_CHANGED
 
