@@ -320,6 +320,21 @@ async def test_a_lock_that_is_acquired_during_a_detach_is_not_left_behind(
         assert (await client.detach()).session_id
 
 
+async def test_no_thread_is_started(hosts: str, fresh_path: str) -> None:
+    before = set(threading.enumerate())
+    seen: list[Any] = []
+    async with AsyncClient(hosts, trace=seen.append) as client:
+        client.add_state_listener(seen.append)
+        await client.exists("/", watch=seen.append)
+        await asyncio.gather(*(client.exists("/") for _ in range(100)))
+        lock = AsyncSequentialLock(client, f"{fresh_path}/lock")
+        lock.lost.add_callback(seen.append)
+        async with lock:
+            await client.ensure_path(f"{fresh_path}/a/b")
+        started = {t.name for t in set(threading.enumerate()) - before if "fake" not in t.name}
+        assert not {name for name in started if "zkwire-server" not in name}
+
+
 # --- misuse ---------------------------------------------------------------------------------------
 
 
