@@ -60,6 +60,7 @@ def assert_forked(client: Client, call: Any, watch: Watch, lock: SequentialLock)
     started = time.monotonic()
     good = [(verb, {a[0]: a[1] for a in arguments}) for verb, arguments in ARGUMENTS.items()]
     attempts: list[Callable[[], object]] = [client.connect, client.__enter__, watch.wait]
+    attempts.append(lock.check)
     sides: list[Any] = [client, client.pipeline]
     for operations in sides:
         attempts += [partial(getattr(operations, verb), **arguments) for verb, arguments in good]

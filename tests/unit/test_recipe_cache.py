@@ -309,6 +309,22 @@ def test_hazard_A56_a_first_stat_behind_a_gap_tells_of_children(by_data: bool, m
         assert stale.paths.get("/a", 0) & CHILDREN == children
 
 
+def test_a_list_of_children_takes_away_those_that_are_gone_and_marks_the_new_ones() -> None:
+    tree = Tree(lambda *_: None, None, None)
+    stale = Stale(tree, Scope("/a", None, None))
+    for path in ("/a", "/a/stays", "/a/gone"):
+        tree.put(path, b"", stat(1))
+    stale.has_children("/a", ["stays", "new"], stat(2, 2, pzxid=2))
+    assert list(tree.nodes) == ["/a", "/a/stays"]
+    assert "/a/new" in stale.paths
+    assert "/a/stays" not in stale.paths
+
+
+def test_a_scope_refuses_a_depth_below_the_root() -> None:
+    with pytest.raises(ValueError, match="depth must not be negative: -1"):
+        Scope("/a", -1, None)
+
+
 def test_the_limit_counts_paths_and_data() -> None:
     tree = Tree(lambda path, _: None, None, 10)
     tree.put("/a", b"12345678", stat(1))

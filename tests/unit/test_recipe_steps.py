@@ -38,7 +38,7 @@ from zkwire.recipes._recipe import LockInUseError
 from zkwire.recipes.runtime import ensure_path, walk
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncSequentialLock, contenders
-from zkwire.wire.model import DataAndStat, Event
+from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 OWN = STAT.ephemeral_owner
 QUIET = {"check", "check_open", "hold", "unhold", "forget", "withdraw", "drop", "wake", "caller"}
@@ -324,6 +324,27 @@ def test_a_body_that_another_thread_overtakes_leaves_the_lock_to_it() -> None:
         run(core.__aenter__())
     assert core.held
     assert not world.spawned
+
+
+def test_a_multi_lock_leaves_a_lock_that_is_in_use_to_its_user() -> None:
+    core, world = held()
+    other = AsyncSequentialLock(world, "/a")
+    with pytest.raises(LockInUseError):
+        run(zkwire.AsyncMultiLock(other, core).acquire())
+    assert core.held
+    assert not other.held
+
+
+def test_a_barrier_is_looked_at_again_after_an_event() -> None:
+    world: Any = Runtime(get_data=[own(), own(), NoNodeError("gone")])
+    events = [Event(EventType.NODE_DATA_CHANGED, "/b", State.CONNECTED)] * 2
+
+    async def event(watch: object, deadline: float | None) -> Event | None:
+        return events.pop()
+
+    world.event = event
+    assert run(zkwire.AsyncBarrier(world, "/b").wait())
+    assert not events
 
 
 def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
