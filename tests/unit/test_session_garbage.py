@@ -285,6 +285,12 @@ def test_known_A15_what_a_peer_claims_costs_no_memory(script: Script) -> None:
     assert _peak(script, struct.pack(">i", 60 * 1024 * 1024) + bytes(1000)) < 64 * 1024
 
 
+def test_known_A15_what_comes_behind_garbage_costs_no_memory(script: Script) -> None:
+    script.feed(struct.pack(">i", -1))
+    chunk = struct.pack(">i", 60 * 1024 * 1024) + bytes(10_000)
+    assert _peak(script, *[chunk] * 200) < 200_000
+
+
 # --- before the first request: credentials, SASL, read-only servers, resumed sessions -------------
 
 ACCEPTED = reply_frame(ops.AUTH_XID)
