@@ -34,6 +34,7 @@ from zkwire import (
     AsyncSequentialLock,
     Client,
     ClientClosedError,
+    ConnectionLossError,
     Create,
     Delete,
     EventType,
@@ -525,7 +526,7 @@ HOWS = ("waiting", "answered", "twice")
 async def assert_in_step(client: AsyncClient, path: str) -> None:
     """The next operations are answered right."""
     while True:
-        with suppress(ZooKeeperError):
+        with suppress(ConnectionLossError):
             await client.sync()
             break
     assert await client.create(path, path.encode()) == path

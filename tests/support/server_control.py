@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -317,15 +317,6 @@ class Ensemble:
                 return server
         return None
 
-    def server_for_connection(self, local_port: int) -> ZooKeeperServer | None:
-        """The member at the other end of this machine's connection from `local_port`.
-
-        The kernel is asked, not the members: it also knows about the ones that are paused, and
-        the ones in containers see a proxy's port in place of the client's.
-        """
-        ports = set(_remote_ports(local_port))
-        return next((server for server in self.servers if server.port in ports), None)
-
     def __enter__(self) -> Self:
         return self
 
@@ -371,13 +362,3 @@ def _started(make: Callable[[], ServerOrEnsemble]) -> ServerOrEnsemble:
         else:
             return made
     raise AssertionError("the last attempt returns or raises")
-
-
-def _remote_ports(local_port: int) -> Iterator[int]:
-    """The ports that established TCP connections from `local_port` lead to."""
-    established = "01"
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        rows = table.read_text().splitlines()[1:] if table.exists() else []
-        for _, local, remote, state, *_ in map(str.split, rows):
-            if state == established and int(local.rpartition(":")[2], 16) == local_port:
-                yield int(remote.rpartition(":")[2], 16)

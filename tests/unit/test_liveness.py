@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.support.scripted import (
 )
 from zkwire.errors import NotSentError, OutcomeUnknownError
 from zkwire.jute.records import GetDataResponse, Stat
+from zkwire.net.driver import Driver
 from zkwire.session.hosts import FIRST_PAUSE
 from zkwire.session.liveness import PROGRESS_BYTES, SETTLED, Liveness, Reported
 from zkwire.session.outcomes import CLOSED, UNGREETED
@@ -219,7 +222,7 @@ def _holding(script: Script) -> Claim:
 
 
 @pytest.mark.parametrize("seconds", [0, TIMEOUT / 2, TIMEOUT * 0.7])
-def test_a_hold_says_if_its_end_may_come_before_what_the_io_waits_for(
+def test_a_hold_wakes_the_io_if_its_end_may_come_before_what_that_waits_for(
     script: Script, seconds: float
 ) -> None:
     """Behind a slow answer and a request that was sent meanwhile, a ping is due too late."""
@@ -227,10 +230,10 @@ def test_a_hold_says_if_its_end_may_come_before_what_the_io_waits_for(
     script.advance(seconds)
     script.send("get_data", "/b")
     script.feed(script.reply_to(slow, GetDataResponse(b"", Stat(*range(11)))))
-    due = script.session.next_deadline()
-    later = script.session.hold(Claim())
+    due, driver = script.session.next_deadline(), Mock(session=script.session, mutex=nullcontext())
+    Driver.hold(driver, Claim())
     assert due is not None
-    assert later == (script.session.next_deadline() != due) == (seconds > TIMEOUT / 2)
+    assert driver.wake.called == (script.session.next_deadline() != due) == (seconds > TIMEOUT / 2)
 
 
 def test_known_A32_a_hold_ends_while_a_long_reply_keeps_the_connection(script: Script) -> None:
