@@ -100,8 +100,12 @@ class LoopThread:
         self.thread = threading.Thread(target=self.loop.run_forever, name="test-loop")
         self.thread.start()
 
-    def run(self, coroutine: Coroutine[Any, Any, T], seconds: float | None = PATIENCE) -> T:
-        """Run a coroutine there; its result."""
+    def run(self, coroutine: Coroutine[Any, Any, T], seconds: float | None = 4 * PATIENCE) -> T:
+        """Run a coroutine there; its result.
+
+        What an election swallows ends with its connection, after up to two thirds of a session
+        timeout, which is longer than PATIENCE where a client must outlive elections.
+        """
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(seconds)
 
     def call(self, function: Callable[[], Any]) -> Any:
