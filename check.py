@@ -46,7 +46,7 @@ from tests.check.environment import (
     provide_zookeeper,
 )
 from tests.check.left_over import adopt_orphans, end_all, processes_left
-from tests.check.long_steps import SWEEPS, WITH_CURATOR, long_steps
+from tests.check.long_steps import WITH_CURATOR, long_steps
 from tests.check.npm import AXE, PYODIDE
 from tests.check.steps import Running, Step
 
@@ -70,9 +70,6 @@ TYPED_EXAMPLES = "tests/typing_examples.py"
 POLL_SECONDS = 0.05
 TELL_SECONDS = 30.0
 """How often a line says what is still going on."""
-
-OWN = ["-m", "not apache", "-k", f"not ({SWEEPS})"]
-"""Sweeps that a real server runs need no second one here: simulations make them, too."""
 
 
 def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[str, Step]:
@@ -107,7 +104,7 @@ def steps(pytest_arguments: Sequence[str] = (), *, fast: bool = False) -> dict[s
         Step("unit", pytest("unit", "testbed", options=several), 900, seed | examples, True),
         Step("simulation", [*pytest("simulation"), *several], 2700, seed, computes=True),
         Step("shell", [*pytest("shell"), "-m", "not apache", *several], 2700, own_server),
-        Step("embedded", [*pytest("real"), *OWN, *several], 2700, own_server),
+        Step("embedded", [*pytest("real"), "-m", "not apache", *several], 2700, own_server),
         Step("real", [*pytest("shell", "real"), *unfit, *several], 2700, seed),
         # A link without a target, or a docstring that cannot be read, is an error.
         Step("site", [PYTHON, "-m", "sphinx", *SPHINX, "docs", "build/site"]),

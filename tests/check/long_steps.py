@@ -10,7 +10,6 @@ from tests.check.steps import Step
 
 HOURS = 3600
 COVERED_PERCENT = 100
-SWEEPS = "every_cut or every_request_cut_off"
 
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
@@ -63,8 +62,8 @@ def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> lis
         # Under CI=true a test that misses its browser fails.
         Step("browser", pytest("browser"), variables={**seed, "CI": "true"}),
         Step("pythons", [PYTHON, "-m", "tests.check.pythons"], 2 * HOURS, fewer, computes=True),
-        # Cuts at every pair of requests, of which one run of `real` has a third.
-        Step("pairs", [*pytest("real"), "-k", SWEEPS], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
+        # Cuts at every pair of requests, of which one run of `embedded` has a sixteenth.
+        Step("pairs", [*pytest("real"), "-k", "every_cut"], HOURS, {**seed, "ZKWIRE_PAIRS": "all"}),
         # Every place of the sweeps, of which one run of `simulation` has a sixth.
         Step(
             "simulation-whole",

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.embedded_servers import EmbeddedServer
 from tests.support.family_helpers import soon
-from tests.support.following_helpers import watches
-from tests.support.lock_helpers import PATIENCE, Running, Stage
+from tests.support.lock_helpers import PATIENCE, Running, Stage, watch_count
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
@@ -25,6 +26,7 @@ from zkwire import (
     Perms,
     Watch,
 )
+from zkwire.testing import Server
 
 HIDDEN = [ACL(Perms.ALL & ~Perms.READ, Id("world", "anyone"))]
 SHORT = 0.2
@@ -270,6 +272,15 @@ def test_hazard_F3_a_program_can_wait_until_a_cache_is_fresh_again(
         cache.close()
         with pytest.raises(ClientClosedError):
             waiting.result()
+
+
+def watches(server: ZooKeeperServer) -> int:
+    """How many watches a server has, of all clients and kinds."""
+    if not isinstance(server, EmbeddedServer):
+        return watch_count(server)
+    service = server._member
+    assert isinstance(service, Server)
+    return service._running().call(lambda: len(service._processor.state.watchers))
 
 
 @pytest.mark.since("3.5")

@@ -1,6 +1,6 @@
-"""The family on a server: re-entrance, several locks in one, semaphores, elections, acting on loss.
+"""The family on a server: re-entrance, readers and writers, multi-locks, semaphores, elections.
 
-What faults do to all of them is in `test_lock_sweep`, under asyncio in `tests.connection_loss`.
+What cuts do to all of them is in `test_recipe_cuts`, other faults in `test_lock_sweep`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from zkwire import (
     LockTimeoutError,
     MultiLock,
     NonBlockingLock,
+    ReadWriteLock,
     ReentrantLock,
     Semaphore,
     SequentialLock,
@@ -90,6 +91,41 @@ def test_contenders_that_go_while_they_are_listed(stage: Stage, fresh_path: str)
         stage.proxy.rule(delete)
         assert [contender.text for contender in lock.contenders()] == ["stays"]
         assert deleting
+
+
+# --- readers and writers --------------------------------------------------------------------------
+
+
+def test_another_thread_does_not_read_beside_the_writer(stage: Stage, fresh_path: str) -> None:
+    """Neither has a thread that uses the same object any place in the queue of its own."""
+    lock = ReadWriteLock(stage.client(direct=True), fresh_path)
+    with lock.write:
+
+        def read() -> None:
+            with lock.read:
+                pass
+
+        for call in (read, lock.read.try_acquire):
+            with pytest.raises(RuntimeError, match="each needs an object of its own"):
+                Running(call).result()
+        assert lock.write.held
+        assert not lock.read.held
+        assert len(stage.nodes(fresh_path)) == 1
+        with lock.read:
+            assert lock.write.held
+    stage.wait_no_nodes(fresh_path)
+
+
+def test_upgrade_is_refused(stage: Stage, fresh_path: str) -> None:
+    lock = ReadWriteLock(stage.client(direct=True), fresh_path)
+    with lock.read:
+        for upgrade in (lock.write.acquire, lock.write.try_acquire, lock.write.__enter__):
+            with pytest.raises(RuntimeError, match="release it first"):
+                upgrade()
+        assert lock.read.held
+        assert len(stage.nodes(fresh_path)) == 1
+    assert lock.write.try_acquire()
+    lock.write.release()
 
 
 # --- several locks in one -------------------------------------------------------------------------

@@ -6,6 +6,7 @@ that comes after it, or at the greeting of the next connection. Whatever happens
 right, nobody else holds at the same time, the fence rises, no call waits forever, the session
 lives, no node stays behind, and somebody new gets the lock soon. In the last part the session is
 ended instead. All of it is for zkwire's own server; a real one has the longest of the life cycles.
+The other locks are cut off in `test_recipe_cuts`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
 import zkwire.blocking.leader
-from tests.support.family_helpers import lease_of, soon, watches_children
+from tests.support.family_helpers import soon
 from tests.support.lock_helpers import (
     ALL_KINDS,
     GRACE,
@@ -38,14 +40,13 @@ from tests.support.lock_helpers import (
     requests,
     timed,
 )
+from tests.support.recipe_samples import lock
 from tests.support.server_control import ZooKeeperServer, poll
 from tests.support.sweeping import CUTS, SINGLES, Fault, Faults, every, pairs, plan
 from zkwire import (
     Client,
     LockLostError,
-    MultiLock,
     ReadWriteLock,
-    SequentialLock,
     SessionExpiredError,
     State,
 )
@@ -84,40 +85,9 @@ for _name, _cut in CUTS.items():
 
 # --- who holds, and who is kept out ---------------------------------------------------------------
 
-Make = Callable[[Client, str], Any]
-
-
-def read_lock(client: Client, path: str) -> Any:
-    return ReadWriteLock(client, path).read
-
-
-def write_lock(client: Client, path: str) -> Any:
-    return ReadWriteLock(client, path).write
-
-
-class Both(MultiLock):
-    """A multi-lock of two."""
-
-    def __init__(self, client: Client, path: str) -> None:
-        super().__init__(SequentialLock(client, f"{path}/b"), SequentialLock(client, f"{path}/a"))
-
-    @property
-    def fence(self) -> int:
-        """The one of the lock that is acquired first."""
-        return self.locks[1].fence
-
-
-WRITERS = "two who write"
-FAMILY: dict[str, tuple[Make, Make]] = {
-    "read": (read_lock, write_lock),
-    "write": (write_lock, read_lock),
-    "lease": (lease_of, lease_of),
-    "both": (Both, Both),
-}
-CLASSIC: dict[str, tuple[Make, Make]] = {kind.__name__: (kind, kind) for kind in ALL_KINDS}
-LOCKS = {**CLASSIC, **FAMILY, WRITERS: (write_lock, write_lock)}
-WAITING = ("BlockingLock", "SequentialLock", *FAMILY)
-FOLDERS = {"lease": ("/leases", "/locks"), "both": ("/a", "/b")}
+CLASSIC = tuple(kind.__name__ for kind in ALL_KINDS)
+WAITING = ("BlockingLock", "SequentialLock")
+DOWNGRADED = "ReadWriteLock.write"
 
 
 class Place(NamedTuple):
@@ -147,13 +117,9 @@ class Run(Stage):
         self.ends = False
         self.subject = self.client()
         guards_at_once(self.subject)
-        make, self.rival_kind = LOCKS[name]
-        self.own: Any = make(self.subject, self.path)
-        self.other: Any = self.rival_kind(self.observer, self.path)
-
-    def nodes(self, path: str) -> list[str]:
-        folders = FOLDERS.get(self.kind, ("",))
-        return [node for folder in folders for node in super(Run, self).nodes(path + folder)]
+        self.rival_kind: Any = partial(lock, name)
+        self.own: Any = lock(name, self.subject, self.path)
+        self.other: Any = lock(name, self.observer, self.path)
 
     def calm(self) -> None:
         """The faults are over, and what is asked for from here on is not enumerated."""
@@ -164,17 +130,15 @@ class Run(Stage):
     def waits(self, frames: list[Frame]) -> bool:
         """Whether the client has got the answer to a look at the holder."""
         heard = [frame for frame in frames if frame.request not in self.unanswered]
-        if self.kind == "lease":
-            return watches_children(heard, f"{self.path}/leases")
         return bool(answers(heard, "get_data"))
 
     @property
     def last_fence(self) -> int:
         """The fence of whoever held last."""
         fences = [0]
-        for lock in (self.own, self.other):
+        for one in (self.own, self.other):
             with suppress(RuntimeError):  # it never held
-                fences.append(lock.fence)
+                fences.append(one.fence)
         return max(fences)
 
     def assert_granted(self) -> None:
@@ -189,7 +153,7 @@ class Run(Stage):
 
     def assert_free_again(self) -> None:
         """Somebody new gets the lock, with a higher fence, and no node stays behind."""
-        assert acquire_as_third_party(self, self.rival_kind, self.path) > self.last_fence  # type: ignore[arg-type]
+        assert acquire_as_third_party(self, self.rival_kind, self.path) > self.last_fence
         self.wait_no_nodes(self.path)
         assert not self.own.held
 
@@ -285,20 +249,20 @@ def wait_until_unwatched(run: Run) -> None:
 
 def downgraded(run: Run) -> None:
     """Write, become a reader while somebody waits to write, release both."""
-    lock = ReadWriteLock(run.subject, run.path)
-    run.own = lock.write
+    both = ReadWriteLock(run.subject, run.path)
+    run.own = both.write
     with ThreadPoolExecutor(1) as holder:
-        assert holder.submit(lock.write.acquire, PATIENCE).result(GRACE + PATIENCE)
+        assert holder.submit(both.write.acquire, PATIENCE).result(GRACE + PATIENCE)
         waiting = Running(lambda: run.other.acquire(2 * PATIENCE))
         soon("somebody waits to write", lambda: len(run.nodes(run.path)) >= 2)
-        assert holder.submit(lock.read.acquire, PATIENCE).result(GRACE + PATIENCE)
-        assert lock.write.held
-        holder.submit(lock.write.release).result(GRACE)
-    run.own = lock.read
-    assert lock.read.held
+        assert holder.submit(both.read.acquire, PATIENCE).result(GRACE + PATIENCE)
+        assert both.write.held
+        holder.submit(both.write.release).result(GRACE)
+    run.own = both.read
+    assert both.read.held
     assert not run.other.held
     assert not waiting.ended
-    Running(lock.read.release).result()
+    Running(both.read.release).result()
     assert waiting.result(PATIENCE + GRACE)
     assert run.other.fence
     run.other.release()
@@ -356,14 +320,14 @@ def swept(place: Place, name: str, cycle: Cycle, faults: Mapping[str, Faults]) -
     every(live, lambda *_: faults)
 
 
-@each((*CLASSIC, *FAMILY), (free, waited, tried, timed_out, closed), is_longest)
+@each(CLASSIC, (free, waited, tried, timed_out, closed), is_longest)
 def test_every_fault_at_every_request(place: Place, name: str, cycle: Cycle) -> None:
-    swept(place, name, cycle, ALONE if name in FAMILY else POINTS)
+    swept(place, name, cycle, POINTS)
 
 
 def test_every_fault_at_every_request_of_a_downgrade(place: Place) -> None:
     """While a writer waits."""
-    swept(place, WRITERS, downgraded, POINTS)
+    swept(place, DOWNGRADED, downgraded, POINTS)
 
 
 @pytest.mark.own_server

@@ -1,37 +1,25 @@
-"""Kept nodes and groups against a server: every fault at every request, ended sessions.
-
-What their algorithms do in every order of events is shown in simulation; here are both clients and
-the wire.
-"""
+"""Kept nodes and groups against a server: ended sessions, refusals and wrong use."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.lock_helpers import LONG, PATIENCE, Stage, watch_table_size
-from tests.support.server_control import ZooKeeperServer, poll
-from tests.support.sweeping import SINGLES, Life, sweep
+from tests.support.lock_helpers import PATIENCE, Stage
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
-    AsyncClient,
-    AsyncGroup,
-    AsyncPersistentNode,
     Client,
     ClientClosedError,
     ForkedError,
     Group,
     Id,
-    Member,
     NoAuthError,
     NodeExistsError,
-    NoNodeError,
     Perms,
     PersistentNode,
     Supervisor,
@@ -46,95 +34,6 @@ def shown(client: Client, path: str) -> tuple[bytes, int] | None:
         return None
     data, stat = client.get_data(path)
     return data, stat.ephemeral_owner
-
-
-# --- every cut at every request -------------------------------------------------------------------
-
-
-def node_of_a_thread(stage: Stage, client: Client, path: str, *, ephemeral: bool = True) -> None:
-    """Make it, write it, have it deleted, close it."""
-    owner = client.session_id if ephemeral else 0
-    with PersistentNode(client, path, b"1", ephemeral=ephemeral) as node:
-        assert node.wait_present(PATIENCE)
-        node.set_data(b"2", PATIENCE)
-        assert shown(stage.observer, path) == (b"2", owner)
-        stage.observer.delete(path)
-        poll("it is back", lambda: shown(stage.observer, path) == (b"2", owner) or None, PATIENCE)
-    assert stage.observer.exists(path) is None
-    assert watch_table_size(client) == 0
-    assert client.session_id == owner or not ephemeral
-
-
-def node_of_no_session(stage: Stage, client: Client, path: str) -> None:
-    node_of_a_thread(stage, client, path, ephemeral=False)
-    parent, _, name = path.rpartition("/")
-    with suppress(NoNodeError):  # it is a container: when it is empty the server removes it
-        assert [n for n in stage.observer.get_children(parent) if n.startswith(name)] == []
-
-
-def node_of_a_task(stage: Stage, client: Client, path: str) -> None:
-    async def live() -> None:
-        async with AsyncClient(stage.proxy.hosts, session_timeout=LONG) as task:
-            async with AsyncPersistentNode(task, path, b"1") as node:
-                assert await node.wait_present(PATIENCE)
-                await node.set_data(b"2", PATIENCE)
-                seen = await asyncio.to_thread(shown, stage.observer, path)
-                assert seen == (b"2", task.session_id)
-            assert await asyncio.to_thread(stage.observer.exists, path) is None
-
-    asyncio.run(live())
-
-
-def group_of_threads(stage: Stage, client: Client, path: str) -> None:
-    with Group(client, path) as group, Group(stage.observer, path) as others:
-        changes = others.changes()
-        assert next(changes) == []
-        membership = group.join(b"1", "me", PATIENCE)
-        me = Member("me", b"1", client.session_id, membership.stat.czxid if membership.stat else 0)
-        assert group.members(PATIENCE) == next(changes) == [me]
-        membership.set_data(b"2", PATIENCE)
-        assert (
-            group.members(PATIENCE)
-            == next(changes)
-            == [Member("me", b"2", me.session_id, me.fence)]
-        )
-        group.leave(PATIENCE)
-        assert group.members(PATIENCE) == next(changes) == []
-    assert watch_table_size(client) == 0
-
-
-def group_of_tasks(stage: Stage, client: Client, path: str) -> None:
-    async def live() -> None:
-        async with (
-            AsyncClient(stage.proxy.hosts, session_timeout=LONG) as task,
-            AsyncGroup(task, path) as group,
-        ):
-            changes = group.changes()
-            assert await anext(changes) == []
-            await group.join(b"1", "me")
-            assert [member.data for member in await anext(changes)] == [b"1"]
-            assert await group.wait_for(1, PATIENCE)
-            await group.leave(PATIENCE)
-            assert await anext(changes) == await group.members(PATIENCE) == []
-            await changes.aclose()
-
-    asyncio.run(live())
-
-
-LIVES: list[Life] = [
-    node_of_a_thread, node_of_no_session, node_of_a_task, group_of_threads, group_of_tasks,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("life", LIVES)
-def test_every_cut_at_every_request(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, life: Life
-) -> None:
-    def below(stage: Stage, client: Client, path: str) -> None:
-        life(stage, client, f"{path}/node")
-
-    faults = {name: (fault,) for name, fault in SINGLES.items()}
-    sweep(zookeeper, observer, fresh_path, below, lambda *_: faults)
 
 
 # --- sessions, refusals, wrong use ----------------------------------------------------------------

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client_threads import forks, in_child
-from tests.support.following_helpers import watches
 from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
-from tests.support.server_control import ZooKeeperServer, poll
-from tests.support.sweeping import sweep
+from tests.support.server_control import poll
 from zkwire import (
     Client,
     ClientClosedError,
@@ -195,29 +193,6 @@ def test_in_a_forked_child(stage: Stage, fresh_path: str) -> None:
                 partitioner.next(0)
 
         in_child(child)
-
-
-def life(stage: Stage, client: Client, path: str) -> None:
-    """A member gets an item, gives it to another member, gets it back, and leaves."""
-    with Partitioner(client, path, ["a"], name="m0") as one:
-        share = first(one)
-        with Partitioner(stage.observer, path, ["a"], name="m1") as other:
-            assert share.wait(PATIENCE)
-            assert one.next(0) is None
-            fence = first(other)["a"]
-            assert fence > share["a"]
-        assert first(one)["a"] > fence
-    poll("nothing is left", lambda: not nodes(stage.observer, path) or None, PATIENCE)
-    assert client._session.watch_count == 0
-    assert client._driver.services == {}
-
-
-def test_every_request_cut_off(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str
-) -> None:
-    assert sweep(zookeeper, observer, fresh_path, life) > 100
-    poll("no watch is left", lambda: watches(zookeeper) == 0 or None, PATIENCE)
-    observer.delete_tree(fresh_path)
 
 
 @pytest.mark.own_server

@@ -1,8 +1,4 @@
-"""The queue on a server: its calls, for threads and asyncio; see also test_kazoo_neighbours.
-
-With every cut at each request of put, take and get: each item is put once and delivered once, and
-no claim, no mark and no place in the line is left.
-"""
+"""The queue on a server: its calls, for threads and asyncio; see also test_kazoo_neighbours."""
 
 from __future__ import annotations
 
@@ -19,18 +15,15 @@ import pytest
 
 import zkwire.recipes.queue
 from tests.support.lock_helpers import GRACE, PATIENCE, SHORT, Running, Stage, requests
-from tests.support.server_control import ZooKeeperServer, poll
-from tests.support.sweeping import sweep
+from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,
     AsyncQueue,
     Client,
     LockLostError,
-    NoNodeError,
     Queue,
     QueueEmptyError,
     QueueFullError,
-    QueueItem,
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.net.driver import Driver
@@ -202,133 +195,3 @@ async def test_the_same_under_asyncio(
         assert (await waiting).data == b"late"
         assert await queue.peek() is None
         assert fresh_path in repr(queue)
-
-
-# --- every cut ------------------------------------------------------------------------------------
-
-
-class Work:
-    """A queue whose client is behind the proxy, and one of an observer."""
-
-    def __init__(self, stage: Stage, client: Client, path: str, *, flat: bool) -> None:
-        self.proxy = stage.proxy
-        self.own = Queue(client, path, flat=flat)
-        self.other = Queue(stage.observer, path, flat=flat)
-        self._observer = stage.observer
-        self._side = f"{path}-zkwire-queue" if flat else path
-
-    def left(self) -> list[bytes]:
-        """The items that are left, in order."""
-        items: list[bytes] = []
-        with suppress(QueueEmptyError):
-            while True:
-                items.append(self.other.get(0).data)
-        return items
-
-    def nodes(self) -> list[str]:
-        found: list[str] = []
-        for folder in ("taken", "marks", "waiting"):
-            with suppress(NoNodeError):
-                found += self._observer.get_children(f"{self._side}/{folder}")
-        return found
-
-
-def put(work: Work) -> None:
-    """Put two items into a queue that nothing is known of."""
-    first = Running(lambda: work.own.put(b"a")).result()
-    second = Running(lambda: work.own.put(b"b")).result()
-    assert 0 < first < second
-    seen = work.other.peek()
-    assert seen is not None
-    assert (seen.data, seen.zxid) == (b"a", first)
-    assert work.left() == [b"a", b"b"]
-
-
-def put_many(work: Work) -> None:
-    items = [b"%d" % number for number in range(150)]
-    zxids = Running(lambda: work.own.put_many(items)).result()
-    assert zxids == sorted(zxids)
-    assert (len(set(zxids)), len(zxids)) == (2, len(items))
-    assert work.left() == items
-
-
-def put_taken(work: Work) -> None:
-    """Put an item that a consumer removes at once, before any look for it."""
-    work.other.put(b"first")
-    work.other.get()
-    delivered: list[QueueItem] = []
-    consumer = Running(lambda: delivered.append(work.other.get(PATIENCE)))
-    zxid = Running(lambda: work.own.put(b"a")).result()
-    consumer.result()
-    assert [(item.data, item.zxid) for item in delivered] == [(b"a", zxid)]
-    assert work.left() == []
-
-
-def get(work: Work) -> None:
-    work.other.put_many([b"a", b"b", b"c"])
-    assert [Running(work.own.get).result().data for _ in range(2)] == [b"a", b"b"]
-    assert work.left() == [b"c"]
-
-
-def get_flat(work: Work) -> None:
-    """A removal without a claim."""
-    get(work)
-
-
-def get_waiting(work: Work) -> None:
-    work.other.put(b"first")
-    work.other.get()
-    consumer = Running(lambda: work.own.get(PATIENCE))
-    poll("it waits", lambda: len(requests(work.proxy.frames())) >= 4 or None, GRACE)
-    work.other.put(b"a")
-    assert consumer.result().data == b"a"
-    assert work.left() == []
-
-
-def get_nothing(work: Work) -> None:
-    with pytest.raises(QueueEmptyError):
-        Running(lambda: work.own.get(0)).result()
-
-
-def take(work: Work) -> None:
-    work.other.put_many([b"a", b"b", b"c"])
-
-    def taken() -> list[bytes]:
-        done: list[bytes] = []
-        for _ in range(2):
-            with work.own.take() as item:
-                done.append(item.data)
-        return done
-
-    assert Running(taken).result() == [b"a", b"b"]
-    assert work.left() == [b"c"]
-
-
-def take_failing(work: Work) -> None:
-    """The item is given back, and is the first one again."""
-    work.other.put_many([b"a", b"b"])
-
-    def failing() -> bytes:
-        with suppress(ZeroDivisionError), work.own.take():
-            raise ZeroDivisionError
-        with work.own.take() as item:
-            return item.data
-
-    done = Running(failing).result()
-    poll("no node is left", lambda: not work.nodes() or None, GRACE)
-    assert sorted([done, *work.left()]) == [b"a", b"b"]
-
-
-CYCLES = (put, put_many, put_taken, get, get_flat, get_waiting, get_nothing, take, take_failing)
-
-
-@pytest.mark.parametrize("cycle", CYCLES, ids=lambda cycle: cycle.__name__)
-def test_every_cut_and_every_pair_at_every_request(
-    zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, cycle: Callable[[Work], None]
-) -> None:
-    def life(stage: Stage, client: Client, path: str) -> None:
-        work = Work(stage, client, path, flat=cycle is get_flat)
-        cycle(work)
-        poll(f"no node is left: {work.nodes()}", lambda: not work.nodes() or None, GRACE)
-
-    sweep(zookeeper, observer, fresh_path, life)

@@ -9,9 +9,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tests.support.both_clients import Side
 from tests.support.lock_helpers import Running
-from tests.support.recipe_samples import BEGUN_BY_A_METHOD, RECIPES, called, is_service, made
+from tests.support.recipe_samples import (
+    BEGUN_BY_A_METHOD,
+    LOCKS,
+    RECIPES,
+    called,
+    is_service,
+    kind_of,
+    made,
+)
+from tests.support.recipe_samples import lock as lock_of
+from tests.support.recipe_samples import rival as lock_rival
 from zkwire import (
     AsyncClient,
     AsyncSupervisor,
@@ -53,43 +62,20 @@ def of(lives: dict[str, Life], title: str) -> Callable[[Life], Life]:
     return note
 
 
-def side_of(stage: Stage) -> Side:
-    return Side("Async" * stage.asynchronous)
-
-
 def make(stage: Stage, kind: str, *arguments: Any, **named: Any) -> Any:
     """A recipe of the stage's client, by the name of the blocking one."""
-    return getattr(side_of(stage), kind)(stage.client, *arguments, **named)
+    return kind_of(kind, stage.client)(stage.client, *arguments, **named)
 
 
 # --- locks ----------------------------------------------------------------------------------------
 
 
-LOCKS = {
-    "NonBlockingLock": ("non-blocking", "blocking", ""),
-    "BlockingLock": ("blocking", "blocking", ""),
-    "SequentialLock": ("sequential", "sequential", ""),
-    "ReadWriteLock.read": ("read", "write", ""),
-    "ReadWriteLock.write": ("write", "write", ""),
-    "Semaphore": ("lease", "lease", ""),
-    "MultiLock": ("multi", "sequential", "/b"),
-    "ReentrantLock": ("re-entrant", "sequential", ""),
-    "Election": ("leadership", "sequential", ""),
-}
-"""By title its kind, and another client's for which it waits; where below the path that is."""
-
-
 def own_lock(title: str, stage: Stage) -> Any:
-    kind, side = LOCKS[title][0], side_of(stage)
-    if kind == "multi":  # of two that are told apart in the page
-        paths = (f"{stage.path}/{name}" for name in "ab")
-        return side.MultiLock(*(side.SequentialLock(stage.client, path) for path in paths))
-    return side.lock(kind, stage.client, stage.path)
+    return lock_of(title, stage.client, stage.path)
 
 
 def rival_of(title: str, stage: Stage) -> Any:
-    _, rival, place = LOCKS[title]
-    return Side("").lock(rival, stage.other, stage.path + place)
+    return lock_rival(title, stage.other, stage.path)
 
 
 async def acquire(stage: Stage, lock: Any) -> None:

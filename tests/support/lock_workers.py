@@ -24,7 +24,6 @@ from zkwire import (
     Client,
     Election,
     NonBlockingLock,
-    ReadWriteLock,
 )
 
 # A non-blocking lock never waits, so its user must: at most this long between two tries.
@@ -151,34 +150,6 @@ def interrupted(hosts: str, kind_name: str, path: str) -> None:
 
 
 # --- the rest of the family -----------------------------------------------------------------------
-
-
-def writing_two(hosts: str, path: str, times: str, directory: str) -> None:
-    """Count two files up, one after the other, under the write lock; report each fence."""
-    with Client(hosts) as client:
-        lock = ReadWriteLock(client, path)
-        say("ready")
-        sys.stdin.readline()
-        for _ in range(int(times)):
-            with lock.write:
-                for name in ("first", "second"):
-                    file = Path(directory, name)
-                    file.write_text(str(int(file.read_text()) + 1))
-                assert lock.write.held
-                say(lock.write.fence)
-
-
-def reading_two(hosts: str, path: str, times: str, directory: str) -> None:
-    """Read two files, the second one first, under the read lock; report what they say."""
-    with Client(hosts) as client:
-        lock = ReadWriteLock(client, path)
-        say("ready")
-        sys.stdin.readline()
-        for _ in range(int(times)):
-            with lock.read:
-                second = Path(directory, "second").read_text()
-                say(f"{Path(directory, 'first').read_text()} {second}")
-                assert lock.read.held
 
 
 def leading(hosts: str, path: str, text: str, session_timeout: str) -> None:
