@@ -339,7 +339,7 @@ class Stage:
     @property
     def sessions(self) -> int:
         """How many sessions this life has had."""
-        return len({*self._sessions()})
+        return len(self._sessions())
 
     # --- for the runner ---
 
@@ -426,10 +426,14 @@ class Stage:
         self.raised = error
 
     def _sessions(self) -> list[int]:
-        greetings = [f for f in self._proxy.frames() if f.kind == "connect"]
-        return [
-            ConnectResponse.decode(f.body).session_id for f in greetings if f.direction == "s2c"
-        ]
+        """Its sessions, each once: a session is greeted again on each connection that it moves to.
+
+        The greeting of a session that has expired names the session 0.
+        """
+        frames = self._proxy.frames()
+        greetings = [f for f in frames if f.kind == "connect" and f.direction == "s2c"]
+        ids = dict.fromkeys(ConnectResponse.decode(f.body).session_id for f in greetings)
+        return [session_id for session_id in ids if session_id]
 
     def _ephemerals(self) -> set[str]:
         tree, sessions = self._server.tree, self._sessions()
