@@ -45,10 +45,9 @@ from tests.check.environment import (
     provide_environment,
     provide_zookeeper,
 )
-from tests.check.left_over import adopt_orphans, end_all, processes_left
 from tests.check.long_steps import WITH_CURATOR, long_steps
 from tests.check.npm import AXE, PYODIDE
-from tests.check.steps import Running, Step
+from tests.check.steps import Running, Step, adopt_orphans, end_all, processes_left
 
 FAST = ("lint", "types", "unit")
 REST = ("simulation", "shell", "embedded", "real", "site")

@@ -23,20 +23,19 @@ import pytest
 
 from tests.support.aio_helpers import run
 from tests.support.lock_helpers import ALICE, LONG, Stage, calm
-from tests.support.real_servers import UncontrollableError, find_backend
+from tests.support.real_servers import find_backend
 from tests.support.secure_servers import (  # noqa: F401 - fixtures
     authority,
     sasl_zookeeper,
     sasl_zookeeper_lenient,
     tls_zookeeper,
     tls_zookeeper_for_certified,
-    with_required_login,
-    with_tls,
 )
 from tests.support.server_control import (
     Backend,
     Ensemble,
     NoBackendError,
+    UncontrollableError,
     ZooKeeperServer,
     poll,
     skip_older,

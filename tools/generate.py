@@ -10,7 +10,8 @@ signatures, types and docstrings, each coroutine run in the caller's thread), an
 ``zkwire/__init__.py`` and ``docs/api.md``.
 
 An operation is declared once, as a method of ``zkwire.operations.Operations``.  From that, and from
-the coroutines of ``ClientCoroutines``, follow the methods of ``Client``.
+the coroutines of ``ClientCoroutines``, follow the methods of ``Client``; from ``AsyncNodeWatches``
+follows what clients and supervisors for threads watch with.
 """
 
 from __future__ import annotations
@@ -424,9 +425,14 @@ def client() -> str:
     Its methods are made when it is loaded, which a program that only reads the source, such as an
     editor, cannot follow: so their signatures are written out.
     """
+    from zkwire.aio.client import AsyncNodeWatches
     from zkwire.net.client import ClientCoroutines
     from zkwire.operations import Operations
 
+    watches = inspect.getsource(AsyncNodeWatches).replace("AsyncNode", "ThreadNode")
+    watches = watches.replace("Async", "").replace("recipes.watching", "blocking.services")
+    begin, end = "# <watches: tools/generate.py>", "# </watches>"
+    text = between(CLIENT.read_text(), begin, end, [watches])
     typed, made = list[str](), list[str]()
     for owner in (ClientCoroutines, *Operations.__mro__):
         source = ClientCoroutines if owner is ClientCoroutines else Operations
@@ -439,7 +445,7 @@ def client() -> str:
             made.append(f"        {name} = {how}({source.__name__}.{name})")
     begin, end = "    # <methods: tools/generate.py>", "    # </methods>"
     lines = ["    if TYPE_CHECKING:", "", *typed, "", "    else:", *made]
-    return formatted(between(CLIENT.read_text(), begin, end, lines))
+    return formatted(between(text, begin, end, lines))
 
 
 def everything() -> dict[Path, str]:

@@ -36,7 +36,6 @@ from zkwire.aio.client import AsyncClient
 from zkwire.aio.replies import StepReply
 from zkwire.errors import ForkedError
 from zkwire.net.connector import Connector
-from zkwire.net.driver import Seeing
 from zkwire.net.lifetime import close_in_child
 from zkwire.net.listeners import log_failure
 from zkwire.net.one_thread import OneThreadDriver, uninterruptible
@@ -311,10 +310,6 @@ class _TrioDriver(OneThreadDriver):
 
     # --- functions of a user's --------------------------------------------------------------------
 
-    def dispatch(self, function: Callable[[], object]) -> None:
-        """Call a user's function soon; a coroutine that it returns runs as a task."""
-        self.call_soon(partial(self._call, function))
-
     def _call(self, function: Callable[[], object]) -> None:
         result = self.context.copy().run(function)
         if iscoroutine(result):
@@ -345,12 +340,7 @@ class _TrioDriver(OneThreadDriver):
         self.closing = timeout
         with trio.CancelScope(shield=True):
             if not (self.session.ended or detach):
-                if first:
-                    self.session.close(self.now())
-                    self.flush()
-                    self.wake()
-                with Seeing(self) as over:
-                    await self.within(over, timeout)
+                await self._end_session(timeout, tell=first)
             io.stop()
             await io.over.wait()
         if self._ends is not None:

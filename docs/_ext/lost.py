@@ -15,8 +15,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from tests.connection_loss.document import row_name
-from tests.connection_loss.lessons import LESSON, flags_of
+from tests.connection_loss.document import LESSON, flags_of, row_name
 
 PAGE = "connection-loss-reference"
 FOLDER = Path(__file__).resolve().parents[1]

@@ -17,19 +17,14 @@ PROGRAMS = {
     **{
         name: f"tests.interop.{name}"
         for name in (
-            "lock_command",
             "side_by_side_zkcli",
-            "kazoo_suite",  # kazoo's own tests on the embedded server and on a real one
+            "neighbours",  # Curator, kazoo and zkwire on the same paths
+            "kazoo_programs",  # programs that use kazoo, with its connection and with zkwire's
+            "atlas",  # what other clients tell when the connection breaks: docs/atlas.md
         )
     },
-    # Curator, kazoo and zkwire contend for one lock.
-    "neighbours": "tests.interop.neighbours.contend",
-    # Programs that use kazoo, with kazoo's connection and with zkwire's.
-    "kazoo_programs": "tests.interop.kazoo_programs",
     # The same tasks by other clients on the embedded server and on a real one.
     "other_clients": "tests.interop.other_clients.compare",
-    # What other clients tell when the connection breaks, compared with docs/atlas.md.
-    "atlas": "tests.interop.atlas",
     "wheel": "tests.check.wheel",  # two builds of wheel and sdist are equal
 }
 """Modules with a command line of their own."""
@@ -40,12 +35,10 @@ WITH_CURATOR = ("curator", "neighbours", "other_clients", "atlas")
 COVERING = (
     "session*", "client_sessions", "roles", "ensembles", "sasl", "watches", "recipe_*", "locks",
     "lock_kinds", "hazards", "family", "cache", "membership*", "services", "supervisor",
-    "simulation", "read_write", "convenience", "following", "partitioner", "server_settings",
-    "counter", "barriers", "once_per", "queue", "handover", "giving_up",
+    "simulation", "operations", "partitioner", "server_settings", "queue", "handover",
+    "giving_up",
 )  # fmt: skip
-SLOW = (
-    "machine or how_bytes_are or every_fault or every_request or thousand or hundred or many_make"
-)
+SLOW = "every_fault or every_request or thousand or many_make"
 
 
 def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> list[Step]:
@@ -81,7 +74,17 @@ def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> lis
         ),
         *releases(seed, [*pytest("shell", "real"), "-m", "real"]),
         *programs,
-        Step("explore", [PYTHON, "-m", "tests.interop.explore"], 48 * HOURS, computes=True),
+        # 45,000 states of each small world, and 50,000 random histories.
+        *(
+            Step(
+                name,
+                [*pytest("simulation", options=patient), "-k", name],
+                24 * HOURS,
+                {**seed, "ZKWIRE_SIMULATION": factor},
+                computes=True,
+            )
+            for name, factor in (("small_world", "300"), ("random_runs", "4"))
+        ),
     ]
 
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from tests.connection_loss.clients import ClientKind, Owned
-from tests.support.lock_helpers import GRACE, LONG, PATIENCE, Stage, greeting, guards_at_once
+from tests.connection_loss.clients import ClientKind
+from tests.support.lock_helpers import GRACE, LONG, PATIENCE, Stage, guards_at_once
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import Client, ConnectionLossError, Watch, ZooKeeperError
 from zkwire.jute.records import Stat
@@ -66,14 +66,14 @@ class Case(Stage):
         guards_at_once(client, alone=False)
         self._exit.callback(client.close)
         client.connect()
-        self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
         return client
 
     def hold_lock(self) -> None:
         """That client is the ``holder`` of a lock on ``path``."""
         run = self._exit.enter_context(self.client_kind.owner())
-        self.holder: Owned = self.client_kind.lock("sequential", self.subject, self.path, run)
-        assert self.holder.acquire(GRACE)
+        client = getattr(self.subject, "real", self.subject)
+        self.holder: Any = self.client_kind.recipes.SequentialLock(client, self.path)
+        assert run(partial(self.holder.acquire, GRACE))
         self.subject.sync()
 
     def fresh_client(self) -> Client:

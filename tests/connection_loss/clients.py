@@ -34,43 +34,6 @@ class ClientKind(NamedTuple):
     owner: Callable[[], AbstractContextManager[Run]]
     """One thread, or one task, that makes all the calls it is given."""
 
-    def lock(self, kind: str, client: Any, path: str, run: Run) -> Owned:
-        """A lock of this client, of one of `both_clients.LOCKS`."""
-        return Owned(self.recipes.lock(kind, getattr(client, "real", client), path), run)
-
-
-class Owned:
-    """A lock of either client: its owner makes the calls, and any thread may look at it.
-
-    A re-entrant lock is acquired and released twice.
-    """
-
-    def __init__(self, lock: Any, run: Run) -> None:
-        self._lock = lock
-        self._run = run
-        self._seen = run(lambda: getattr(lock, "lock", lock))
-        self._times = 1 if self._seen is lock else 2
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        acquire = partial(self._lock.acquire, timeout)
-        return all(self._run(acquire) for _ in range(self._times))
-
-    def release(self) -> None:
-        for _ in range(self._times):
-            self._run(self._lock.release)
-
-    @property
-    def held(self) -> bool:
-        return bool(self._seen.held)
-
-    @property
-    def lost(self) -> Any:
-        return self._seen.lost
-
-    @property
-    def fence(self) -> int:
-        return int(self._seen.fence)
-
 
 # --- blocking -------------------------------------------------------------------------------------
 

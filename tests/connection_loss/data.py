@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tests.connection_loss import document, members, operations, points
+from tests.connection_loss import document, members, points
 from tests.connection_loss.document import slug
-from tests.connection_loss.every import HEADS, IN_ONE_TABLE
+from tests.connection_loss.every import HEADS, IN_ONE_TABLE, OPERATIONS
 
 PATH = document.PATH.with_name("connection-loss.json")
 VERSION = 1
@@ -94,7 +94,7 @@ def row_of(part: str, title: str, columns: Mapping[str, str]) -> Row:
     call, _, options = title.replace("`", "").partition(", ")
     errors = re.findall(r"`(\w+Error)`", found["client"])
     hit = re.match(r"`?(\w+)`? (?:sent|applied)", found["point"])
-    operation = next((op for op in operations.OPERATIONS if op.title == title), None)
+    operation = next((op for op in OPERATIONS if op.title == title), None)
     return {
         "id": document.row_name(part, title, found["point"]),
         "part": part,
@@ -134,5 +134,5 @@ def advice(text: str, title: str) -> str:
     """The advice, with the sentence that stands above the table instead of *recover*."""
     if text == members.RECOVER:
         title, text = "reconfig, with a version", points.RECOVER
-    again = next((op.again for op in operations.OPERATIONS if op.title == title), "")
+    again = next((op.again for op in OPERATIONS if op.title == title), "")
     return re.sub(rf"\b{points.RECOVER}$", again, text.replace(", and recover", "; then recover"))

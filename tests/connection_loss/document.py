@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 PATH = Path(__file__).resolve().parents[2] / "docs" / "connection-loss-reference.md"
 
@@ -64,3 +65,29 @@ def replaced(text: str, made: Mapping[str, str]) -> str:
         before, _, rest = text.partition(begin)
         text = f"{before}{begin}{content}\n{end}{rest.partition(end)[2]}"
     return text
+
+
+# --- the lesson that plays a line -----------------------------------------------------------------
+
+LESSON = "lost-reply"
+_REQUESTS = {
+    ("create", "ephemeral and sequential"): "--op create",
+    ("create", "sequential"): "--op sequential-persistent",
+    ("set_data", "with a version"): "--op set",
+    ("delete", ""): "--op delete",
+}
+_FAULTS = {
+    "not-sent": "--before",
+    "request-lost": "--lost",
+    "reply-lost": "",
+    "session-expired": "--expire",
+}
+
+
+def flags_of(row: Mapping[str, Any]) -> str | None:
+    """The lesson's flags for a line of the data, for a link; None if it does not play that."""
+    request = _REQUESTS.get((row["call"], row["options"]))
+    fault = _FAULTS.get(row["failure"])
+    if row["part"] != "operations" or request is None or fault is None:
+        return None
+    return f"{request} {fault}".rstrip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeAlias
 
 from tests.connection_loss import (
@@ -12,22 +13,26 @@ from tests.connection_loss import (
     document,
     losses,
     members,
-    operations,
     points,
     recipes,
     services,
     sessions,
     watches,
 )
-from tests.connection_loss.case import Rows, Setting
+from tests.connection_loss.case import AT_ONCE, Rows, Setting
+from tests.connection_loss.changes import CHANGES
 from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
+from tests.connection_loss.points import Operation
+from tests.connection_loss.reads import READS
 from tests.support.lock_helpers import LONG
 from tests.support.server_control import Backend, ZooKeeperServer
 from zkwire import Client
 
 Runs: TypeAlias = dict[str, Rows]
 """What the experiments have observed on the same servers, by section and title."""
+
+OPERATIONS = CHANGES + READS
 
 HEADS: dict[str, tuple[str, ...]] = {
     "operations": points.HEADS,
@@ -39,6 +44,18 @@ HEADS: dict[str, tuple[str, ...]] = {
     "sessions": sessions.HEADS,
 }
 IN_ONE_TABLE = {"members", "watches", "sessions"}
+
+
+def run_operations(setting: Setting, *, by_ensemble: bool = False) -> Rows:
+    """At every point that one server is enough for; in an ensemble one after the other."""
+    asked = [op for op in known(setting) if op.by_ensemble == by_ensemble]
+    cells = [(op, point) for op in asked for point in points.ON_ONE_SERVER]
+    return points.run_points(setting, cells, 1 if by_ensemble else AT_ONCE)
+
+
+def known(setting: Setting) -> list[Operation]:
+    """What the servers know."""
+    return [op for op in OPERATIONS if op.since <= setting.server.release]
 
 
 def tables(backend: Backend) -> dict[str, dict[str, str]]:
@@ -65,7 +82,7 @@ def run_all(setting: Setting) -> Runs:
     with ThreadPoolExecutor(1, thread_name_prefix="sessions") as pool:
         of_sessions = pool.submit(sessions.run_all, setting)
         return {
-            "operations": operations.run_all(setting),
+            "operations": run_operations(setting),
             "recipes": recipes.run_all(setting),
             "services": losses.run_all(setting, services.CALLS),
             "classic": losses.run_all(setting, classic.CALLS),
@@ -95,9 +112,13 @@ def in_ensembles(backend: Backend) -> dict[str, Runs]:
 
 def run_behind(setting: Setting, lag: Lag) -> Runs:
     """One client through all of it."""
-    in_ensemble = operations.run_all(setting, by_ensemble=True)
+    in_ensemble = run_operations(setting, by_ensemble=True)
+    moved = lag.around(partial(points.behind, lag=lag))
+    in_ensemble = joined(
+        in_ensemble, points.run_points(setting, [(op, moved) for op in known(setting)], 1)
+    )
     return {
-        "operations": joined(in_ensemble, operations.run_behind(setting, lag)),
+        "operations": in_ensemble,
         "recipes": recipes.run_behind(setting, lag),
         "watches": watches.run_behind(setting, lag),
         "sessions": sessions.run_behind(setting, lag),
@@ -125,7 +146,7 @@ def render(section: str, rows: Rows) -> str:
         return document.table(heads, [row for lines in rows.values() for row in lines])
     above = {}
     if section == "operations":
-        above = {op.title: f"Recover: {op.again}.\n\n" for op in operations.OPERATIONS}
+        above = {op.title: f"Recover: {op.again}.\n\n" for op in OPERATIONS}
         rows = {title: [row for row in rows[title] if any(row[1:])] for title in above}
     groups: dict[str, list[str]] = {}
     for title, lines in rows.items():

@@ -14,14 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.connection_loss.case import AT_ONCE, Case, Row, Rows, Setting, repeat, run_each, told
-from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
     LONG,
     PATIENCE,
     Running,
     end_session,
-    greeting,
     guards_at_once,
+    meaning,
     requests,
 )
 from tests.support.server_control import poll
@@ -122,7 +121,7 @@ class Trial(Case):
         """Do what comes before the call; the log begins behind it."""
         self.asked.prepare(self)
         self.flush()
-        self._greeting = greeting(self.proxy, self.session_id)
+        self._credentials = self.present().credentials
         self.proxy.reset()
 
     def _guard_at_once(self) -> None:
@@ -189,7 +188,7 @@ class Trial(Case):
 
     def end(self) -> None:
         """End its session, while it is away."""
-        end_session(self.hosts, self._greeting)
+        end_session(self.hosts, *self._credentials)
 
     def succeed(self) -> None:
         """Wait for the supervisor's next session; a client may be shown that has just ended."""

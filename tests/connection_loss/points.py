@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
-from tests.connection_loss.case import Case, Row, repeat, result_of, told
+from tests.connection_loss.case import Case, Row, Rows, Setting, repeat, result_of, run_each, told
 from tests.connection_loss.lagging import Lag
 from tests.support.lock_helpers import PATIENCE, Running
 from zkwire import Client
@@ -249,3 +250,14 @@ ON_ONE_SERVER: tuple[Experiment, ...] = (
     overtaken,
     expired,
 )
+
+
+def run_points(setting: Setting, cells: list[tuple[Operation, Experiment]], at_once: int) -> Rows:
+    """These operations at these points, each from the beginning."""
+
+    def run(op: Operation, point: Experiment) -> Row:
+        with Case(setting) as case:
+            op.prepare(case)
+            return point(op, case)
+
+    return run_each(setting, [(op.title, partial(run, op, point)) for op, point in cells], at_once)

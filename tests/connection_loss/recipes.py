@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.connection_loss import losses
 from tests.connection_loss.case import Row, Rows, Setting
-from tests.connection_loss.clients import BLOCKING, Owned
+from tests.connection_loss.clients import BLOCKING
 from tests.connection_loss.lagging import Lag
 from tests.connection_loss.losses import NOTHING, Call, Trial, outcome
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, requests
@@ -50,7 +50,7 @@ KINDS = (
     Kind("ReadWriteLock, the write side", "write"),
     Kind("ReadWriteLock, the read side", "read", rival="write"),
     Kind("Semaphore, one lease", "lease", create=2, below=("/leases", "/locks")),
-    Kind("MultiLock, of two SequentialLocks", "multi", create=2, nodes=2, below=("", "-other")),
+    Kind("MultiLock, of two SequentialLocks", "multi", create=2, nodes=2, below=("/a", "/b")),
 )
 
 
@@ -68,7 +68,10 @@ class LockTrial(Trial):
             data = self.observer.get_data(node).data
             self.observer.delete(node)  # a server may remove an empty container at any moment
             self.observer.create(node, data)
-        self.own: Owned = self.client_kind.lock(kind.named, self.subject, self.path, self.run)
+        self.own: Any = self.client_kind.recipes.lock(kind.named, self.home, self.path)
+        self.seen: Any = self.run(lambda: getattr(self.own, "lock", self.own))
+        self.times = 1 if self.seen is self.own else 2
+        """How often a re-entrant lock is acquired."""
 
     def all_nodes(self) -> list[str]:
         """The nodes of all contenders."""
@@ -84,26 +87,27 @@ class LockTrial(Trial):
     # --- what the calls are made of ---------------------------------------------------------------
 
     def acquire(self) -> bool:
-        return self.own.acquire(PATIENCE)
+        return all(self.run(partial(self.own.acquire, PATIENCE)) for _ in range(self.times))
 
     def entered(self) -> str:
         """What is there of a contender."""
         return words(max(0, self.decisive()))
 
     def release(self) -> None:
-        self.own.release()
+        for _ in range(self.times):
+            self.run(self.own.release)
 
     def left(self) -> str:
         """What is there of a holder that leaves: when nothing is, the next one acquires."""
         nodes = self.own_nodes()
-        poll("it holds no more", lambda: not self.own.held or None, PATIENCE)
+        poll("it holds no more", lambda: not self.seen.held or None, PATIENCE)
         if not nodes:
             assert self.other.acquire(GRACE)  # it must be left alone
         return words(nodes, self.kind.nodes)
 
     def held_by_one(self) -> str:
         """The lock is held, by as many nodes as it needs, and by no other contender."""
-        assert self.own.held
+        assert self.seen.held
         needed = self.kind.nodes  # beside them, the place in a queue is given up in the background
         poll(f"it has {needed} nodes", lambda: self.own_nodes() == needed or None, PATIENCE)
         assert not self.other.try_acquire(), "two hold"
@@ -111,7 +115,7 @@ class LockTrial(Trial):
 
     def free_again(self) -> str:
         """Nothing is left, and the next one gets it."""
-        assert not self.own.held
+        assert not self.seen.held
         poll("its nodes are gone", lambda: not self.own_nodes() or None, PATIENCE)
         if not self.other.held:
             assert self.other.acquire(GRACE)
@@ -187,7 +191,7 @@ def acquire_woken_unheard(trial: Any) -> Row:
 def release_expired(trial: Any) -> Row:
     """The lock was lost with the session."""
     trial.expire(trial.subject)
-    assert trial.own.lost.wait(PATIENCE)
+    assert trial.seen.lost.wait(PATIENCE)
     return ended(trial, "the session had expired", trial.begin(trial.asked.call))
 
 
@@ -196,7 +200,7 @@ def node_deleted_unheard(trial: Any) -> Row:
     trial.cut()
     trial.observer.delete(trial.all_nodes()[-1])  # of several, the one that is released first
     trial.come_back()
-    assert trial.own.lost.wait(PATIENCE)
+    assert trial.seen.lost.wait(PATIENCE)
     point = "its node deleted by an outsider while disconnected"
     _, _, *rest = trial.row(point, "", trial.begin(trial.asked.call))
     return point, words(trial.own_nodes()), *rest

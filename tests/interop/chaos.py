@@ -21,12 +21,12 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tests.interop import chaos_faults, chaos_log
+from tests.interop import chaos_faults, chaos_workers
 from tests.interop.chaos_cluster import SERVE_SECONDS, WORKERS, Cluster
-from tests.interop.chaos_log import Line
+from tests.interop.chaos_recipes import Line
 from tests.interop.chaos_ways import clock
 from tests.support import history
 from tests.support.history import Record
@@ -58,17 +58,15 @@ def _listed(counts: Counter[str] | dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
-def endless(cluster: Cluster, faults: Iterable[str], only: Sequence[str]) -> Iterator[str]:
+def endless(cluster: Cluster, faults: Iterable[str]) -> Iterator[str]:
     """Every kind, in any order, then again; so that none is left out for long."""
-    deck = [fault for fault in faults if not only or fault in only]
-    while deck:
+    deck = list(faults)
+    while True:
         cluster.rng.shuffle(deck)
         yield from deck
 
 
-def trouble(
-    cluster: Cluster, report: Report, seconds: float, only: Sequence[str], *, show: bool
-) -> None:
+def trouble(cluster: Cluster, report: Report, seconds: float, *, show: bool) -> None:
     """One fault after the other, and a quick one while servers come back from theirs.
 
     For as long as asked, and then each kind that had no turn yet, however slow the machine is.
@@ -82,19 +80,13 @@ def trouble(
             took = time.monotonic() - began
             print(f"{took:6.2f} s {mark} {fault}{'' if came else ': -'}", flush=True)
 
-    quick = endless(cluster, (*chaos_faults.ON_LINKS, *chaos_faults.ON_CLIENTS), only)
-
-    def meanwhile() -> None:
-        if (fault := next(quick, None)) is not None:
-            suffer(fault, "+")
-
-    cluster.meanwhile = meanwhile
+    quick = endless(cluster, (*chaos_faults.ON_LINKS, *chaos_faults.ON_CLIENTS))
+    cluster.meanwhile = lambda: suffer(next(quick), "+")
     until = time.monotonic() + seconds
-    wanted = set(only or chaos_faults.ALL)
-    for fault in endless(cluster, chaos_faults.ALL, only):
+    for fault in endless(cluster, chaos_faults.ALL):
         if time.monotonic() > until:
             had = report.faults.keys() | report.idle.keys()
-            if wanted <= had:
+            if had == chaos_faults.ALL.keys():
                 break
             if fault in had:
                 continue
@@ -108,21 +100,19 @@ def run_chaos(
     backend: InstalledBackend,
     seconds: float,
     seed: int,
-    only: Sequence[str] = (),
     *,
     workers: int = WORKERS,
     show: bool = False,
-    keep: bool = False,
 ) -> Report:
     """A whole run; raises only if the cluster itself could not be kept up.
 
-    What was told is kept if something is wrong or if asked for.
+    What was told is kept if something is wrong.
     """
     report = Report(seed)
     began = time.monotonic()
     with Cluster(backend, seed, workers) as cluster:
         cluster.wait_all_acquire(CALM_SECONDS)  # all processes run, before anything happens
-        trouble(cluster, report, seconds, only, show=show)
+        trouble(cluster, report, seconds, show=show)
         cluster.heal()
         cluster.whole()
         calm = clock()
@@ -136,7 +126,7 @@ def run_chaos(
         )
         report.found += cluster.found
         records = _check(cluster, report, calm, left)
-        if keep or report.found:
+        if report.found:
             cluster.keep(records)
             report.lines.append(f"told in {cluster.directory}")
     return report
@@ -144,12 +134,12 @@ def run_chaos(
 
 def _check(cluster: Cluster, report: Report, calm: float, left: list[str]) -> list[Record]:
     told = cluster.told()
-    records = chaos_log.history(told, cluster.deaths)
+    records = chaos_workers.history(told, cluster.deaths)
     records.append(Record(calm, "", "calm", limit=CALM_SECONDS))
     end = max(record.at for record in records)
     records += [Record(end, "", "left", note=path) for path in left]
     report.found += history.check(records)
-    report.grants = chaos_log.grants(told)
+    report.grants = chaos_workers.grants(told)
     report.lines += [
         f"faults: {_listed(report.faults)}",
         f"faults that came to nothing: {_listed(report.idle)}",
@@ -176,9 +166,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="of trouble")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--quiet", action="store_true", help="show no single faults")
-    parser.add_argument("--keep", action="store_true", help="what was told, even if all is well")
-    kinds = sorted(chaos_faults.ALL)
-    parser.add_argument("--only", action="append", choices=kinds, help="this kind; may be repeated")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     # Asked to end, this does as after Ctrl-C, also in the background: it ends what it has started.
@@ -187,14 +174,8 @@ def main() -> int:
     # Whatever hangs ends here, and everything that was started with it.
     limit = arguments.seconds + GRACE_SECONDS + SERVE_SECONDS
     faulthandler.dump_traceback_later(limit, exit=True)
-    report = run_chaos(
-        find_installed(),
-        arguments.seconds,
-        arguments.seed,
-        arguments.only or (),
-        show=not arguments.quiet,
-        keep=arguments.keep,
-    )
+    show, seed = not arguments.quiet, arguments.seed
+    report = run_chaos(find_installed(), arguments.seconds, seed, show=show)
     print(report)
     return 1 if report.found else 0
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.check.environment import ROOT as PROJECT
-from tests.interop import chaos_log, chaos_recipes
+from tests.interop import chaos_recipes, chaos_workers
 from tests.interop.chaos_recipes import DONE, ITEMS, NUMBER, QUEUE, TREE, Line, TreeWriter
 from tests.interop.chaos_ways import ROOT, SESSION_TIMEOUT, clock
 from tests.interop.chaos_workers import KEYS, KINDS, register_of
@@ -34,11 +34,7 @@ SERVE_SECONDS = 240.0
 END_SECONDS = 360.0
 LOOK_SECONDS = 0.2
 WORKERS = 6  # every other one with asyncio
-SETTINGS = Settings(
-    options={"syncLimit": "8"},
-    # Log files grow in small steps, so that a limit of their size is soon felt.
-    java_flags=("-Dzookeeper.preAllocSize=64",),
-)
+SETTINGS = Settings(options={"syncLimit": "8"})
 
 
 class Crew:
@@ -53,38 +49,34 @@ class Crew:
         self.rest = self.log.with_suffix(".rest")
         mode = "tasks" if number % 2 else "threads"
         seed = cluster.rng.randrange(2**32)
-        self._errors = (cluster.directory / f"{self.name}.err").open("wb")
-        self.process = subprocess.Popen(
-            [
-                *_leash(), sys.executable, "-m", "tests.interop.chaos_workers", self.name, mode,
-                cluster.hosts, str(SESSION_TIMEOUT), str(self.log), str(seed),
-            ],
-            cwd=PROJECT,
-            stdin=subprocess.PIPE,
-            stdout=self._errors,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-        )  # fmt: skip
+        self._errors = self.log.with_suffix(".err")
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [
+                    *_leash(), sys.executable, "-m", "tests.interop.chaos_workers", self.name, mode,
+                    cluster.hosts, str(SESSION_TIMEOUT), str(self.log), str(seed),
+                ],
+                cwd=PROJECT, stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0,
+            )  # fmt: skip
+        assert self.process.stdin is not None
+        self._orders = self.process.stdin
 
     def say_stop(self) -> None:
         """Ask it to end."""
-        assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.write(b"stop\n")
-            self.process.stdin.flush()
+            self._orders.write(b"stop\n")
+            self._orders.flush()
 
     def end(self) -> None:
         """End it, whatever it does."""
         self.process.kill()
         self.process.wait()
-        assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self._errors.close()
+            self._orders.close()
 
     def last_words(self) -> str:
         """What it has printed."""
-        return Path(self._errors.name).read_text(errors="replace")[-2000:]
+        return self._errors.read_text(errors="replace")[-2000:]
 
 
 class Cluster:
@@ -215,7 +207,7 @@ class Cluster:
 
     def told(self) -> list[list[Line]]:
         """The lines of all workers of all times."""
-        return [chaos_log.read(crew.log) for crew in (*self.past, *self.crews)]
+        return [chaos_workers.read(crew.log) for crew in (*self.past, *self.crews)]
 
     def rests(self) -> set[bytes]:
         """Of which rests of the tree's writer those who mirror it say that they have seen all."""
@@ -235,7 +227,7 @@ class Cluster:
                 with crew.log.open() as file:
                     file.seek(since[crew.name])
                     lines = [json.loads(line) for line in file.read().split("\n")[:-1]]
-                told |= set(chaos_log.grants([lines]))
+                told |= set(chaos_workers.grants([lines]))
                 told |= {line["who"] for line in lines if line["what"] in DONE.values()}
                 told |= {line["key"] for line in lines if line["what"] == "look"}
             return wanted - told

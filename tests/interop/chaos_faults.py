@@ -7,7 +7,6 @@ lose what ZooKeeper has promised to keep: a wiped member must find the other two
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -18,7 +17,6 @@ from contextlib import ExitStack, suppress
 from tests.interop.chaos_cluster import Cluster
 from tests.interop.chaos_ways import SESSION_TIMEOUT
 from tests.support.installed_servers import InstalledServer
-from tests.support.server_control import poll
 from zkwire.testing.proxy import (
     Action,
     FaultProxy,
@@ -33,7 +31,6 @@ from zkwire.testing.proxy import (
 )
 from zkwire.testing.proxy.faults import Step
 
-FULL_SECONDS = 4.0
 STORM = 50
 WRITES = ("create2", "delete", "multi", "get_children", "get_data")
 
@@ -84,30 +81,6 @@ def _wipe(cluster: Cluster) -> None:
     cluster.whole()
 
 
-def _fill_disk(cluster: Cluster) -> bool:
-    """One member has no more room: the size of its process's files is limited.
-
-    It fails as late and in the same place as with a full file system, with another error.  With the
-    next piece of its log of transactions it stops serving, and says so only in its log: the process
-    lives and keeps its ports.
-    """
-    member = cluster.rng.choice(cluster.members)
-    log = member.directory / "log"
-    logs = (member.directory / "data" / "version-2").glob("log.*")
-    size, began = max((one.stat().st_size for one in logs), default=65536), log.stat().st_size
-    resource.prlimit(member.pid, resource.RLIMIT_FSIZE, (size, size))
-    try:
-        full = b"File too large"
-        poll("full", lambda: full in log.read_bytes()[began:] or None, FULL_SECONDS)
-        _pause(cluster, 0.0, 1.0)
-    except TimeoutError:
-        return False
-    finally:
-        member.kill()  # a new process has room again
-        cluster.whole()
-    return True
-
-
 ON_SERVERS: dict[str, Fault] = {
     "leader_killed": lambda cluster: _kill(cluster, cluster.leader()),
     "follower_killed": lambda cluster: _kill(cluster, cluster.follower()),
@@ -117,7 +90,6 @@ ON_SERVERS: dict[str, Fault] = {
     "leader_paused": lambda cluster: _stand_still(cluster, cluster.leader()),
     "follower_paused": lambda cluster: _stand_still(cluster, cluster.follower()),
     "member_wiped": _wipe,
-    "disk_full": _fill_disk,
 }
 
 

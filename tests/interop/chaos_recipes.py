@@ -57,10 +57,10 @@ class Consumer(Contender):
             nonlocal taken
             taken = item.data.decode()
             self.tell("began", value=taken)
-            await self.way.sleep(self.rng.uniform(0, WORK))
+            await self.worker.sleep(self.rng.uniform(0, WORK))
 
         with suppress(zkwire.QueueEmptyError):
-            await self.way.under(self.make(client, "Queue", QUEUE).take(1.0), work)
+            await self.worker.under(self.make(client, "Queue", QUEUE).take(1.0), work)
             self.tell("removed", value=taken)
 
 
@@ -70,12 +70,12 @@ class Member(Contender):
     async def turn(self, client: Any) -> None:
         member = self.make(client, "DoubleBarrier", f"{ROOT}/bar", TOGETHER)
         called = clock()
-        if not await self.way.call(member.enter, self.rng.choice((0.2, 9.0, 9.0))):
+        if not await self.worker.call(member.enter, self.rng.choice((0.2, 9.0, 9.0))):
             return
         round = getattr(member, "_algorithm", member)._round
         self.tell("in", round=round, called=called)
         called = clock()
-        left = await self.way.call(member.leave, self.rng.choice((0.1, None, None)))
+        left = await self.worker.call(member.leave, self.rng.choice((0.1, None, None)))
         self.tell("out" if left else "impatient", round=round, called=called)
 
 
@@ -92,7 +92,7 @@ class Sharer(Contender):
 
         async def share_out(partitioner: Any) -> None:
             while not self.worker.stopped.is_set():
-                share = await self.way.call(partitioner.next, 1.0)
+                share = await self.worker.call(partitioner.next, 1.0)
                 if share is not None:
                     end([item for item in working if share.get(item) != working[item]])
                     await self._work(share, working)
@@ -101,19 +101,19 @@ class Sharer(Contender):
         path, name = f"{ROOT}/part", self.worker.name
         try:
             make = self.make(self.worker.supervisor, "Partitioner", path, ITEMS, name=name)
-            await self.way.under(make, share_out)
+            await self.worker.under(make, share_out)
         except Exception as error:
             self.tell("bug", note=repr(error))
 
     async def _work(self, share: Any, working: dict[str, int]) -> None:
         for item in share.keys() - working.keys() - share.lost:
             working[item] = share[item]
-            self.tell("grant", key=item, role="", fence=share[item], downgrade=False)
+            self.tell("grant", key=item, role="", fence=share[item])
         while not (share.changed or self.worker.stopped.is_set()):
             now = clock()
             for item in working.keys() - share.lost:
                 self.tell("look", at=now, key=item, role="")
-            await self.way.call(share.wait, LOOK_SECONDS)
+            await self.worker.call(share.wait, LOOK_SECONDS)
 
 
 class Copy:
@@ -164,26 +164,26 @@ class Mirror(Contender):
             root = cache.get(TREE)
             if root is not None and root.data.startswith(b"rest") and root.data != seen:
                 with suppress(*EXPECTED, zkwire.NoNodeError):
-                    client = await self.way.call(supervisor.client, 1.0)
+                    client = await self.worker.call(supervisor.client, 1.0)
                     if await self._equal(client, cache, copy, followed):
                         seen = root.data
                         self.rests.write_bytes(seen)
-            await self.way.sleep(LOOK_SECONDS)
+            await self.worker.sleep(LOOK_SECONDS)
             for wrong in (*copy.wrong, *followed.wrong):
                 self.tell("bug", note=wrong)
                 return
-        await self.way.call(node.close)
-        await self.way.call(cache.close)
+        await self.worker.call(node.close)
+        await self.worker.call(cache.close)
 
     async def _equal(self, client: Any, cache: Any, copy: Copy, followed: Followed) -> bool:
         truth: dict[str, tuple[bytes, zkwire.Stat]] = {}
         for path in NAMES:
             with suppress(zkwire.NoNodeError):
-                data, stat = await self.way.call(client.get_data, path)
+                data, stat = await self.worker.call(client.get_data, path)
                 truth[path] = data, stat
         found = [cache.get(path) for path in cache]
         shown = {node.path: (node.data, node.stat) for node in found if node is not None}
-        await self.way.call(client.get_data, self._node)
+        await self.worker.call(client.get_data, self._node)
         return (
             cache.fresh
             and shown == truth

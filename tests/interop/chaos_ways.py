@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import random
@@ -31,96 +32,61 @@ def clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Log:
-    """Lines of JSON in a file."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-    def write(self, what: str, **fields: Any) -> None:
-        os.write(self._file, (json.dumps({"what": what, **fields}) + "\n").encode())
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-class Way:
-    """How a contender calls and waits: for threads."""
-
-    prefix = ""
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(*arguments)
-
-    async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    async def under(self, context: Any, body: Callable[[Any], Awaitable[object]]) -> None:
-        with context as it:
-            await body(it)
-
-    def callback(self, function: Callable[..., Coroutine[Any, Any, object]]) -> Any:
-        """What a recipe can call."""
-        return lambda *arguments: run(function(*arguments))
-
-
-class TaskWay(Way):
-    """The same for asyncio."""
-
-    prefix = "Async"
-
-    async def call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        return await function(*arguments)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def under(self, context: Any, body: Callable[[Any], Awaitable[object]]) -> None:
-        async with context as it:
-            await body(it)
-
-    def callback(self, function: Callable[..., Coroutine[Any, Any, object]]) -> Any:
-        return function
-
-
-class Box:
-    """A client that several contenders share, replaced when its session is over."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._guard = threading.Lock()
-        self.client = worker.make("Client", operation_timeout=10.0)
-
-    async def replace(self, client: Any) -> None:
-        """Have another client, unless somebody has seen to that already."""
-        with self._guard:
-            if self.client is not client:
-                return
-            self.client = self._worker.make("Client", operation_timeout=10.0)
-        await self._worker.way.call(client.close)
-
-
 class Worker:
-    """What all contenders of one process share."""
+    """What all contenders of one process share: clients, a log, how they call and wait.
 
-    def __init__(self, name: str, way: Way, hosts: str, timeout: float, log: Log) -> None:
-        self.name = name
-        self.way = way
-        self.hosts = hosts
-        self.session_timeout = timeout
-        self.log = log
+    With asyncio for ``tasks``, or else with threads.
+    """
+
+    def __init__(self, name: str, hosts: str, timeout: float, log: str, *, tasks: bool) -> None:
+        self.name, self.hosts, self.session_timeout, self.tasks = name, hosts, timeout, tasks
+        self.prefix = "Async" if tasks else ""
         self.stopped = threading.Event()
-        self.boxes = [Box(self) for _ in range(CLIENTS)]
+        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._guard = threading.Lock()
+        self.clients = [self.make("Client", operation_timeout=10.0) for _ in range(CLIENTS)]
         self.supervisor = self.make("Supervisor")
+
+    def tell(self, what: str, **fields: Any) -> None:
+        """A line of JSON in the log."""
+        os.write(self._log, (json.dumps({"what": what, **fields}) + "\n").encode())
 
     def make(self, name: str, **options: Any) -> Any:
         """A client or a supervisor."""
-        kind = getattr(zkwire, self.way.prefix + name)
+        kind = getattr(zkwire, self.prefix + name)
         return kind(self.hosts, session_timeout=self.session_timeout, **options)
 
+    async def replace(self, client: Any) -> None:
+        """Have another client in place of this one, unless somebody has seen to that already."""
+        with self._guard:
+            if client not in self.clients:
+                return
+            new = self.make("Client", operation_timeout=10.0)
+            self.clients[self.clients.index(client)] = new
+        await self.call(client.close)
+
     async def close(self) -> None:
-        for one in (self.supervisor, *(box.client for box in self.boxes)):
-            await self.way.call(one.close)
+        for one in (self.supervisor, *self.clients):
+            await self.call(one.close)
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        result = function(*arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    async def sleep(self, seconds: float) -> None:
+        await self.call(asyncio.sleep if self.tasks else time.sleep, seconds)
+
+    async def under(self, context: Any, body: Callable[[Any], Awaitable[object]]) -> None:
+        if self.tasks:
+            async with context as it:
+                await body(it)
+        else:
+            with context as it:
+                await body(it)
+
+    def callback(self, function: Callable[..., Coroutine[Any, Any, object]]) -> Any:
+        """What a recipe can call."""
+        return function if self.tasks else lambda *arguments: run(function(*arguments))
 
 
 class Contender:
@@ -130,31 +96,30 @@ class Contender:
         self.kind = kind
         self.who = f"{worker.name}-{kind}"
         self.worker = worker
-        self.way = worker.way
         self.rng = rng
-        self.box = rng.choice(worker.boxes)
+        self._number = rng.randrange(CLIENTS)
 
     def tell(self, what: str, **fields: Any) -> None:
-        self.worker.log.write(what, **{"at": clock(), "who": self.who, **fields})
+        self.worker.tell(what, **{"at": clock(), "who": self.who, **fields})
 
     def make(self, client: Any, recipe: str, *arguments: Any, **options: Any) -> Any:
         """A recipe."""
-        return getattr(zkwire, self.way.prefix + recipe)(client, *arguments, **options)
+        return getattr(zkwire, self.worker.prefix + recipe)(client, *arguments, **options)
 
     async def contend(self) -> None:
         """Until the worker stops; an error that cannot be explained ends it."""
         while not self.worker.stopped.is_set():
-            client = self.box.client
+            client = self.worker.clients[self._number]
             try:
                 await self.turn(client)
             except (zkwire.SessionExpiredError, zkwire.ClientClosedError):
-                await self.box.replace(client)
+                await self.worker.replace(client)
             except EXPECTED:
                 pass
             except Exception:
                 self.tell("bug", note=traceback.format_exc())
                 return
-            await self.way.sleep(self.rng.uniform(0, LONGEST_REST))
+            await self.worker.sleep(self.rng.uniform(0, LONGEST_REST))
 
     async def turn(self, client: Any) -> None:
         raise NotImplementedError
@@ -164,7 +129,7 @@ class Contender:
         self.tell("intent", of=what, value=value)
         ok: bool | None = None
         try:
-            await self.way.call(function, *args)
+            await self.worker.call(function, *args)
             ok = True
         except zkwire.ZooKeeperError as error:
             ok = None if error.maybe_applied else False

@@ -9,34 +9,35 @@ the process is killed. What a claim is must not depend on when a process or the 
 it reaches from *after* the first look at ``held`` that was True to *before* the last one that was.
 In between it was held, whatever happened; outside of it nobody has claimed anything.
 
-Each contender is written once, for threads and for asyncio: `Way` makes the difference.
+Each contender is written once, for threads and for asyncio: `Worker` makes the difference.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.interop.chaos_recipes import RECIPES, Mirror
+from tests.interop.chaos_recipes import ITEMS, RECIPES, Line, Mirror
 from tests.interop.chaos_ways import (
     EXPECTED,
     ROOT,
     Contender,
-    Log,
-    TaskWay,
-    Way,
     Worker,
     clock,
 )
+from tests.support.history import Record
 from zkwire import LockLostError, SetData, ZooKeeperError
 from zkwire.blocking.sync import run
 
@@ -73,7 +74,6 @@ class LockContender(Contender):
     """Acquires, works and releases, again and again."""
 
     _written = 0
-    _reader: Any = None  # of the read-write lock that is held
 
     async def turn(self, client: Any) -> None:
         keys = KEYS.get(self.kind, (self.kind,))
@@ -96,12 +96,12 @@ class LockContender(Contender):
                 await self._hold(client, parts, lock)
             finally:
                 self._end(*parts)
-                await self.way.call(lock.release)
+                await self.worker.call(lock.release)
 
     async def _acquire(self, client: Any, timeout: float | None) -> tuple[list[Part], Any] | None:
         """What is held, and who releases it."""
         parts, lock = self._lock(client)
-        return (parts(), lock) if await self.way.call(lock.acquire, timeout) else None
+        return (parts(), lock) if await self.worker.call(lock.acquire, timeout) else None
 
     def _lock(self, client: Any) -> tuple[Callable[[], list[Part]], Any]:
         """What will be held, once it is, and what is to be acquired."""
@@ -109,9 +109,8 @@ class LockContender(Contender):
         if kind == "sem":
             lock = self.make(client, "Semaphore", path, LEASES).lease()
         elif kind == "rw":
-            both = self.make(client, "ReadWriteLock", path)
-            role, self._reader = self.rng.choice(("read", "write")), both.read
-            lock = getattr(both, role)
+            role = self.rng.choice(("read", "write"))
+            lock = getattr(self.make(client, "ReadWriteLock", path), role)
         elif kind == "multi":
             keys = KEYS[kind]
             locks = [self.make(client, "SequentialLock", f"{ROOT}/{key}") for key in keys]
@@ -133,16 +132,14 @@ class LockContender(Contender):
         for part in claims:
             await self._write(client, part)
         if self.kind == "re":
-            await self.way.call(lock.acquire)
-            await self.way.call(lock.release)
+            await self.worker.call(lock.acquire)
+            await self.worker.call(lock.release)
         for _ in range(self.rng.randint(1, LOOKS)):
-            await self.way.sleep(self.rng.uniform(0, LONGEST_WORK / LOOKS))
+            await self.worker.sleep(self.rng.uniform(0, LONGEST_WORK / LOOKS))
             claims = self._look(claims)
         claims = await self._hold_on(claims)
         if claims and self.rng.random() < 0.2:
             await self._read(client, claims[0])
-        if claims and claims[0].role == "write" and self.rng.random() < 0.3:
-            await self._downgrade()
         self._look(claims)
 
     async def _hold_on(self, claims: list[Part]) -> list[Part]:
@@ -156,28 +153,14 @@ class LockContender(Contender):
             least = min(part.lock.lease_remaining() for part in claims)
             if clock() > began + long and least > SILENT * timeout:
                 break
-            await self.way.sleep(LOOK_SECONDS)
+            await self.worker.sleep(LOOK_SECONDS)
             claims = self._look(claims)
         return claims
 
-    async def _downgrade(self) -> None:
-        """Read while writing; the reader's claim ends first, for once."""
-        read = self._reader
-        if not await self.way.call(read.acquire, 1.0):
-            return
-        part = Part("rw", "read", read, True)
-        try:
-            if self._granted(part, downgrade=True):
-                self._look([part])
-        finally:
-            self._end(part)
-            await self.way.call(read.release)
-
-    def _granted(self, part: Part, *, downgrade: bool = False) -> bool:
+    def _granted(self, part: Part) -> bool:
         held, now = bool(part.lock.held), clock()
         if held:
-            more = {"fence": part.lock.fence, "downgrade": downgrade}
-            self.tell("grant", at=now, key=part.key, role=part.role, **more)
+            self.tell("grant", at=now, key=part.key, role=part.role, fence=part.lock.fence)
         return held
 
     def _look(self, claims: list[Part]) -> list[Part]:
@@ -209,7 +192,9 @@ class LockContender(Contender):
         zxid = version = 0
         try:
             fields["session"] = f"{client.session_id:x}"
-            (stat,) = await self.way.call(part.lock.guard, [SetData(fields["key"], value.encode())])
+            (stat,) = await self.worker.call(
+                part.lock.guard, [SetData(fields["key"], value.encode())]
+            )
             ok, zxid, version = True, stat.mzxid, stat.version
         except LockLostError:
             ok = False
@@ -222,7 +207,7 @@ class LockContender(Contender):
         if not part.guards:
             return
         began, path = clock(), register_of(part.key)
-        data, stat = await self.way.call(client.get_data, path)
+        data, stat = await self.worker.call(client.get_data, path)
         self.tell(
             "read", at=began, end=clock(), key=path, value=data.decode(),
             zxid=stat.mzxid, version=stat.version, session=f"{client.session_id:x}",
@@ -234,21 +219,124 @@ class Leader(LockContender):
 
     async def contend(self) -> None:
         supervisor = self.worker.supervisor
-        supervisor.lead(f"{ROOT}/{self.kind}", self.way.callback(self._term), self.who)
+        supervisor.lead(f"{ROOT}/{self.kind}", self.worker.callback(self._term), self.who)
         while not self.worker.stopped.is_set():
-            await self.way.sleep(LOOK_SECONDS)
+            await self.worker.sleep(LOOK_SECONDS)
 
     async def _term(self, lock: Any) -> None:
         part = Part(self.kind, "", lock, True)
         try:
             with suppress(*EXPECTED):
-                client = await self.way.call(self.worker.supervisor.client, 1.0)
+                client = await self.worker.call(self.worker.supervisor.client, 1.0)
                 await self._hold(client, [part], lock)
         except Exception:
             self.tell("bug", note=traceback.format_exc())
         finally:
             self._end(part)
-        await self.way.sleep(self.rng.uniform(0, LOOK_SECONDS))
+        await self.worker.sleep(self.rng.uniform(0, LOOK_SECONDS))
+
+
+# --- what all have told, as a history for `support.history`; always for the accused ---------------
+
+
+@dataclass
+class Claim:
+    """One lock, held by one contender."""
+
+    who: str
+    key: str
+    role: str
+    fence: int
+    start: float
+    end: float
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a process, without one that it did not finish."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def claims_of(lines: Iterable[Line]) -> list[Claim]:
+    """The claims of one process that somebody can be held to, in the order of its grants."""
+    made: list[Claim] = []
+    held: dict[tuple[str, str, str], Claim] = {}
+    for line in lines:
+        name = (line.get("who", ""), line.get("key", ""), line.get("role", ""))
+        match line["what"]:
+            case "grant":
+                at = line["at"]
+                held[name] = Claim(*name, line["fence"], at, at)
+                made.append(held[name])
+            case "look":
+                held[name].end = line["at"]
+            case "end":
+                held.pop(name, None)
+    return made
+
+
+def history(told: Sequence[Sequence[Line]], deaths: dict[str, float]) -> list[Record]:
+    """Everything that the processes have told; ``deaths`` are those of processes, by name."""
+    records = [Record(0.0, "", "lock", "sem", limit=LEASES)]
+    for lines in told:
+        for claim in claims_of(lines):
+            what = claim.who, "grant", claim.key, claim.role, claim.fence
+            records.append(Record(claim.start, *what))
+            records.append(Record(claim.end, claim.who, "release", claim.key, claim.role))
+        records += filter(None, map(_other, lines))
+        records += _unheld(lines)
+        records += _untold(lines)
+    for name, at in deaths.items():
+        records += [Record(at, f"{name}-{kind}", "die") for kind in (*KINDS, "part")]
+    return records
+
+
+def _other(line: Line) -> Record | None:
+    """What goes into the history as it is."""
+    what = line["what"]
+    if what in ("ask", "give up"):
+        return Record(line["at"], line["who"], what, line["key"], note=line.get("note", ""))
+    if what in ("write", "read"):
+        return Record(**line)
+    return None
+
+
+def _unheld(lines: Iterable[Line]) -> list[Record]:
+    """Who has acquired, and lost it before the first look: no claim, but the wait is over."""
+    records = []
+    granted: set[tuple[str, str]] = set()
+    for line in lines:
+        name = (line.get("who", ""), line.get("key", ""))
+        match line["what"]:
+            case "ask":
+                granted.discard(name)
+            case "grant":
+                granted.add(name)
+            case "end" if name not in granted:
+                records.append(Record(line["at"], name[0], "give up", name[1], note="lost at once"))
+    return records
+
+
+def _untold(lines: Iterable[Line]) -> list[Record]:
+    """The writes whose end a killed process could not tell any more."""
+    intents: dict[str, Line] = {}
+    for line in lines:
+        if line["what"] == "intent" and "of" not in line:
+            intents[line["who"]] = line
+        elif line["what"] == "write":
+            intents.pop(line["who"], None)
+    return [Record(**{**line, "what": "write"}, ok=None) for line in intents.values()]
+
+
+def grants(told: Iterable[Iterable[Line]]) -> Counter[str]:
+    """How often each contender has got its lock; a `MultiLock` counts once, an item not."""
+    others = (KEYS["multi"][1], *ITEMS)
+    return Counter(
+        line["who"]
+        for lines in told
+        for line in lines
+        if line["what"] == "grant" and line["key"] not in others
+    )
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -271,8 +359,12 @@ def obey(worker: Worker) -> None:
     worker.stopped.set()
 
 
-def in_threads(worker: Worker, crew: list[Contender]) -> list[str]:
+Begun = tuple[Worker, list[Contender]]
+
+
+def in_threads(begun: Callable[[], Begun]) -> tuple[Worker, list[str]]:
     """Contend in threads; what is left behind."""
+    worker, crew = begun()
     threads = [
         threading.Thread(target=run, args=(each.contend(),), name=each.who, daemon=True)
         for each in crew
@@ -285,39 +377,37 @@ def in_threads(worker: Worker, crew: list[Contender]) -> list[str]:
         thread.join(max(0.0, until - time.monotonic()))
     stuck = [thread.name for thread in threads if thread.is_alive()]
     run(worker.close())
-    return stuck
+    return worker, stuck
 
 
-async def in_tasks(worker: Worker, crew: list[Contender]) -> list[str]:
+async def in_tasks(begun: Callable[[], Begun]) -> tuple[Worker, list[str]]:
     """The same in tasks."""
+    worker, crew = begun()
     tasks = {asyncio.create_task(each.contend(), name=each.who) for each in crew}
     await asyncio.to_thread(worker.stopped.wait)
     _, pending = await asyncio.wait(tasks, timeout=JOIN_SECONDS)
     await worker.close()
     left = asyncio.all_tasks() - {asyncio.current_task()}
-    return [task.get_name() for task in pending | left]
+    return worker, [task.get_name() for task in pending | left]
 
 
 def main() -> int:
     """See the module's docstring."""
     name, mode, hosts, timeout, path, seed = sys.argv[1:]
     os.nice(5)  # servers that come back have the machine first
-    log = Log(path)
 
-    def worker(way: Way) -> tuple[Worker, list[Contender]]:
-        made = Worker(name, way, hosts, float(timeout), log)
-        threading.Thread(target=obey, args=(made,), name="orders", daemon=True).start()
-        return made, contenders(made, Path(path), int(seed))
+    tasks = mode == "tasks"
 
-    async def tasks() -> list[str]:
-        return await in_tasks(*worker(TaskWay()))
+    def begun() -> Begun:
+        worker = Worker(name, hosts, float(timeout), path, tasks=tasks)
+        threading.Thread(target=obey, args=(worker,), name="orders", daemon=True).start()
+        return worker, contenders(worker, Path(path), int(seed))
 
-    left = asyncio.run(tasks()) if mode == "tasks" else in_threads(*worker(Way()))
+    worker, left = asyncio.run(in_tasks(begun)) if tasks else in_threads(begun)
     deadline = time.monotonic() + THREAD_SECONDS
     while (own := own_threads()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    log.write("bye", at=clock(), who=name, left=left + own)
-    log.close()
+    worker.tell("bye", at=clock(), who=name, left=left + own)
     return 1 if left + own else 0
 
 

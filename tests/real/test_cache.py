@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.embedded_servers import EmbeddedServer
 from tests.support.family_helpers import soon
 from tests.support.lock_helpers import PATIENCE, Running, Stage, watch_count
+from tests.support.real_servers import EmbeddedServer
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     ACL,

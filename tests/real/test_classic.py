@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client_threads import forks, in_child
 from tests.support.family_helpers import soon
 from tests.support.lock_helpers import (
     GRACE,
@@ -26,7 +25,6 @@ from zkwire import (
     ClientClosedError,
     Counter,
     DoubleBarrier,
-    ForkedError,
     NoChildrenForEphemeralsError,
     OncePer,
     OperationTimeoutError,
@@ -260,23 +258,10 @@ def test_what_is_refused_at_once_leaves_nothing(stage: Stage, fresh_path: str) -
     assert not [frame for frame in requests(stage.proxy.frames()) if frame.path == fresh_path]
 
 
-@forks
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_told_so_and_a_second_reader_refused(
-    stage: Stage, fresh_path: str
-) -> None:
-    client = stage.client()
-    watch, other = client.watch_data(fresh_path), client.watch_data(fresh_path)
+def test_a_second_reader_is_refused(stage: Stage, fresh_path: str) -> None:
+    watch = stage.client().watch_data(fresh_path)
     states = iter(watch)
     next(states)
-
-    def refused() -> None:
-        for one in (watch, other):
-            with pytest.raises(ForkedError):
-                one.next()
-            one.close()
-
-    in_child(refused)
     waiting = Running(lambda: next(states))
     while not watch._algorithm._wanted:
         pass

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.differential import TIMEOUT_MS, Difference
-from tests.support.differential_scenario import Scenario
+from tests.support.differential import TIMEOUT_MS, Difference, Player, play_at_random
 from tests.support.differential_sides import EmbeddedSide, RealSide, Side, playing
 from tests.support.server_control import Backend, ZooKeeperServer
 from tests.testbed import recorded
@@ -41,10 +40,10 @@ class Pair:
         self.processor = embedded(seed, self.version)
         self.sides: list[Side] = [EmbeddedSide(self.processor), RealSide(server.host, server.port)]
 
-    def run(self, name: str, steps: int) -> Scenario:
-        scenario = Scenario(self.sides, lambda: self.processor.state.tree.nodes, name)
-        scenario.run(steps)
-        return scenario
+    def run(self, name: str, steps: int = SCENARIO_STEPS) -> Player:
+        player = Player(self.sides, f"seed {name!r}")
+        play_at_random(player, lambda: self.processor.state.tree.nodes, name, steps)
+        return player
 
 
 @pytest.fixture(scope="module")
@@ -61,25 +60,18 @@ def open_pair(backend: Backend) -> Iterator[Pair]:
         yield Pair(server, "open")
 
 
-@pytest.fixture(scope="module")
-def met() -> set[tuple[str, int]]:
-    """The kinds of outcome in all parts."""
-    return set()
-
-
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
-def test_same_answers(pair: Pair, seed: int, met: set[tuple[str, int]], part: int) -> None:
+def test_same_answers(pair: Pair, seed: int, part: int) -> None:
     """In parts, for a slow machine: a test that takes too long is taken for one that hangs."""
-    done, events = 0, 0
+    done, events, met = 0, 0, set[tuple[str, int]]()
     while done < STEPS // PARTS:
-        player = pair.run(f"{seed}/{part}/{done}", SCENARIO_STEPS).player
+        player = pair.run(f"{seed}/{part}/{done}")
         done += player.requests
         events += player.events // 2
         met.update(player.errors)
     print(f"seed {seed}: {done} steps, {events} events, {len(met)} kinds of outcome")
     assert events >= done // 40
-    if part == PARTS:
-        assert len(met) >= 75, sorted(met)
+    assert len(met) >= 60, sorted(met)
 
 
 @pytest.mark.parametrize("name", [n for n in recorded.CONVERSATIONS if not n.startswith("walk")])
@@ -146,11 +138,7 @@ def unanswered(side: Side) -> list[tuple[int, int, int]]:
 
 
 def test_a_planted_difference_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a cversion that only counts creates, as it is stored, the comparison fails.
-
-    Not by chance, and on servers of its own: how far a difference can be shrunk depends on the
-    scenario, and what is left of others can forbid nearly everything.
-    """
+    """With a cversion that only counts creates, as it is stored, the comparison fails."""
     honest = Node.stat
 
     def planted(node: Node) -> Stat:
@@ -159,9 +147,5 @@ def test_a_planted_difference_is_found(backend: Backend, monkeypatch: pytest.Mon
         return Stat(*values)
 
     monkeypatch.setattr(Node, "stat", planted)
-    with alone(backend) as server, pytest.raises(Difference, match="seed") as caught:
-        Pair(server, "planted").run("4/planted", 20 * SCENARIO_STEPS)
-    (note,) = caught.value.__notes__
-    print(note)
-    requests = int(note.split(" requests")[0].split()[-1])
-    assert requests <= 8, f"the difference can be shown with less: {caught.value}"
+    with alone(backend) as server, pytest.raises(Difference, match="seed"):
+        Pair(server, "planted").run("planted", 20 * SCENARIO_STEPS)

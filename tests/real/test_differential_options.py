@@ -1,14 +1,14 @@
 """What the embedded server does when something is switched on, against a real one set up alike.
 
 A few fixed requests each: that there is no third answer is what counts here, chance is for
-`test_differential.py`.
+`test_differential.py`. What is answered to logins is in `tests/testbed/test_sasl_server.py`, and on
+real servers in `test_secure_servers.py`.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from tests.support.differential_sides import SILENCE, EmbeddedSide, Link, RealSi
 from tests.support.random_requests import multi_body
 from tests.support.server_control import Backend, Settings, ZooKeeperServer
 from tests.testbed.test_processor import WRITES
-from tests.testbed.test_sasl_server import USERS, answer_to
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
@@ -29,7 +28,6 @@ from zkwire.wire.model import Perms
 pytestmark = [pytest.mark.apache, pytest.mark.since("3.7")]
 
 TICK = 0.2
-SASL_USERS = {**USERS, "super": "every"}
 CONFIG = "/zookeeper/config"
 
 
@@ -140,70 +138,6 @@ def test_servers_that_insist_on_credentials(backend: Backend) -> None:
     with backend.standalone(Settings(java_flags=flags)) as server:
         assert list(talk_to_strict(embedded(version=playing(server), **options))) == list(
             talk_to_strict(real(server))
-        )
-
-
-ATTEMPTS: list[tuple[str, str, dict[str, str]]] = [
-    *[(name, password, {}) for name, password in SASL_USERS.items()],
-    ("bob", "wrong", {}),
-    # Not with bob's password: right behind him, 3.8.0 takes it from anybody whom it does not
-    # know (its callback handler is shared, and remembers the last known user).
-    ("nobody", "other", {}),
-    ("bob", "secret", {"uri": "zookeeper/elsewhere"}),
-    ("bob", "secret", {"nonce": "old"}),
-    ("bob", "secret", {"realm": "elsewhere"}),
-    ("bob", "secret", {"nc": "00000002"}),
-    ("bob", "secret", {"qop": "auth-int"}),
-    ("bob", "secret", {"authzid": "bob"}),
-    ("bob", "secret", {"authzid": "somebody"}),
-    ("bob", "secret", {"realm": ""}),
-]
-
-PRINCIPALS = ("bob", "", "/", "@", "a/b@c", "a/b/c", "a@b@c", "a/b/c@d", "a@b/c")
-
-
-def talk_sasl(side: Side) -> Iterable[Any]:
-    for user, password, changed in ATTEMPTS:
-        with Talk(side) as one:
-            first = one.ask(ops.SASL, r.GetSASLRequest(b""))
-            challenge = r.SetSASLResponse.decode(first).token
-            one.heard.pop()  # nonces differ in length
-            answer, proof = answer_to(challenge or b"", user, password, **changed)
-            token = one.ask(ops.SASL, r.GetSASLRequest(answer))
-            if one.heard[-1][3] == 0:
-                yield r.SetSASLResponse.decode(token).token == proof
-                yield who(one)
-                own = (r.ACL(Perms.ALL, r.Id("sasl", user)),)
-                one.ask(ops.CREATE, r.CreateRequest(f"/{user}", b"", own, 0))
-                one.ask(ops.GET_DATA, r.GetDataRequest(f"/{user}", False))
-                one.ask(ops.GET_DATA, r.GetDataRequest("/bob", False))
-                one.ask(ops.SASL, r.GetSASLRequest(answer))
-            one.see_end()
-            yield one.heard
-    with Talk(side) as other:
-        other.ask(ops.GET_DATA, r.GetDataRequest("/bob", False))
-        for number, name in enumerate(PRINCIPALS):
-            theirs = (r.ACL(Perms.ALL, r.Id("sasl", name)),)
-            other.ask(ops.CREATE, r.CreateRequest(f"/{number}", b"", theirs, 0))
-        other.ask(ops.SASL, r.GetSASLRequest(b"x"))
-        other.heard.pop()
-        other.ask(ops.SASL, r.GetSASLRequest(b"x"))
-        other.see_end()
-        yield other.heard
-
-
-def test_sasl(backend: Backend, tmp_path: Path) -> None:
-    jaas = tmp_path / "jaas.conf"
-    users = "\n".join(f'user_{name}="{password}"' for name, password in SASL_USERS.items())
-    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
-    jaas.write_text(f"Server {{ {module} required\n{users}; }};\n", encoding="utf-8")
-    flags = (
-        f"-Djava.security.auth.login.config={jaas}",
-        "-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-    )
-    with backend.standalone(Settings(java_flags=flags)) as server:
-        assert list(talk_sasl(embedded(version=playing(server), sasl_users=SASL_USERS))) == list(
-            talk_sasl(real(server))
         )
 
 

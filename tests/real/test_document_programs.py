@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 import zkwire
 from tests.support.lock_helpers import PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, NoNodeError
+from tests.support.snippets import HOSTS, ROOT, blocks
+from zkwire import Client, Partitioner
 
-ROOT = Path(__file__).resolve().parents[2]
-HOSTS = "127.0.0.1:2181"
 COLUMN = "\N{MULTIPLICATION SIGN} kazoo"
 MARKED = re.compile(r"```python\n((?:(?!```).)*)```\n<!-- prints: (.*?) -->", re.DOTALL)
 PRINTED: dict[str, tuple[str, ...]] = {
@@ -47,10 +45,6 @@ PRINTED: dict[str, tuple[str, ...]] = {
 """What each block of a page prints, or a part of it."""
 SAID = ("docs/watching.md", "docs/cache.md")
 """The pages that say in comments what is printed."""
-
-
-def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
 def rows() -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -157,43 +151,30 @@ def test_the_kept_node_of_the_page_has_another_owner(
 ITEMS = {"news", "blogs", "shops"}
 
 
-def test_members_of_the_page_share_the_items(zookeeper: ZooKeeperServer, observer: Client) -> None:
-    working: list[set[str]] = [set(), set()]
-    ends: list[bool] = []
-    code = blocks("docs/partitioner.md")[0].replace(HOSTS, zookeeper.hosts)
+def test_a_member_of_the_page_has_the_items_until_it_stops(
+    zookeeper: ZooKeeperServer, observer: Client
+) -> None:
+    working, ends, code = set[str](), list[bool](), blocks("docs/partitioner.md")[0]
 
-    def program(own: set[str], stopped: Callable[[], None]) -> None:
-        def show(what: str, items: Iterable[str]) -> None:
-            if what == "work on":
-                own.update(items)
-            else:
-                own.difference_update(items)
-                stopped()
+    def show(what: str, items: Iterable[str]) -> None:
+        if what == "work on":
+            working.update(items)
+        else:
+            working.difference_update(items)
+            if ends:
+                raise EnoughError
 
+    def program() -> None:
         with suppress(EnoughError):
-            exec(code, {"print": show})
-        own.clear()
+            exec(code.replace(HOSTS, zookeeper.hosts), {"print": show})
 
-    def end() -> None:
-        if ends:
-            raise EnoughError
-
-    one = Running(lambda: program(working[0], end))
-    poll("the first has all", lambda: working[0] == ITEMS or None, PATIENCE)
-    other = Running(lambda: program(working[1], end))
-
-    def shared() -> bool | None:
-        return (all(working) and set.union(*working) == ITEMS) or None
-
-    poll("both have some", shared, PATIENCE)
-    assert not working[0] & working[1]
+    running = Running(program)
+    poll("it has all", lambda: working == ITEMS or None, PATIENCE)
     ends.append(True)
-    for item in ITEMS:
-        for lock in observer.get_children(f"/crawl/items/{item}"):
-            with suppress(NoNodeError):  # it may have ended meanwhile
-                observer.delete(f"/crawl/items/{item}/{lock}")
-    one.result()
-    other.result()
+    with Partitioner(observer, "/crawl", ITEMS) as other:
+        running.result()
+        assert other.next(PATIENCE)
+        assert working < ITEMS
     observer.delete_tree("/crawl")
 
 

@@ -1,4 +1,4 @@
-"""The family on a server: re-entrance, readers and writers, multi-locks, semaphores, elections.
+"""The family on a server: re-entrance, readers and writers, multi-locks, semaphores.
 
 What cuts do to all of them is in `test_recipe_cuts`, other faults in `test_lock_sweep`.
 """
@@ -6,8 +6,6 @@ What cuts do to all of them is in `test_recipe_cuts`, other faults in `test_lock
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from typing import Any
 
 import pytest
@@ -17,13 +15,8 @@ from tests.support.lock_helpers import (
     A_WHILE,
     GRACE,
     LONG,
-    PATIENCE,
-    SHORT,
-    START,
     Running,
     Stage,
-    Worker,
-    Workers,
     assert_strictly_rising,
 )
 from tests.support.server_control import ZooKeeperServer
@@ -31,7 +24,6 @@ from zkwire import (
     AsyncClient,
     AsyncSequentialLock,
     Client,
-    Election,
     LockLostError,
     LockTimeoutError,
     MultiLock,
@@ -233,84 +225,43 @@ def test_wrong_arguments_are_refused_early(observer: Client, fresh_path: str) ->
             MultiLock(lock).acquire(timeout)
 
 
-# --- the election ---------------------------------------------------------------------------------
-
-
-def test_next_one_leads_when_the_leader_is_killed(stage: Stage, fresh_path: str) -> None:
-    """Three processes: each that leads is killed; then one leads twice in a row."""
-    election = Election(stage.observer, fresh_path)
-    with Workers() as workers:
-        crew: list[Worker] = []
-        for number in range(3):
-            crew.append(workers.start("leading", stage.hosts, fresh_path, number, SHORT))
-            soon("it stands", lambda: len(election.candidates()) == len(crew), START)
-        fences = []
-        for number, worker in enumerate([*crew, crew[-1]]):
-            said, fence = (worker.hear() or "").split()
-            assert said == "leads"
-            fences.append(int(fence))
-            leader = election.leader()
-            assert leader is not None
-            assert leader.text == str(min(number, 2))
-            if number == 2:
-                worker.say("the term is over")
-            elif number < 2:
-                os.kill(worker.pid, signal.SIGKILL)
-        assert_strictly_rising(fences)
-        waiting = Running(lambda: election.lead().acquire(PATIENCE))
-        os.kill(crew[-1].pid, signal.SIGKILL)
-        assert waiting.result()
-
-
 # --- acting on loss, under asyncio ----------------------------------------------------------------
 
 
 @pytest.mark.own_server
-async def test_loss_cancels_the_body(zookeeper: ZooKeeperServer, fresh_path: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "expected", "says"),
+    [
+        (asyncio.CancelledError, LockLostError, "its node .* was deleted"),
+        (None, LockLostError, "was lost"),
+        (KeyError, KeyError, "^$"),
+    ],
+)
+async def test_loss_cancels_the_body(
+    zookeeper: ZooKeeperServer,
+    fresh_path: str,
+    error: type[BaseException] | None,
+    expected: type[Exception],
+    says: str,
+) -> None:
+    """Also one that swallows that, or makes an error of it, which stays; it counts no longer."""
     async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as observer:
         task, lock = asyncio.current_task(), AsyncSequentialLock(client, fresh_path)
         assert task is not None
         for _ in range(2):
-            with pytest.raises(LockLostError, match=r"its node .* was deleted"):
+            with pytest.raises(expected, match=says):
                 async with lock, lock.cancel_on_loss() as entered:
                     assert entered is lock
                     (name,) = await observer.get_children(fresh_path)
-                    await observer.delete(f"{fresh_path}/{name}")
-                    await asyncio.Event().wait()
-                    pytest.fail("the end is reached")
+                    try:
+                        await observer.delete(f"{fresh_path}/{name}")
+                        await asyncio.Event().wait()
+                        pytest.fail("the end is reached")
+                    except asyncio.CancelledError:
+                        if error:
+                            raise error from None
             assert task.cancelling() == 0
             await client.sync()
         with pytest.raises(LockLostError, match="is not held"):
             async with lock.cancel_on_loss():
                 raise AssertionError
-
-
-@pytest.mark.own_server
-@pytest.mark.parametrize("error", [None, KeyError])
-async def test_body_that_swallows_the_cancellation_or_turns_it_into_an_error(
-    zookeeper: ZooKeeperServer, fresh_path: str, error: type[Exception] | None
-) -> None:
-    """Its error stays; the cancellation has done its work and must not count any longer."""
-    async with AsyncClient(zookeeper.hosts) as client, AsyncClient(zookeeper.hosts) as observer:
-        task, swallowed = asyncio.current_task(), False
-        assert task is not None
-        lock = AsyncSequentialLock(client, fresh_path)
-        assert await lock.acquire(GRACE)
-        (name,) = await observer.get_children(fresh_path)
-        with pytest.raises(error or LockLostError, match=None if error else "was lost"):
-            async with lock.cancel_on_loss():
-                losing = asyncio.ensure_future(observer.delete(f"{fresh_path}/{name}"))
-                try:
-                    await asyncio.Event().wait()
-                except asyncio.CancelledError:
-                    swallowed = True
-                    if error:
-                        raise error from None
-        assert swallowed
-        cancelling = task.cancelling()
-        while task.cancelling():
-            task.uncancel()
-        await losing
-        with pytest.raises(LockLostError):
-            await lock.release()
-        assert cancelling == 0

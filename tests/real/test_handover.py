@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
-import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -27,7 +23,6 @@ from zkwire import (
 from zkwire.blocking.sync import run
 from zkwire.jute.frames import SEND_LIMIT
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
 
 
@@ -35,34 +30,6 @@ def owner(client: Client, path: str) -> int | None:
     """Whose ephemeral node it is; None if there is none."""
     stat = client.exists(path)
     return None if stat is None else stat.ephemeral_owner
-
-
-def sent(stage: Stage, op: str) -> int:
-    return sum(f.op == op and f.direction == "c2s" for f in stage.proxy.frames())
-
-
-CHILD = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from zkwire import Client, Credentials
-hosts, path, session_id, passwd = json.loads(sys.stdin.read())
-with Client(hosts, resume=Credentials(session_id, bytes.fromhex(passwd))) as client:
-    print(json.dumps([client.session_id, client.get_ephemerals(path)]))
-    client.detach()
-"""
-
-
-@pytest.mark.since("3.6")
-def test_to_another_process_and_back(stage: Stage, fresh_path: str) -> None:
-    first = stage.client()
-    first.create(fresh_path, ephemeral=True)
-    kept = first.detach()
-    command = [sys.executable, "-I", "-c", CHILD, str(ROOT)]
-    given = json.dumps([stage.hosts, fresh_path, kept.session_id, kept.passwd.hex()])
-    said = subprocess.check_output(command, input=given, text=True, timeout=60)
-    assert json.loads(said) == [kept.session_id, [fresh_path]]
-    with Client(stage.hosts, resume=kept) as client:
-        assert owner(client, fresh_path) == kept.session_id
 
 
 def test_a_wrong_password(stage: Stage, fresh_path: str) -> None:

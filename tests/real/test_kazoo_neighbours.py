@@ -25,6 +25,7 @@ from zkwire import (
     SequentialLock,
     Supervisor,
 )
+from zkwire.testing import Ensemble
 
 Make = Callable[[Any, str], Any]
 OWN: dict[str, Make] = {
@@ -196,3 +197,23 @@ def test_recipes_on_one_path(
     with kazoo_side(zookeeper.hosts) as theirs, ExitStack() as stack:
         seen = outcome(scenario, Scene(zookeeper.hosts, fresh_path, observer, stack), theirs)
     assert seen == table.stored()["recipes"][page][title][KAZOO]
+
+
+# --- kazoo on the embedded server -----------------------------------------------------------------
+
+
+def test_kazoo_moves_to_another_server_of_an_embedded_ensemble(kazoo: Any) -> None:
+    with Ensemble(3) as ensemble:
+        client = kazoo.client.KazooClient(ensemble.hosts)
+        client.start(PATIENCE)
+        try:
+            assert client.server_version() == (3, 8, 0)  # by `envi`
+            session_id, _ = client.client_id
+            client.create("/a", ephemeral=True)
+            member = ensemble.server_for_session(session_id)
+            assert member is not None
+            member.stop()
+            assert client.retry(client.exists, "/a").ephemeralOwner == session_id
+        finally:
+            client.stop()
+            client.close()

@@ -6,68 +6,60 @@ Lost connections are in `test_lock_sweep`.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
 
 import zkwire.blocking.leader
-from tests.shell.test_client_threads import forks, in_child
 from tests.support.both_clients import done
 from tests.support.family_helpers import lease_nodes, lease_of, soon
-from tests.support.lock_frames import meaning
 from tests.support.lock_helpers import (
     ALL_KINDS,
     GRACE,
     PATIENCE,
     PAUSE,
+    ROOT,
     SHORT,
     SLACK,
     Kind,
     Lock,
     Running,
     Stage,
-    Worker,
-    Workers,
-    acquire_as_third_party,
     acquire_soon,
     all_kinds,
     assert_exclusive,
     assert_strictly_rising,
     holding,
     make_path,
+    meaning,
     requests,
     wait_until_waiting,
-    waiting_kinds,
 )
-from tests.support.lock_workers import fenced_write
 from tests.support.recipe_samples import lock as lock_of
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,
     Client,
-    ForkedError,
     LockLostError,
     Lost,
-    NoNodeError,
     OperationTimeoutError,
     ReadWriteLock,
     SequentialLock,
     SetData,
-    Watch,
 )
 from zkwire.blocking.locks import QueueLock
 from zkwire.testing.proxy import Gate, cut_before, hold
 
 
 @all_kinds
-def test_a_life_of_a_lock(stage: Stage, kind: Kind, fresh_path: str) -> None:
+def test_hazard_B18_B19_C9_D8_a_life_of_a_lock(stage: Stage, kind: Kind, fresh_path: str) -> None:
     """Free, held, lost inside of a with, used again; one object, and its misuse."""
     lock = stage.lock(kind, fresh_path)
 
@@ -112,17 +104,6 @@ def test_a_life_of_a_lock(stage: Stage, kind: Kind, fresh_path: str) -> None:
 
 
 @all_kinds
-def test_missing_chroot_is_made_or_refused(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    """A client can make the last name of its chroot, and nothing above it."""
-    lock = kind(stage.client(direct=True, chroot=fresh_path), "/lock")
-    assert lock.try_acquire()
-    lock.release()
-    deep = kind(stage.client(direct=True, chroot=f"{fresh_path}/x/y"), "/lock")
-    with pytest.raises(NoNodeError):
-        deep.try_acquire()
-
-
-@all_kinds
 def test_fence_rises_and_is_the_nodes_czxid(stage: Stage, kind: Kind, fresh_path: str) -> None:
     """And a try on the lock that is taken leaves nothing."""
     locks = [stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)]
@@ -135,28 +116,6 @@ def test_fence_rises_and_is_the_nodes_czxid(stage: Stage, kind: Kind, fresh_path
             assert lock.fence == stage.observer.get_data(node).stat.czxid
             fences.append(lock.fence)
     assert_strictly_rising(fences)
-
-
-@all_kinds
-def test_processes_count_without_losing_one(
-    stage: Stage, kind: Kind, fresh_path: str, tmp_path: Path
-) -> None:
-    """The counter is a plain file: two at a time would read the same number."""
-    counter, processes, times = tmp_path / "counter", 4, 50
-    counter.write_text("0")
-    arguments = (stage.hosts, kind.__name__, fresh_path, times, counter)
-    with Workers() as workers:
-        crew = [workers.start("counting", *arguments) for _ in range(processes)]
-        for worker in crew:
-            worker.expect("ready")
-        for worker in crew:
-            worker.say("go")
-        lines = [line for worker in crew for line in worker.end(4 * PATIENCE)]
-    turns = sorted(tuple(map(int, line.split())) for line in lines)
-    assert [number for number, _ in turns] == list(range(processes * times))
-    assert counter.read_text() == str(processes * times)
-    assert_strictly_rising(fence for _, fence in turns)
-    assert stage.nodes(fresh_path) == []
 
 
 # --- nodes that go, or are not what they seem -----------------------------------------------------
@@ -185,29 +144,6 @@ def test_waiter_whose_node_was_deleted_goes_to_the_end(stage: Stage, fresh_path:
     assert told.empty()
     stage.observer.delete(stage.nodes(fresh_path)[0])
     assert told.get(timeout=PATIENCE) is lost
-
-
-# --- what attempts leave behind -------------------------------------------------------------------
-
-
-@waiting_kinds
-def test_interrupted_waiter_leaves_no_node(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    """The first interrupt ends the wait; the second comes while there is cleaning up behind it."""
-    rival = stage.rival(kind, fresh_path)
-    microseconds = [*range(1, 400, 25), *range(400, 3000, 200)]
-    arguments = (stage.proxy.hosts, kind.__name__, fresh_path)
-    with holding(rival), Worker("interrupted", *arguments) as worker:
-        (held,) = stage.nodes(fresh_path)
-        worker.expect("interrupts 0")
-        for count, delay in enumerate(microseconds, 1):
-            worker.say(str(delay))
-            wait_until_waiting(stage, nth=count)
-            os.kill(worker.pid, signal.SIGINT)
-            # It may be back before the second interrupt.
-            while (line := worker.hear()) != f"interrupts {2 * count}":
-                assert line is not None
-            soon("it is gone", lambda: stage.nodes(fresh_path) == [held])
-    assert acquire_as_third_party(stage, kind, fresh_path) > rival.fence
 
 
 class Witness:
@@ -270,71 +206,58 @@ STOPPED = {kind.__name__: kind.__name__ for kind in ALL_KINDS} | {
     "ReadWriteLock.read": "ReadWriteLock.write",
     "ReadWriteLock.write": "ReadWriteLock.read",
     "Semaphore": "Semaphore",
+    **{f"Async{kind.__name__}": kind.__name__ for kind in ALL_KINDS},
 }
-WORKERS = {
-    **{holder: ("writing", holder) for holder in STOPPED},
-    **{f"Async{kind.__name__}": ("writing_in_a_task", kind.__name__) for kind in ALL_KINDS},
-}
-OWN = WORKERS.keys() - {"SequentialLock", "Semaphore"}
+OWN = STOPPED.keys() - {"SequentialLock", "Semaphore"}
 """What a real server need not have, too."""
+HOLDER = """
+import asyncio, sys, threading
+from tests.support.both_clients import done
+from tests.support.recipe_samples import lock as lock_of
+from zkwire import AsyncClient, Client
+
+async def main(hosts, name, path, session_timeout):
+    kind = AsyncClient if name.startswith("Async") else Client
+    client, told = kind(hosts, session_timeout=float(session_timeout)), threading.Event()
+    lock = lock_of(name.removeprefix("Async"), client, path)
+    lock.lost.add_callback(lambda _: told.set())
+    assert await done(lock.acquire(10))
+    print(lock.fence, flush=True)
+    while await asyncio.to_thread(sys.stdin.readline):
+        print(lock.held, flush=True)
+        async with asyncio.timeout(10):
+            while not lock.held and not (told.is_set() and lock.lost.is_set()):
+                await asyncio.sleep(0.01)
+        print(told.is_set(), flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.own_server] * (n in OWN)) for n in WORKERS]
+    "name", [pytest.param(n, marks=[pytest.mark.own_server] * (n in OWN)) for n in STOPPED]
 )
-def test_stopped_holder_knows_when_it_wakes(
-    stage: Stage, name: str, fresh_path: str, tmp_path: Path
-) -> None:
+def test_stopped_holder_knows_when_it_wakes(stage: Stage, name: str, fresh_path: str) -> None:
     """Stopped for longer than its session lives; what it must look at waits for it already."""
-    register, (work, holder) = tmp_path / "register", WORKERS[name]
-    register.write_text("0\n")
-    rival = lock_of(STOPPED[holder], stage.observer, fresh_path)
-    with Workers() as workers:
-        worker = workers.start(work, stage.hosts, holder, fresh_path, SHORT, register)
-        said, fence = (worker.hear() or "").split()
-        assert said == "fence"
-        worker.say("write")
-        worker.expect("held True written True told False")
-        os.kill(worker.pid, signal.SIGSTOP)
-        acquire_soon(rival, PATIENCE)
-        assert rival.fence > int(fence)
-        assert fenced_write(register, "by the rival", rival.fence)
-        worker.say("write")
-        os.kill(worker.pid, signal.SIGCONT)
-        worker.expect("held False written False told True")
-        assert rival.held
-        assert register.read_text() == f"{rival.fence}\nby the rival\n"
-        rival.release()
-
-
-@forks
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@all_kinds
-def test_forked_child_holds_nothing(stage: Stage, kind: Kind, fresh_path: str) -> None:
-    client = stage.client()
-    lock, other = kind(client, fresh_path), kind(client, f"{fresh_path}-other")
-    calls: list[Callable[[], object]] = [
-        lock.release, lock.acquire, lock.check, other.try_acquire, other.acquire,
-    ]  # fmt: skip
-    if isinstance(lock, SequentialLock):
-        calls.append(lambda: lock.guard([]))
-
-    def child() -> None:
-        for call in calls:
-            with pytest.raises(ForkedError):
-                call()
-        assert not lock.held
-        assert lock.lease_remaining() == 0.0
-
-    assert lock.acquire(GRACE)
-    session_id = client.session_id
-    in_child(child)
-    assert lock.held
-    assert not lock.lost.is_set()
-    assert not stage.rival(kind, fresh_path).try_acquire()
-    lock.release()
-    assert client.session_id == session_id
-    assert stage.nodes(fresh_path) == []
+    rival = lock_of(STOPPED[name], stage.observer, fresh_path)
+    command = [sys.executable, "-c", HOLDER, stage.hosts, name, fresh_path, str(SHORT)]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1, cwd=ROOT) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        try:
+            fence = int(holder.stdout.readline())
+            holder.stdin.write("look\n")
+            assert [holder.stdout.readline() for _ in range(2)] == ["True\n", "False\n"]
+            holder.send_signal(signal.SIGSTOP)
+            acquire_soon(rival, PATIENCE)
+            assert rival.fence > fence
+            holder.stdin.write("look\n")
+            holder.send_signal(signal.SIGCONT)
+            assert [holder.stdout.readline() for _ in range(2)] == ["False\n", "True\n"]
+            assert rival.held
+            rival.release()
+        finally:
+            holder.kill()
 
 
 # --- guarded writes: the server refuses a holder that has lost the lock without knowing it --------
@@ -469,28 +392,6 @@ def test_a_lock_held_for_a_moment_is_two_round_trips(
     client.sync("/")
     assert sent(stage) == ["create2", "get_children", "get_children2", "sync"]
     lock.release()
-
-
-@pytest.mark.since("3.5")
-def test_a_wait_in_vain_is_six_requests(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each that follows, too: none waits behind the node of the one before."""
-
-    async def no_event_in_time(watch: Watch, deadline: float | None) -> None:
-        return None
-
-    client, times = stage.client(), 5
-    lock = SequentialLock(client, fresh_path)
-    monkeypatch.setattr(client._driver, "event", no_event_in_time)
-    with SequentialLock(stage.observer, fresh_path):
-        for _ in range(times):
-            assert not lock.acquire(PATIENCE)
-        client.get_acl("/")
-    operations = sent(stage)
-    assert operations.pop() == "get_acl"
-    each = ["create2", "delete", "get_children", "get_children2", "get_data", "remove_watches"]
-    assert sorted(operations) == sorted(each * times)
 
 
 @pytest.mark.since("3.5")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.shell.test_client_threads import forks, in_child
 from tests.support.lock_helpers import PATIENCE, Stage
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
@@ -15,7 +14,6 @@ from zkwire import (
     OPEN_ACL_UNSAFE,
     Client,
     ClientClosedError,
-    ForkedError,
     Group,
     Id,
     NoAuthError,
@@ -122,19 +120,3 @@ def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:
     assert list(group.changes()) == []
     group.close()
     membership.close()
-
-
-@forks
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fork_has_neither(observer: Client, fresh_path: str) -> None:
-    with PersistentNode(observer, fresh_path) as node:
-        assert node.wait_present(PATIENCE)
-
-        def child() -> None:
-            with pytest.raises(ForkedError):
-                node.set_data(b"child", PATIENCE)
-            node.close()
-
-        in_child(child)
-        assert node.present
-        assert shown(observer, fresh_path) == (b"", observer.session_id)

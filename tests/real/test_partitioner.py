@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import count
 from typing import Any
 
 import pytest
 
-from tests.shell.test_client_threads import forks, in_child
-from tests.support.lock_helpers import LONG, PATIENCE, Running, Stage
+from tests.support.lock_helpers import PATIENCE, Running, Stage
 from tests.support.server_control import poll
 from zkwire import (
     Client,
     ClientClosedError,
-    ForkedError,
     LockLostError,
     NoNodeError,
     Partitioner,
     SequentialLock,
     Share,
-    Supervisor,
 )
-from zkwire.testing.proxy import Action, Frame, Gate, hold
 
 ITEMS = ["a", "b", "c", "d", "e"]
 
@@ -180,51 +175,3 @@ def test_bad_arguments(stage: Stage, fresh_path: str) -> None:
     with pytest.raises(ClientClosedError):
         Partitioner(client, fresh_path, ITEMS)
     assert stage.observer.exists(fresh_path) is None
-
-
-@forks
-def test_in_a_forked_child(stage: Stage, fresh_path: str) -> None:
-    with Partitioner(stage.client(), fresh_path, ITEMS) as partitioner:
-        share = first(partitioner)
-
-        def child() -> None:
-            assert share.lost == set(ITEMS)
-            with pytest.raises(ForkedError):
-                partitioner.next(0)
-
-        in_child(child)
-
-
-@pytest.mark.own_server
-def test_a_session_killed_at_every_request(stage: Stage, fresh_path: str) -> None:
-    """With a supervisor a member comes back, wherever its session has ended."""
-
-    def work(supervisor: Supervisor) -> None:
-        with Partitioner(supervisor, fresh_path, ["a", "b"], name="me") as partitioner:
-            until(partitioner, first(partitioner), ["a", "b"])
-        poll("it has left", lambda: not nodes(stage.observer, fresh_path) or None, PATIENCE)
-
-    def live(number: int) -> bool:
-        """Kill the session at one request; False if there are not so many."""
-        gate, seen = Gate(), list[Frame]()
-
-        def rule(frame: Frame) -> Action | None:
-            if frame.kind == "request":
-                seen.append(frame)
-                return hold(gate) if len(seen) == number else None
-            return None
-
-        with Supervisor(stage.proxy.hosts, session_timeout=LONG) as supervisor:
-            credentials = supervisor.client(PATIENCE).credentials
-            stage.proxy.rule(rule)
-            working = Running(lambda: work(supervisor))
-            poll("it is there", lambda: len(seen) >= number or working.ended or None, PATIENCE)
-            if len(seen) >= number:
-                with Client(stage.hosts, resume=credentials) as other:
-                    other.connect()  # its end is the session's
-                gate.release()
-            working.result()
-        stage.heal()
-        return len(seen) >= number
-
-    assert next(number for number in count(1) if not live(number)) > 10

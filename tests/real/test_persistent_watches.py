@@ -1,9 +1,7 @@
-"""Persistent and recursive watches, their mixing with one-shot ones, and twenty thousand of all."""
+"""The longest path that can be watched, and twenty thousand watches through an outage."""
 
 from __future__ import annotations
 
-import itertools
-import random
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,7 +18,7 @@ PATIENCE = 30.0
 LARGEST_FRAME = 129 * 1024
 RESTORING = {"set_watches", "set_watches2"}
 
-CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
+CREATED = EventType.NODE_CREATED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 REREAD = EventType.REREAD
 
@@ -39,86 +37,6 @@ def outage(stage: Stage, client: Client) -> None:
     assert client.wait_for_state(State.DISCONNECTED, timeout=PATIENCE) is State.DISCONNECTED
 
 
-# --- what they see --------------------------------------------------------------------------------
-
-
-READS: dict[str, EventType] = {"get_data": CHANGED, "exists": CHANGED, "get_children": CHILDREN}
-
-
-class Model:
-    """One node under a random sequence of watches and changes; which watches must have fired."""
-
-    def __init__(self, stage: Stage, client: Client, node: str, rng: random.Random) -> None:
-        self.stage, self.client, self.node, self.rng = stage, client, node, rng
-        self.other = stage.observer
-        self.one_shots: list[tuple[Watch, EventType]] = []
-        self.lasting: list[Watch] = []
-        self.recursive = False
-        self.names = itertools.count()
-
-    def step(self) -> None:
-        kinds = [self.watch, self.add, self.close, self.change, self.lose]
-        self.rng.choices(kinds, [40, 10, 20, 60, 2])[0]()
-
-    def lose(self) -> None:
-        """A new connection tells of itself where an event may be missing."""
-        outage(self.stage, self.client)
-        self.stage.proxy.refuse(False)
-        self.client.connect(PATIENCE)
-        for watch in self.lasting:
-            assert next_event(watch) == (REREAD, self.node)
-
-    def watch(self) -> None:
-        verb, watch = self.rng.choice(list(READS)), Watch()
-        getattr(self.client, verb)(self.node, watch=watch)
-        self.one_shots.append((watch, READS[verb]))
-
-    def add(self) -> None:
-        if not self.lasting:
-            self.recursive = self.rng.random() < 0.5
-        self.lasting.append(Watch())
-        self.client.add_watch(self.node, self.lasting[-1], recursive=self.recursive)
-
-    def close(self) -> None:
-        if self.lasting and self.rng.random() < 0.5:
-            self.lasting.pop(self.rng.randrange(len(self.lasting))).close()
-        elif self.one_shots:
-            self.one_shots.pop(self.rng.randrange(len(self.one_shots)))[0].close()
-
-    def change(self) -> None:
-        if self.rng.random() < 0.5:
-            self.other.set_data(self.node, b"x")
-            kind, seen = CHANGED, (CHANGED, self.node)
-        else:
-            kind, child = CHILDREN, f"{self.node}/{next(self.names)}"
-            self.other.create(child)
-            seen = (CREATED, child) if self.recursive else (CHILDREN, self.node)
-        self.client.exists("/")  # its answer comes behind all events
-        for watch in self.lasting:
-            assert next_event(watch) == seen
-            assert not watch.ready
-        for watch, awaited in self.one_shots:
-            assert watch.ready == (kind == awaited)
-            assert not watch.ready or next_event(watch) == (kind, self.node)
-        self.one_shots = [each for each in self.one_shots if each[1] != kind]
-
-
-def test_random_mixes_lose_nothing(stage: Stage, fresh_path: str, seed: int) -> None:
-    rng, client = random.Random(seed), stage.client()
-    stage.observer.create(fresh_path)
-    for number in range(40):
-        node = stage.observer.create(f"{fresh_path}/{number}")
-        model = Model(stage, client, node, rng)
-        for _ in range(25):
-            model.step()
-        for watch in [*model.lasting, *(watch for watch, _ in model.one_shots)]:
-            watch.close()
-    assert watch_table_size(client) == 0
-
-
-# --- lost connections -----------------------------------------------------------------------------
-
-
 def test_the_longest_path_that_can_be_watched_can_be_watched_again(stage: Stage) -> None:
     """A server would close every connection on which more than its limit is set again."""
     client, watch = stage.client(), Watch()
@@ -132,8 +50,6 @@ def test_the_longest_path_that_can_be_watched_can_be_watched_again(stage: Stage)
     stage.proxy.refuse(False)
     assert next_event(watch) == (REREAD, longest)
 
-
-# --- many of them ---------------------------------------------------------------------------------
 
 COUNTS = {"data": 7000, "exist": 6000, "child": 6000, "lasting": 1000}
 EXPECTED = {"data": CHANGED, "exist": CREATED, "child": CHILDREN, "lasting": CHANGED}

@@ -7,18 +7,19 @@ not counted, and neither is what the program is about: `work`, `configure`, `use
 from __future__ import annotations
 
 import re
-import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import pytest
 
 import zkwire
-from tests.support.lock_helpers import LONG
-from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, NodeExistsError, NoNodeError, Supervisor
+from tests.support.family_helpers import soon
+from tests.support.lock_helpers import LONG, Running
+from tests.support.server_control import ZooKeeperServer
+from zkwire import Client, NodeExistsError, Supervisor
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "supervisor.md"
 KAZOO = {
@@ -104,46 +105,7 @@ def test_it_is_short_and_documented(program: Program) -> None:
     assert section() in PAGE.read_text()
 
 
-class Run:
-    """One program that runs in a thread, under a chroot of its own."""
-
-    def __init__(self, program: Program, hosts: str) -> None:
-        self.supervisors: list[Supervisor] = []
-        self.terms: list[int] = []
-        self.seen: list[Any] = []
-        self.killed = threading.Event()
-        names = {
-            "HOSTS": hosts,
-            "Supervisor": self._supervisor,
-            "work": self._work,
-            "configure": lambda seen: self.seen.append(seen.data),
-            "use": self.seen.append,
-            **{name: getattr(zkwire, name) for name in ("PersistentNode", "Group", "Cache")},
-        }
-        self.thread = threading.Thread(target=self._run, args=(program.zkwire, names))
-        self.thread.start()
-
-    def _run(self, program: str, names: dict[str, Any]) -> None:
-        with suppress(zkwire.ClientClosedError):
-            exec(program, names)
-
-    def _supervisor(self, hosts: str) -> Supervisor:
-        supervisor = Supervisor(hosts, session_timeout=LONG)
-        self.supervisors.append(supervisor)
-        return supervisor
-
-    def _work(self, lock: Any) -> None:
-        self.terms.append(lock.fence)
-        lock.lost.wait()
-
-    def end(self) -> None:
-        """Close its supervisor; the program ends with it."""
-        self.supervisors[0].close()
-        self.thread.join(LONG)
-        assert not self.thread.is_alive()
-
-
-def _changed(client: Client, n: int) -> None:
+def change(client: Client, n: int) -> None:
     """Change whatever the programs look at."""
     for path in ("/app", "/app/members", f"/app/members/m{n}", "/app/config"):
         with suppress(NodeExistsError):
@@ -151,61 +113,57 @@ def _changed(client: Client, n: int) -> None:
     client.set_data("/app/config", b"%d" % n)
 
 
-def _knows(run: Run, client: Client, name: str, n: int) -> bool:
-    session = run.supervisors[0].client(LONG).session_id
-    match name:
+def knows(program: str, seen: list[Any], client: Client, session: int, n: int) -> bool:
+    """Whether the program has come to terms with the ``n``-th change, in this session."""
+    match program:
         case "election with fail-over":
-            if not run.terms:
-                return False
-            owners = [
-                client.exists(f"/app/leader/{node}") for node in client.get_children("/app/leader")
-            ]
-            return run.terms[-1] in [
-                stat.czxid for stat in owners if stat and stat.ephemeral_owner == session
-            ]
+            return len(seen) > n and bool(seen[-1].held)
         case "configuration forever":
-            return run.seen[-1:] == [b"%d" % n]
+            return bool(seen) and seen[-1].data == b"%d" % n
         case "registration":
-            with suppress(NoNodeError):
-                seen = client.get_data("/app/members/web-1")
-                return seen.data == b"10.0.0.5:80" and seen.stat.ephemeral_owner == session
-            return False
+            stat = client.exists("/app/members/web-1")
+            return stat is not None and stat.ephemeral_owner == session
         case "discovery":
-            return bool(run.seen) and f"m{n}" in run.seen[-1]
+            return bool(seen) and f"m{n}" in seen[-1]
         case _:
-            return any(
-                event.path == "/app/config" and event.data == b"%d" % n for event in run.seen
-            )
+            return any(event.path == "/app/config" and event.data == b"%d" % n for event in seen)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_it_survives_a_killed_session(
     zookeeper: ZooKeeperServer, fresh_path: str, program: Program
 ) -> None:
-    with Client(zookeeper.hosts, session_timeout=LONG) as admin:
+    hosts, seen, made = zookeeper.hosts + fresh_path, list[Any](), SimpleQueue[Supervisor]()
+
+    def supervised(hosts: str) -> Supervisor:
+        made.put(supervisor := Supervisor(hosts, session_timeout=LONG))
+        return supervisor
+
+    def work(lock: Any) -> None:
+        seen.append(lock)
+        lock.lost.wait()
+
+    names = {
+        **{name: getattr(zkwire, name) for name in ("PersistentNode", "Group", "Cache")},
+        "HOSTS": hosts,
+        "Supervisor": supervised,
+        "work": work,
+        "configure": seen.append,
+        "use": seen.append,
+    }
+    with Client(zookeeper.hosts) as admin, Client(hosts, session_timeout=LONG) as client:
         admin.create(fresh_path)
-        with Client(zookeeper.hosts + fresh_path, session_timeout=LONG) as client:
-            _changed(client, 0)
-            run = Run(program, zookeeper.hosts + fresh_path)
-
-            def back(n: int) -> bool | None:
-                return _knows(run, client, program.name, n) or None
-
-            try:
-                poll("the program has begun", lambda: run.supervisors or None, LONG)
-                for n in range(3):
-                    poll("it knows", partial(back, n), LONG)
-                    _kill(run.supervisors[0], zookeeper.hosts)
-                    _changed(client, n + 1)
-                poll("it knows", partial(back, 3), LONG)
-            finally:
-                run.end()
+        change(client, 0)
+        running = Running(lambda: exec(program.zkwire, names))
+        with made.get(timeout=LONG) as supervisor:
+            for n in range(4):
+                old = supervisor.client(LONG)
+                told = partial(knows, program.name, seen, client, old.session_id, n)
+                soon("it knows", told, LONG)
+                with Client(hosts, resume=old.credentials):
+                    pass  # its end is the session's
+                soon("another", lambda id=old.session_id: supervisor.client(LONG).session_id != id)  # type: ignore[misc]
+                change(client, n + 1)
+        with suppress(zkwire.ClientClosedError):
+            running.result(LONG)
         admin.delete_tree(fresh_path)
-
-
-def _kill(supervisor: Supervisor, hosts: str) -> None:
-    """End the session behind its back; the next one is another."""
-    old = supervisor.client(LONG)
-    with Client(hosts, resume=old.credentials):
-        pass
-    poll("another", lambda: supervisor.client(LONG).session_id != old.session_id or None, LONG)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-import struct
-
 import pytest
 
 from tests.conftest import unavailable
+from tests.support.docker_servers import DockerServer, engine
 from tests.support.lock_helpers import PATIENCE
 from tests.support.real_servers import find_backend
 from tests.support.server_control import (
@@ -23,37 +21,6 @@ from zkwire.testing.server.processor import ENVIRONMENT
 
 pytestmark = pytest.mark.apache
 
-NEW_SESSION = bytes.fromhex(
-    "0000002d000000000000000000000000000027100000000000000000000000100000000000000000000000000000000000"
-)
-"""A ConnectRequest for a new session of ten seconds, with its length in front."""
-
-
-class Handshake:
-    """A bare connection after the exchange of ConnectRequest and ConnectResponse."""
-
-    def __init__(self, server: ZooKeeperServer, request: bytes = NEW_SESSION) -> None:
-        self.connection = socket.create_connection((server.host, server.port), 30)
-        self.connection.sendall(request)
-        reader = self.connection.makefile("rb")
-        (self.length,) = struct.unpack(">i", reader.read(4))
-        answer = reader.read(self.length)
-        reader.close()
-        _, self.timeout_ms, self.session_id, size = struct.unpack_from(">iiqi", answer)
-        self.password = answer[20 : 20 + size]
-
-    def resumed(self, server: ZooKeeperServer) -> Handshake:
-        """The same session on a new connection."""
-        head = struct.pack(">iqiqi", 0, 0, 10_000, self.session_id, len(self.password))
-        body = head + self.password + b"\0"
-        return Handshake(server, struct.pack(">i", len(body)) + body)
-
-    def __enter__(self) -> Handshake:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
 
 @pytest.mark.smoke
 def test_server_answers_four_letter_words(zookeeper: ZooKeeperServer) -> None:
@@ -66,36 +33,23 @@ def test_server_answers_four_letter_words(zookeeper: ZooKeeperServer) -> None:
     assert names[1:] == [n for n in ENVIRONMENT if later or not n.startswith("os.memory")]
 
 
-@pytest.mark.smoke
-def test_server_greets_a_client(zookeeper: ZooKeeperServer) -> None:
-    with Handshake(zookeeper) as client:
-        assert client.length in {36, 37}
-        assert client.timeout_ms == 10_000
-        assert client.session_id != 0
-        assert len(client.password) == 16
-
-
 @pytest.mark.docker
 @pytest.mark.smoke
 def test_container_is_published_on_loopback_only(zookeeper: ZooKeeperServer) -> None:
-    from testcontainers.core.docker_client import DockerClient
-
-    engine = DockerClient().client
-    try:
-        (container,) = engine.containers.list(filters={"publish": str(zookeeper.port)})
-    finally:
-        engine.close()
-    assert container.ports["2181/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": str(zookeeper.port)}]
+    assert isinstance(zookeeper, DockerServer)
+    assert engine("port", zookeeper.name) == f"2181/tcp -> 127.0.0.1:{zookeeper.port}"
 
 
 @pytest.mark.parametrize("order", ["kill", "pause"])
 def test_lost_leader_is_replaced_and_sessions_live_on(ensemble: Ensemble, order: str) -> None:
     leader = ensemble.leader()
-    with Handshake(leader) as client:
+    with Client(leader.hosts) as client:
+        client.connect(PATIENCE)
         getattr(leader, order)()
         successor = ensemble.leader()
         assert successor is not leader
-        with client.resumed(successor) as again:
+        with Client(successor.hosts, resume=client.credentials) as again:
+            again.connect(PATIENCE)
             assert again.session_id == client.session_id
     leader.restore()
     poll("it follows", lambda: leader.mode() == "follower" or None, 60)
@@ -146,10 +100,9 @@ def derived(session_id: int) -> bytes:
 
 def test_a_password_is_a_function_of_the_id(zookeeper: ZooKeeperServer) -> None:
     """True of 3.4.14, 3.6.2, 3.8.0 and 3.9.5: with the id alone the session can be taken over."""
-    with Handshake(zookeeper) as client:
-        assert client.password == derived(client.session_id)
-        with client.resumed(zookeeper) as again:
-            assert again.session_id == client.session_id
+    with Client(zookeeper.hosts) as client:
+        client.connect(PATIENCE)
+        assert client.credentials.passwd == derived(client.session_id)
 
 
 @pytest.mark.since("3.9")

@@ -1,7 +1,6 @@
 """Real servers with TLS or SASL: what the client makes of what they say.
 
-What they answer to logins byte by byte is compared in `test_differential_options`; certificates are
-checked by the client alone, see `tests/unit/test_tls_filter.py`.
+Certificates are checked by the client alone, see `tests/unit/test_tls_filter.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.conftest import unavailable
 from tests.interop.other_clients import zkcli
 from tests.interop.other_clients.clients import NoClientError
 from tests.interop.other_clients.compare import differences
-from tests.support.embedded_servers import EmbeddedBackend
+from tests.support.real_servers import EmbeddedBackend
 from tests.support.server_control import Backend
 
 pytestmark = [pytest.mark.apache, pytest.mark.since("3.7")]

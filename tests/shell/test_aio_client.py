@@ -15,7 +15,6 @@ import pytest
 
 from tests.shell.test_client import within
 from tests.shell.test_client_threads import in_child
-from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import (
     awaited,
     blocking,
@@ -26,7 +25,7 @@ from tests.support.aio_helpers import (
     watch_count,
 )
 from tests.support.fake_server import FakeServer
-from tests.support.hooks import hooked
+from tests.support.hooks import Clock, hooked
 from tests.support.lock_helpers import LONG, PATIENCE
 from tests.support.operation_samples import SAMPLES
 from zkwire import (

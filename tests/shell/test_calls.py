@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from benchmarks import gate
 from benchmarks.gate import VERSION, WORKS
 from benchmarks.sides import SIDES
-from tests.support.command import ROOT
+from tests.support.snippets import ROOT, run_python
 from zkwire import Client
 from zkwire.testing import Server
 
@@ -121,8 +120,7 @@ NEEDLESS = {
 
 def loaded_by(server: str, *words: str) -> set[str]:
     """The modules that a Python without site packages loads for this command."""
-    command = [sys.executable, "-I", "-S", "-B", "-c", PROBE, str(ROOT), server, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    done = run_python("-I", "-S", "-B", "-c", PROBE, ROOT, server, *words)
     status, *loaded = done.stdout.splitlines()[-1].split()
     assert (status, done.stderr) == ("0", "")
     return set(loaded)

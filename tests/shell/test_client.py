@@ -8,17 +8,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from enum import Enum
 from typing import Any
 
 import pytest
 
-import zkwire
-from tests.support.both_clients import Side, answer, asking, both, done, entered
+from tests.support.both_clients import Side, asking, both, done, entered
 from tests.support.fake_server import FakeServer, mute, silent
-from tests.support.operation_samples import OPERATIONS, SAMPLES
+from tests.support.operation_samples import OPERATIONS
 from tests.support.recipe_samples import RECIPES, made
 from tests.support.server_control import free_port, poll
 from zkwire import (
@@ -38,7 +37,6 @@ from zkwire import (
     State,
     Supervisor,
     Watch,
-    ZooKeeperError,
 )
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
@@ -86,56 +84,6 @@ def all_ended(name: str = "zkwire", *, but: str = "") -> None:
         return all(not t.startswith(name) or t == but for t in own_threads()) or None
 
     poll("its threads end", ended, PATIENCE)
-
-
-def poll_state(client: Client, state: State) -> bool:
-    """Wait until the client is in a state that nothing tells of."""
-    with suppress(TimeoutError):
-        poll("the state", lambda: client.state is state or None, PATIENCE)
-    return client.state is state
-
-
-# --- operations -----------------------------------------------------------------------------------
-
-
-def normal(value: Any, root: str) -> Any:
-    """Without what differs between two roots and two moments."""
-    match value:
-        case ZooKeeperError():
-            path = normal(value.path or "", root)
-            return type(value).__name__, value.op, path, value.maybe_applied
-        case zkwire.Stat():
-            return value.version, value.aversion, value.data_length, value.num_children
-        case Watch():
-            return "a watch"
-        case str():
-            return value.replace(root, "ROOT")
-        case list() | tuple():
-            items = [normal(item, root) for item in value]
-            return sorted(items) if all(isinstance(i, str) for i in items) else items
-    return value
-
-
-async def test_each_way_to_ask_has_the_same_results(whole: str, fresh_path: str) -> None:
-    """Every operation, good and refused: with each client, and with the pipeline."""
-    seen = []
-    for number, side in enumerate([Side(""), Side(""), Side("Async")]):
-        root, results = f"{fresh_path}-{number}", list[Any]()
-        async with side.opened(whole) as client:
-            for path, sample in ((f"{root}/{n}", sample) for n, sample in enumerate(SAMPLES)):
-                await done(client.ensure_path(f"{path}/gone"))
-                for where in (path, f"{path}/none/here"):
-                    try:
-                        asked = sample.call(client.pipeline if number == 1 else client, where)
-                        result = await (answer(asked) if number == 1 else done(asked))
-                    except ZooKeeperError as error:
-                        result = error
-                    results.append(normal(result, root))
-        seen.append(results)
-    assert seen[0] == seen[1]
-    assert seen[0] == seen[2]
-    refused = {each[0] for each in seen[0] if isinstance(each, tuple) and "Error" in str(each[0])}
-    assert refused >= {"NoNodeError", "MultiError"}
 
 
 # --- wrong arguments ------------------------------------------------------------------------------
@@ -288,11 +236,6 @@ ARGUMENTS = {operation: arguments_of(operation) for operation in sorted(OPERATIO
 # --- where there is no answer ---------------------------------------------------------------------
 
 
-def refused_port() -> int:
-    """A port that nobody listens on; below the range from which clients' own ports are taken."""
-    return free_port()
-
-
 Addresses = list[tuple[int, Any]]
 
 
@@ -343,7 +286,7 @@ def nowhere(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if kind == "black hole":
             yield f"127.0.0.1:{stack.enter_context(unanswering_port())}", {}
         elif kind == "refused":
-            yield f"127.0.0.1:{refused_port()}", {}
+            yield f"127.0.0.1:{free_port()}", {}
         elif kind == "blocked resolver":
             yield "zoo.example", {"_resolver": stack.enter_context(StuckResolver())}
         else:

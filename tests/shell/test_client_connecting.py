@@ -8,10 +8,10 @@ import select
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,22 +25,19 @@ from tests.shell.test_client import (
     all_ended,
     named,
     nowhere,
-    refused_port,
     within,
 )
-from tests.shell.test_roles import Clock
 from tests.support.aio_helpers import eventually
 from tests.support.both_clients import Side, asking, both, done, ended
 from tests.support.both_clients import ending as ending  # noqa: PLC0414 - others ask for it here
 from tests.support.fake_server import Connection, FakeServer, answering, reply, serve, silent
-from tests.support.hooks import hooked
-from tests.support.server_control import poll
+from tests.support.hooks import Clock, hooked
+from tests.support.server_control import free_port, poll
 from zkwire import (
     AsyncClient,
     Client,
     ConnectionLossError,
     NotSentError,
-    ProtocolError,
     State,
     ZooKeeperError,
 )
@@ -48,6 +45,7 @@ from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer, readable_within
 from zkwire.testing import Server
 
+LOCAL = "127.0.0.1", 0
 NAMED = r"zoo.example:2181: the look-up of the name zoo.example has been running for ([\d.]+) s"
 
 # --- connecting -----------------------------------------------------------------------------------
@@ -74,7 +72,7 @@ def test_connect_names_every_server_and_what_it_said() -> None:
     }
     with ExitStack() as stack:
         said = {stack.enter_context(FakeServer(s)).hosts: words for words, s in scripts.items()}
-        said[f"127.0.0.1:{refused_port()}"] = "Connection refused"
+        said[f"127.0.0.1:{free_port()}"] = "Connection refused"
         client = Client(",".join(said), session_timeout=4.0)  # each is to be tried, pauses or not
         with within(4.0 + SLACK), pytest.raises(NotSentError) as caught:
             client.connect()
@@ -86,7 +84,7 @@ def test_connect_names_every_server_and_what_it_said() -> None:
 
 @both
 async def test_a_connect_that_fails_ends_in_time_and_leaves_nothing(side: Side) -> None:
-    client: Any = side.Client(f"127.0.0.1:{refused_port()}", session_timeout=0.2)
+    client: Any = side.Client(f"127.0.0.1:{free_port()}", session_timeout=0.2)
     enter = client.__enter__ if not side.asyncio else client.__aenter__
     with within(0.2 + SLACK + CLOSE_BOUND), pytest.raises(NotSentError, match="refused"):
         await done(enter())
@@ -208,73 +206,44 @@ async def test_an_untimed_call_ends_within_two_session_timeouts(side: Side, wher
 
 # --- below the clients ----------------------------------------------------------------------------
 
-if TYPE_CHECKING:
-    from zkwire.session.hosts import Address
+
+def dialer_of(addresses: list[Any], first: Any = None) -> tuple[Dialer, list[socket.socket]]:
+    """The dialer of a name that has these addresses, and what it has listened to."""
+    sockets, found = list[socket.socket](), SimpleNamespace(found=[*addresses], used=False)
+    listen: Any = lambda _, sock, __: sockets.append(sock)  # noqa: E731
+    resolved: Any = lambda _: found  # noqa: E731
+    return Dialer(("zoo.example", 2181), resolved, listen, None, list, first), sockets
 
 
-@pytest.fixture
-def listening() -> Iterator[list[Address]]:
-    """Two addresses at which connections are accepted."""
+def dialled(addresses: list[Any], first: Any = None) -> Dialer:
+    """One whose attempt has ended."""
+    dialer, sockets = dialer_of(addresses, first)
+    while dialer.connected is None and dialer.failure is None:
+        dialer.advance(0.0, 10.0)
+        if dialer.failure is None:
+            select.select((), sockets[-1:], (), PATIENCE)
+            dialer.ready(selectors.EVENT_WRITE)
+    return dialer
+
+
+def test_the_addresses_of_a_name_share_the_time_and_are_tried_in_turn() -> None:
+    """The next attempt begins behind the one that was reached."""
     with ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        yield [(socket.AF_INET, server.getsockname()) for server in servers]
-
-
-@pytest.fixture
-def refusing() -> Address:
-    """An address at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return socket.AF_INET, server.getsockname()
-
-
-class Attempt:
-    """A dialer of a name that has these addresses; the test is its selector and its clock."""
-
-    def __init__(self, addresses: list[Address], first: Address | None = None) -> None:
-        self._sock: socket.socket | None = None
-        found: Any = SimpleNamespace(found=list(addresses), used=False)
-        target = "zoo.example", 2181
-        self.dialer = Dialer(target, lambda _: found, self._listen, None, list, first)
-
-    def _listen(self, _: object, sock: socket.socket, events: int) -> None:
-        self._sock = sock if events else None
-
-    def go_on(self) -> Dialer:
-        """Do as a selector does, until the attempt has ended."""
-        while self.dialer.connected is None and self.dialer.failure is None:
-            self.dialer.advance(0.0, 10.0)
-            if self._sock is not None:
-                select.select((), (self._sock,), (), PATIENCE)
-                self.dialer.ready(selectors.EVENT_WRITE)
-        return self.dialer
-
-
-def test_every_address_is_tried(listening: list[Address], refusing: Address) -> None:
-    dialer = Attempt([refusing, refusing, listening[0]]).go_on()
-    assert dialer.address == listening[0]
-    assert dialer.connected is not None
-    dialer.cancel()
-    assert Attempt([refusing, refusing]).go_on().failure == "Connection refused"
-
-
-def test_addresses_share_the_time(listening: list[Address]) -> None:
-    dialer = Attempt(listening).dialer
-    assert dialer.advance(0.0, 10.0) == 5.0
-    assert dialer.address == listening[0]
-    assert dialer.advance(5.0, 10.0) == 10.0, "nobody has told it of an answer"
-    assert dialer.address == listening[1]
-    dialer.cancel()
-
-
-def test_the_next_attempt_begins_behind_the_address_that_was_reached(
-    listening: list[Address],
-) -> None:
-    first = Attempt(listening).go_on()
-    assert first.following == listening[1]
-    first.cancel()
-    second = Attempt(listening, first.following).go_on()
-    assert (second.address, second.following) == (listening[1], listening[0])
-    second.cancel()
+        here, there = (
+            (socket.AF_INET, stack.enter_context(socket.create_server(LOCAL)).getsockname())
+            for _ in range(2)
+        )
+        nobody = socket.AF_INET, ("127.0.0.1", free_port())
+        waiting, _ = dialer_of([here, there])
+        assert (waiting.advance(0.0, 10.0), waiting.address) == (5.0, here)
+        assert (waiting.advance(5.0, 10.0), waiting.address) == (10.0, there)
+        assert dialled([nobody, nobody]).failure == "Connection refused"
+        last, one = dialled([nobody, nobody, here]), dialled([here, there])
+        assert (last.address, one.following) == (here, there)
+        two = dialled([here, there], one.following)
+        assert (two.address, two.following) == (there, here)
+        for dialer in (waiting, last, one, two):
+            dialer.cancel()
 
 
 def test_what_the_kernel_has_taken_is_known_to_the_byte() -> None:
@@ -361,28 +330,3 @@ async def test_a_loop_that_was_blocked_reads_before_it_judges(server: Server) ->
         assert waiting.ready
         assert (await waiting).version == 1
         assert client._driver.current_connection is link
-
-
-# --- servers that break the protocol --------------------------------------------------------------
-
-
-def garbling(connection: Connection) -> None:
-    """A script that answers the first request with what is no frame."""
-    connection.greet()
-    connection.request()
-    connection.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-    connection.wait_gone()
-
-
-@both
-async def test_garbage_for_a_reply_costs_one_connection(side: Side) -> None:
-    """A definite error for the call, and the next one is answered."""
-    with FakeServer(garbling, serve) as server:
-        async with side.opened(server.hosts) as client:
-            session_id = client.session_id
-            with within(1.0), pytest.raises(ProtocolError):
-                await done(client.get_data("/"))
-            with within(1.0):
-                assert await done(client.exists("/")) is not None
-            assert client.session_id == session_id
-        assert len(server.connections) == 2

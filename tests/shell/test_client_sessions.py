@@ -45,7 +45,7 @@ from zkwire import (
 from zkwire.blocking.io_thread import IOThread
 from zkwire.net import connection
 from zkwire.net.server_list import ServerListUpdates
-from zkwire.testing import Server, break_connection
+from zkwire.testing import Server
 
 # --- callbacks of threads -------------------------------------------------------------------------
 
@@ -76,28 +76,6 @@ async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
     client.set_hosts("b:2")
     assert updates._given == [("b", 2)]
     await client.close()
-
-
-@both
-async def test_break_connection_breaks_the_connection_alone(side: Side, whole: str) -> None:
-    client: Any = side.Client(whole)
-    states = list[State]()
-    assert not break_connection(client)
-    await done(client.connect())
-    session = client.session_id
-    client.add_state_listener(states.append)
-    assert await blocking(break_connection, client)
-    await eventually("it is back", lambda: states[-1:] == [State.CONNECTED])
-    assert states[0] is State.DISCONNECTED
-    assert client.session_id == session
-    assert await done(client.exists("/")) is not None
-    async with side.opened(whole, resume=client.credentials):
-        pass  # which ends the session
-    break_connection(client)
-    expired = client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
-    assert await done(expired) is State.EXPIRED
-    await done(client.close())
-    assert not break_connection(client)
 
 
 # --- replies that no caller waits for -------------------------------------------------------------
@@ -436,7 +414,7 @@ async def test_a_callback_that_returns_false_ends_its_watch(
     async with side.opened(server.hosts) as client:
         seen = list[Any]()
 
-        def once(state: Any) -> bool:
+        async def once(state: Any) -> bool:
             seen.append(state)
             return len(seen) < 2
 
@@ -444,7 +422,7 @@ async def test_a_callback_that_returns_false_ends_its_watch(
             makes = client.create if watch == "watch_children" else client.set_data
             await done(makes(name) if watch == "watch_children" else makes("/", name.encode()))
 
-        begun = getattr(client, watch)("/", once)
+        begun = getattr(client, watch)("/", side.function(once))
         assert await done(begun.wait_called(PATIENCE)) is True
         assert [state.stat.version for state in seen] == [0]
         await change("/a")
@@ -455,24 +433,6 @@ async def test_a_callback_that_returns_false_ends_its_watch(
         begun.close()
         for seconds in (0, None):
             assert await done(begun.wait_called(seconds)) is True
-
-
-async def test_wait_called_waits_for_a_coroutine_function(server: Server) -> None:
-    """And one that returns false ends its watch."""
-    async with AsyncClient(server.hosts) as client:
-        gate, ended = asyncio.Event(), list[int]()
-
-        async def callback(_: object) -> bool:
-            await gate.wait()
-            ended.append(1)
-            return False
-
-        watch = client.watch_data("/", callback)
-        assert not await watch.wait_called(0.05)
-        gate.set()
-        assert await watch.wait_called(PATIENCE)
-        assert ended == [1]
-        await eventually("no watch is left", lambda: not server.watches(client.session_id))
 
 
 def test_wait_called_tells_a_timeout_a_refusal_and_a_missing_callback(server: Server) -> None:

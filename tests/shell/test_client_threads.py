@@ -17,7 +17,6 @@ import select
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -33,7 +32,8 @@ from typing import Any, Self, TypeVar
 import pytest
 
 import zkwire
-from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, poll_state, within
+from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
+from tests.support.both_clients import again
 from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer, echo
 from tests.support.lock_helpers import Running
@@ -75,13 +75,6 @@ T = TypeVar("T")
 def ask(client: Client, tag: str) -> None:
     """One call whose answer can be for nobody else."""
     assert client.get_data(tag).data.decode() == tag
-
-
-def again(call: Callable[[], T]) -> T:
-    """Repeat what a lost connection has ended."""
-    while True:
-        with contextlib.suppress(ConnectionLossError):
-            return call()
 
 
 def ask_until_answered(client: Client, tag: str) -> None:
@@ -355,20 +348,6 @@ def name_of(client: Client) -> str:
     return client._driver.name + "-"
 
 
-def run_child(code: str, *arguments: object, seconds: float = STALL) -> str:
-    """Run Python code in a process of its own; it must succeed without a word to say of errors."""
-    child = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "faulthandler", "-c", code, *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    assert (child.returncode, child.stderr) == (0, "")
-    return child.stdout
-
-
 def test_a_thread_can_be_woken_while_its_connection_is_closed() -> None:
     """What wakes it has no role, so its epoll may be closed by then, or its number another's."""
     with contextlib.ExitStack() as sockets:
@@ -524,7 +503,7 @@ def test_stress(threads: int, cuts: bool, seed: int) -> None:
             assert cuts or losses == 0
             with within(1.0):
                 ask_until_answered(client, "/last")
-            assert poll_state(client, State.CONNECTED)
+            poll("the state", lambda: client.state is State.CONNECTED or None, PATIENCE)
         check_order(proxy.frames())
         # It was one, and it was closed.
         poll("the session is closed", lambda: not server.sessions or None, PATIENCE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import ZKWIRE, ended, process, run
+from tests.support.command import ZKWIRE, ended, process, refuses, run
 from tests.support.server_control import poll
 from zkwire import Client, NoAuthError
 from zkwire.cli.main import main
@@ -34,7 +35,7 @@ CALLS = {
     "set_data": "set /there x",
     "delete": "rm /there",
     "set_acl": "acl set /there world:anyone:r",
-    "multi": "txn check\\ /there rm\\ /there",
+    "multi": "txn 'check /there' 'rm /there'",
     "get_children2": "ls /",
     "get_data": "get /there",
     "exists": "stat /there",
@@ -45,11 +46,6 @@ CALLS = {
 NOWHERE = "127.0.0.1:1", "--connect-timeout", "10ms"
 
 
-def words_of(command: str) -> list[str]:
-    """The words, with spaces in one where a backslash stands."""
-    return [word.replace("\0", " ") for word in command.replace("\\ ", "\0").split()]
-
-
 @pytest.mark.parametrize(("op", "command"), CALLS.items())
 def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
     server: Server, op: str, command: str
@@ -58,7 +54,7 @@ def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
         client.create("/there")
     with FaultProxy(server.hosts) as proxy:
         proxy.on(op, action=cut_after)
-        ran = run(proxy.hosts, "--json", *words_of(command))
+        ran = run(proxy.hosts, "--json", *shlex.split(command))
         assert proxy.unfired == []
     assert (ran.status, ran.out) == (4, b"")
     error = json.loads(ran.err)
@@ -67,20 +63,23 @@ def test_a_connection_that_ends_behind_the_request_leaves_the_outcome_unknown(
 
 @pytest.mark.parametrize(
     "command", [*CALLS.values(), "tree", "exists /", "sync", "rm -r /a", "quota get /a",
-                "ephemerals", "config", "reconfig --remove 3"],
+                "ephemerals", "config", "reconfig --remove 3", "watch /", "wait /"],
 )  # fmt: skip
 def test_without_a_server_nothing_is_sent(command: str) -> None:
-    ran = run(*NOWHERE, *words_of(command))
+    ran = run(*NOWHERE, *shlex.split(command))
     assert (ran.status, ran.out, ran.err.count("\n")) == (3, b"", 1)
     assert ran.err.startswith("zkwire: Unreachable: ")
 
 
+def test_without_a_server_it_says_why() -> None:
+    said = "no server could be reached within 1.0 s (127.0.0.1:1: Connection refused)"
+    assert run("127.0.0.1:1", "--connect-timeout", "1s", "ls").err.endswith(f": {said}\n")
+
+
 def test_a_server_that_never_answers_is_no_server() -> None:
-    """The kernel takes the connection, and nothing comes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
-        ran = run(hosts, "--connect-timeout", "100ms", "ls", "/")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (3, b"", 1)
+        assert run(hosts, "--connect-timeout", "100ms", "ls").status == 3
 
 
 def test_a_traceback_is_for_debug_alone(server: Server) -> None:
@@ -108,6 +107,12 @@ def test_a_traceback_is_for_debug_alone(server: Server) -> None:
     ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
     ("ls / x\ny", "'x\\ny' is one word too many ("),
     ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+    ("lesson handshakes", "there is no lesson 'handshakes'; there are handshake, "),
+    ("lesson handshake --naive", "the lesson handshake has no --naive; it has --want, "),
+    ("lesson --all --svg x.svg", "one lesson makes a drawing: name it"),
+    ("lesson --svg x.svg", "one lesson makes a drawing: name it"),
+    ("lesson watch-gap --writes many", "argument --writes: invalid int value: 'many'"),
+    ("lesson handshake --json", "they have no JSON"),
     ("ls --json --key x.pem", '"--key is the key of a --cert", "outcome": "failed", "exit": 2'),
 ])  # fmt: skip
 def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
@@ -116,24 +121,30 @@ def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None
     assert says in ran.err
 
 
+@pytest.mark.parametrize("words", [
+    "get", "get --raw --hex /a", "get /a /b", "create /a --ttl 0", "create /a --ttl -5",
+    "create /a --ttl forever", "create /a -t 40000000h", "create /a -e -c", "create /a -p -s -c",
+    "create /p/a\x01 -p", "create /a --acl nonsense", "create /a --acl world:anyone:xyz",
+    "create /a x --data-file -", "set /a", "set /a x --create -v 1", "set -v -1 /a x", "rm",
+    "rm /", "rm -r -v 1 /a", "rm -v 1 /a /b", "rm /a /b\x01", "tree -L 0", "fly /a",
+    "acl get /a world:anyone:r", "acl set /a", "acl set -R -v 1 /a world:anyone:r",
+    "acl set -R -s /a world:anyone:r", "acl drop /a", "txn", "txn fly", "txn set",
+    "txn create'/a", "quota set /a", "quota get /a -n 3", "quota set / -n 3",
+    "quota set /zookeeper/config -n 3", "quota set /a -n -3", "quota set /a -n many", "reconfig",
+    "reconfig --add a --file b", "reconfig --remove 3 -v later", "watch -n 0 /",
+    "wait /a --data (", "lock /p -n true", "lock -c true /p true", "lock -k 5 /p true",
+    "lock -k 4s --margin 3 /p true", "lock -k 4s --lease-margin 2 /p true",
+    "lock --lease-margin 2.1 /p true", "lock -s --holders 2 /p true", "lock --list /p true",
+    "lock / true", "lock -E 256 /p true",
+])  # fmt: skip
+def test_bad_words_are_status_2_and_send_nothing(words: str) -> None:
+    """There is no server: what would be sent would be status 3."""
+    ran = run("127.0.0.1:1", "--connect-timeout", "0", *words.split(" "))
+    assert (ran.status, ran.out) == (2, b"")
+    assert re.fullmatch("zkwire: .+\n", ran.err)
+
+
 # --- outputs and files that fail ------------------------------------------------------------------
-
-
-def test_a_reader_that_has_ended_ends_the_command_in_silence(server: Server) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with process("-s", server.hosts, "ls", stdout=writer) as ran:
-        os.close(writer)
-        assert ran.stderr is not None
-        assert (ran.stderr.read(), ran.wait(100)) == ("", 141)
-
-
-def test_an_output_that_is_full_is_said_and_is_status_1(server: Server) -> None:
-    with open("/dev/full", "w") as full:
-        ran = ended("-s", server.hosts, "ls", stdout=full)
-        assert ended("ls", "--help", env=UNBUFFERED, stdout=full).returncode == 1
-    said = "zkwire: [Errno 28] No space left on device\n"
-    assert (ran.returncode, ran.stderr) == (1, said)
 
 
 @pytest.mark.parametrize("words", ["create /new --data-file -", "txn", "load -"])
@@ -213,6 +224,19 @@ def running(*words: str, **streams: Any) -> Iterator[subprocess.Popen[str]]:
             yield started
         finally:
             started.kill()
+
+
+@pytest.mark.parametrize(("kind", "words", "status", "said"), [
+    ("ended", "ls", 141, ""),
+    ("disk", "ls", 1, "zkwire: [Errno 28] No space left on device\n"),
+    ("disk", "ls --help", 1, "zkwire: [Errno 28] No space left on device\n"),
+])  # fmt: skip
+def test_an_output_that_fails_ends_the_command(
+    kind: str, words: str, status: int, said: str, server: Server
+) -> None:
+    with output(kind) as out:
+        ran = ended("-s", server.hosts, *words.split(), env=UNBUFFERED, stdout=out)
+    assert (ran.returncode, ran.stderr) == (status, said)
 
 
 MADE = {"load": {"loaded"}, "copy": {"copied"}, "shell": {"last"}}
@@ -364,45 +388,17 @@ def test_refused_in_the_middle_is_status_1_and_told(
     assert bool(says) is any(word in error["message"] for word in ("by then", "before:"))
 
 
-HEAD = '{"v": 1, "kind": "zkwire dump", "root": %s}\n'
-DEEP = "[" * 100_000
-LONG = "/" + "x" * 1_100_000
+LONG = '{"v": 1, "kind": "zkwire dump", "root": "/%s/"}' % ("x" * 1_100_000)
 
 
-def node(path: str = '"/"', acl: str = "[]", data: str = "null", more: str = "") -> str:
-    return HEAD % '"/"' + f'{{"path": {path}, "acl": {acl}, "data": {data}{more}}}'
-
-
-FILES = {
-    "null": "null",
-    "list": "[1]",
-    "deep": DEEP,
-    "root null": HEAD % "null",
-    "root list": HEAD % "[]",
-    "root deep": HEAD % DEEP,
-    "no root": HEAD.replace(', "root": %s', ""),
-    "long root": HEAD % f'"{LONG}/"',
-    "line deep": HEAD % '"/"' + DEEP,
-    "path null": node("null"),
-    "path long": node(f'"{LONG}"'),
-    "acl number": node(acl="5"),
-    "acl of numbers": node(acl="[5]"),
-    "data list": node(data="[[]]"),
-    "stat null": node(more=', "stat": {"cversion": null}'),
-    "stat list": node(more=', "stat": [1]'),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("text", ["null", LONG], ids=["null", "long"])
 def test_file_of_nonsense_is_one_line_and_status_2(
-    server: Server, tmp_path: Path, name: str
+    server: Server, tmp_path: Path, text: str
 ) -> None:
-    file = tmp_path / "file"
-    file.write_text(FILES[name])
-    ran = run(server.hosts, "load", str(file))
-    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err[:2000]
-    assert ran.err.startswith("zkwire: ")
-    assert len(ran.err) < 2000
+    """Of all other nonsense: tests/unit/test_command_dumps.py."""
+    (tmp_path / "file").write_text(text)
+    said = refuses(server, f"load {tmp_path}/file", 2)
+    assert ("line 1: " in said, len(said) < 2000) == (True, True)
 
 
 @pytest.mark.parametrize("words", [["load", "FILE"], ["shell", "-c", "load FILE"]])

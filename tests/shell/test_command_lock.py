@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Ran, run
-from tests.support.command_lines import TEXT
-from tests.support.lock_command import ROOT, SECONDS, Teller, command, processes_marked
+from tests.support.command import ROOT, SECONDS, TEXT, ZKWIRE, Ran, Teller, processes_marked, run
 from tests.support.server_control import poll
 from tests.support.terminal import Terminal
 from zkwire import Client, ReadWriteLock, Semaphore, SequentialLock
@@ -53,17 +51,22 @@ def locks(server: Server, words: str) -> Ran:
     return run(server.hosts, *shlex.split(words))
 
 
+NAMED = "-- sh -c 'case $ZKWIRE_LOCK_PATH in */*{}*) exit 4; esac'"
+
+
 @pytest.mark.parametrize(("words", "status"), [
-    ("sh -c 'exit 7'", 7),
-    ("-- sh -c 'kill -9 $$'", 137),
-    ("sh -c 'exit 3'", 3),
-    ("no-such-command", 127),
-    ("/", 126),
+    ("/p sh -c 'exit 7'", 7),
+    ("/p -- sh -c 'kill -9 $$'", 137),
+    ("/p no-such-command", 127),
+    ("/p /", 126),
+    ("--names kazoo /p " + NAMED.format("__lock__"), 4),
+    ("--names kazoo -x /p " + NAMED.format("__lock__"), 4),
+    ("--names kazoo -s /p " + NAMED.format("__rlock__"), 4),
 ])  # fmt: skip
 def test_hazard_E6_the_commands_status_is_the_status(
     words: str, status: int, server: Server, client: Client
 ) -> None:
-    assert locks(server, f"lock /p {words}").status == status
+    assert locks(server, f"lock {words}").status == status
     assert client.get_children("/p") == []
 
 
@@ -103,55 +106,31 @@ def test_kinds(held: str, words: str, status: int, server: Server, client: Clien
         assert locks(server, f"lock -n {words} /p true").status == status
 
 
-@pytest.mark.parametrize(
-    ("words", "name"), [("", "__lock__"), ("-s", "__rlock__"), ("-x", "__lock__")]
-)
-def test_the_nodes_names_are_kazoos(server: Server, words: str, name: str) -> None:
-    looks = f'case "$ZKWIRE_LOCK_PATH" in */*{name}*) ;; *) exit 9;; esac'
-    assert locks(server, f"lock --names kazoo {words} /l -- sh -c '{looks}'").status == 0
-
-
 def test_a_lease_margin_that_was_not_granted_is_reduced() -> None:
     with Server(tick=0.2) as server:
         words = "--session-timeout 20 lock --lease-margin 4 /p true"
         assert locks(server, words).status == 0
 
 
-@pytest.mark.parametrize(("words", "status"), [
-    ("/p -n true", 2),
-    ("-c true /p true", 2),
-    ("-k 5 /p true", 2),
-    ("-k 4s --margin 3 /p true", 2),
-    ("-k 4s --lease-margin 2 /p true", 2),
-    ("--lease-margin 2.1 /p true", 2),
-    ("-s --holders 2 /p true", 2),
-    ("--list /p true", 2),
-    ("/ true", 2),
-    ("-E 256 /p true", 2),
-    ("/p true --connect-timeout", 125),  # with the right words: a failure of zkwire itself
-])  # fmt: skip
-def test_wrong_words_are_refused_before_anything_is_asked(words: str, status: int) -> None:
-    ran = run("127.0.0.1:1", "--connect-timeout", "10ms", "lock", *words.split())
-    assert ran.status == status
-    assert ("Unreachable" in ran.err) is (status == 125)
-
-
-def test_the_inner_lock_is_the_one_that_the_command_sees(server: Server, client: Client) -> None:
-    """With etcdctl lock it sees the outer one."""
-    inner = command(server.hosts, "lock", "/inner", "sh", "-c", "env; cat; exit 5")
-    outer = command(server.hosts, "lock", "/outer", *inner)
-    done = subprocess.run(
-        outer, input="typed", capture_output=True, text=True, timeout=SECONDS, check=False
+def test_a_failure_before_the_command_runs_is_status_125() -> None:
+    ran = run(
+        "127.0.0.1:1", *["--connect-timeout", "10ms", "lock", "/p", "true", "--connect-timeout"]
     )
-    assert (done.returncode, done.stderr) == (5, "")
-    assert done.stdout.endswith("typed")
-    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert (ran.status, "Unreachable" in ran.err) == (125, True)
+
+
+def test_the_inner_lock_is_the_one_that_the_command_sees(
+    server: Server, client: Client, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With etcdctl lock it sees the outer one."""
+    inner = [*ZKWIRE, "-s", server.hosts, "lock", "/inner", "sh", "-c", "env; exit 5"]
+    assert main(["-s", server.hosts, "lock", "/outer", *inner]) == 5
+    out, err = capfd.readouterr()
+    found = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    assert err == ""
     assert found["ZKWIRE_LOCK_PATH"].startswith("/inner/")
-    inner_parent, outer_parent = client.exists("/inner"), client.exists("/outer")
-    assert inner_parent is not None
-    assert outer_parent is not None
-    token = int(found["ZKWIRE_LOCK_TOKEN"])
-    assert outer_parent.czxid < inner_parent.czxid < token < inner_parent.pzxid
+    outer_made, inner_made = (client.get_data(path)[1].czxid for path in ("/outer", "/inner"))
+    assert outer_made < inner_made < int(found["ZKWIRE_LOCK_TOKEN"])
     assert found["ZKWIRE_LOCK_SESSION"].startswith("0x")
     assert found["ZKWIRE_SERVER"] == server.hosts
 
@@ -205,7 +184,7 @@ def test_hazard_C7_without_a_command_it_holds_until_it_is_told_to_end(
 
 
 def test_closed_streams_do_no_harm(server: Server, client: Client) -> None:
-    shell = " ".join(command(server.hosts, "lock", "/p", "sh", "-c", '"exit 6"'))
+    shell = shlex.join([*ZKWIRE, "-s", server.hosts, "lock", "/p", "sh", "-c", "exit 6"])
     done = subprocess.run(["sh", "-c", f"{shell} <&- >&- 2>&-"], timeout=SECONDS, check=False)
     assert done.returncode == 6
     assert client.get_children("/p") == []
@@ -295,15 +274,14 @@ def held(teller: Teller, hosts: str, options: str, *program: str) -> Iterator[He
 
 
 def nodes(server: Server) -> list[str]:
-    with Client(server.hosts) as client:
-        return client.get_children("/p")
+    return [path for path in server.tree.nodes if path.startswith("/p/")]
 
 
 def lose(server: Server) -> None:
     """Delete the node of the lock."""
     with Client(server.hosts) as client:
-        (name,) = client.get_children("/p")
-        client.delete(f"/p/{name}")
+        (node,) = nodes(server)
+        client.delete(node)
 
 
 def test_hazard_E4_a_black_hole_ends_the_group_in_time(still: Server, teller: Teller) -> None:
@@ -346,21 +324,16 @@ def test_a_warning_leaves_the_command_alone(server: Server, teller: Teller) -> N
     assert process.returncode == 122
 
 
-def test_a_stopped_wrapper_cannot_keep_the_command(still: Server, teller: Teller) -> None:
+@pytest.mark.parametrize(("end", "status"), [(signal.SIGSTOP, 122), (signal.SIGKILL, -9)])
+def test_a_stopped_or_killed_wrapper_cannot_keep_the_command(
+    end: signal.Signals, status: int, still: Server, teller: Teller
+) -> None:
     with held(teller, still.hosts, SHORT) as (process, events):
-        process.send_signal(signal.SIGSTOP)
+        process.send_signal(end)
         assert list(events) == ["TERM"]
         assert len(nodes(still)) == 1
         process.send_signal(signal.SIGCONT)
-        process.wait(SECONDS)
-    assert process.returncode == 122
-
-
-def test_a_killed_wrapper_leaves_no_command(still: Server, teller: Teller) -> None:
-    with held(teller, still.hosts, SHORT) as (process, events):
-        process.kill()
-        assert list(events) == ["TERM"]
-    assert len(nodes(still)) == 1
+    assert process.returncode == status
 
 
 def test_a_failure_of_its_own_ends_the_command(
@@ -411,8 +384,8 @@ def terminal(teller: Teller) -> Iterator[Terminal]:
 
 def test_job_control(server: Server, teller: Teller, terminal: Terminal) -> None:
     script = "exec 3>$TELL; echo ready >&3; while read word; do echo got $word; done"
-    words = command(server.hosts, "--session-timeout", "40", "lock", "/p", "sh", "-c", script)
-    terminal.type(shlex.join(words) + "\n")
+    words = [*ZKWIRE, "-s", server.hosts, "--session-timeout", "40", "lock", "/p", "sh", "-c"]
+    terminal.type(shlex.join([*words, script]) + "\n")
     events = teller.events()
     assert next(events) == "ready"
     with Client(server.hosts) as client:
@@ -436,7 +409,7 @@ def test_hazard_E3_an_interrupt_while_it_waits(server: Server, terminal: Termina
     with Client(server.hosts) as client:
         client.ensure_path("/p")
         client.create("/p/x-lock-", ephemeral=True, sequential=True)
-        terminal.type(shlex.join(command(server.hosts, "lock", "/p", "true")) + "\n")
+        terminal.type(shlex.join([*ZKWIRE, "-s", server.hosts, "lock", "/p", "true"]) + "\n")
         poll("queued", lambda: len(client.get_children("/p")) == 2 or None, SECONDS)
         terminal.type(INTERRUPT)
         terminal.until("ready> ")

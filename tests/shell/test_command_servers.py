@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.certificates import Certificate
-from tests.support.command import Ran, plays, run
-from tests.support.command_lines import recording
+from tests.support.command import Ran, plays, recording, run
 from tests.support.fake_server import Connection, FakeServer
 from tests.support.installed_servers import InstalledBackend
 from tests.support.lock_helpers import PATIENCE
@@ -63,9 +62,11 @@ def test_the_page_shows_what_happens(
         client.create("/services/web/key", b"\xff\0")
         client.create("/services/web/7", ephemeral=True)
         compare("copying", server.hosts)
-    with Ensemble() as ensemble:
+    with Ensemble() as ensemble, Server() as fresh:
         ensemble.servers[2].stop()
         compare("doctor", ensemble.hosts)
+        for name in ("nodes", "error"):
+            compare(name, fresh.hosts)
 
 
 # --- doctor ---------------------------------------------------------------------------------------

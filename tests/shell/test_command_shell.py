@@ -9,16 +9,17 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from unittest.mock import Mock
 
 import pytest
 
-from tests.support.command import Ran, ended, run
-from tests.support.command_lines import interpreter_of, recording
-from tests.support.terminal import ROOT, ZKWIRE, Terminal
+from tests.support.command import ROOT, ZKWIRE, Ran, ended, interpreter_of, recording, run
+from tests.support.lock_helpers import PATIENCE
+from tests.support.server_control import poll
+from tests.support.terminal import Terminal
 from zkwire import CREATOR_ALL_ACL, Client, digest_auth
 from zkwire import __version__ as zkwire_version
 from zkwire.cli import completion
@@ -254,13 +255,10 @@ def test_bash_completes(server: Server, tmp_path: Path) -> None:
     (tmp_path / "completion").write_text(run(server.hosts, "completion", "bash").text)
     lines = {
         "zkwire wa": "watch wait",
-        "zkwire --sess": "--session-timeout",
         f"zkwire -s {server.hosts} create --p": "--parents",
         f"zkwire -s {server.hosts} get /zoo": "/zookeeper",
         f"zkwire get --server {server.hosts} /hosts/a:": "1 2\\ \\$\\(b\\)",
         "zkwire server --certificate /zoo": "",
-        "zkwire lesson he": "heartbeat herd",
-        "zkwire help wa": "watch wait",
         f"zkwire -s {server.hosts} acl s": "set",
         f"zkwire -s {server.hosts} acl set /zoo": "/zookeeper",
     }
@@ -384,3 +382,25 @@ def test_a_film_waits_nowhere(option: str) -> None:
         assert terminal.status() == 0
     assert "Remember:" in terminal.seen
     assert QUESTION not in terminal.seen
+
+
+def test_hazard_A54_a_shell_begins_anew_after_a_restart_without_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with closing(interpreter_of()) as shell:
+        shell.at_terminal = True
+        with Server() as server:
+            port = server.port
+            shell.context.options.session_timeout = 1.0
+            shell.connect(server.hosts)
+            assert shell.run_line("create /former") == 0
+            capsys.readouterr()
+        client = shell.context.client
+        poll("the loss was noticed", lambda: not client.state.usable or None, PATIENCE)
+        with Server(port=port) as server:
+            assert shell.run_line("ls /") == 3
+            said = capsys.readouterr().err.splitlines()[-1]  # behind those about the connection
+            assert "older than zxid" in said
+            assert said.endswith("`reconnect` starts a new session")
+            assert shell.run_line("reconnect; ls /") == 0
+            assert capsys.readouterr().out == "zookeeper\n"

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.certificates import Authority, Certificate
 from tests.support.server_control import poll
-from tests.support.snippets import HOSTS, ROOT, Snippet, blocks, snippets
+from tests.support.snippets import HOSTS, ROOT, Snippet, blocks, run_python, snippets
 from zkwire import Client
 from zkwire.testing import Server
 from zkwire.testing.server.tls import make_context
@@ -170,7 +170,7 @@ SHELL, USE = blocks("core")
 
 PAGE = (ROOT / "docs" / "how-to" / "embed.md").read_text()
 (COMMANDS,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-_, LOCK, ASYNC, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+LOCK, ASYNC = blocks("README.md")[1:3]
 VENDORED = "agent._vendor.zkwire"
 NEVER = """
 import sys
@@ -196,15 +196,8 @@ def folder(tmp_path: Path) -> Path:
 
 def run_in(folder: Path, program: str, server: Server) -> str:
     code = re.sub(r"\bfrom zkwire\b", f"from {VENDORED}", program)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code.replace("127.0.0.1:2181", server.hosts)],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    code = code.replace(HOSTS, server.hosts)
+    done = run_python("-W", "error", "-c", code, cwd=folder, env={"PATH": "/usr/bin:/bin"})
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

@@ -27,6 +27,7 @@ from kazoo.security import ACL, Id, make_digest_acl
 from tests.support.certificates import Authority, Certificate
 from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
+from tests.support.snippets import ROOT, run_python
 from zkwire import Client, State
 from zkwire.kazoo import KazooClient, engine
 from zkwire.testing import FaultProxy, Server
@@ -336,9 +337,6 @@ def test_a_data_watch_goes_on_in_the_next_session(server: Server, client: Any) -
     assert seen.next() == b"1"
 
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
 def test_credentials_hold_in_each_session(server: Server) -> None:
     with started(server.hosts, auth_data=[("digest", "user:secret")]) as client:
         client.create("/secret", b"s", acl=[SECRET])
@@ -443,11 +441,8 @@ for client in (before, Mine(sys.argv[1]), zkwire.kazoo.KazooClient(sys.argv[1]))
 
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
     path = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env=path, timeout=60
-    )
+    return run_python(*arguments, cwd=folder, env=path)
 
 
 @pytest.mark.parametrize("words", [["program.py"], ["-m", "program"], ["command"]])

@@ -1,33 +1,56 @@
-"""All kinds of locks: cancelled, refused, at any depth of the stack, within a time limit."""
+"""All kinds of locks: cancelled, refused, at any depth of the stack, within a time limit.
+
+With the hazards that need bytes, threads or a server's fault; other rows of the table have a
+``test_known_<row>_...`` or a ``test_hazard_<row>_...`` elsewhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
+from tests.shell.test_client_threads import in_child
 from tests.support.aio_helpers import blocking, complaints, eventually
 from tests.support.both_clients import LOCKS, Side, both, done, entered, result, using
-from tests.support.fake_server import Connection, FakeServer, GoneError, Node, Request, silent
-from tests.support.lock_helpers import GRACE, PATIENCE, Running
+from tests.support.fake_server import FakeServer, silent
+from tests.support.family_helpers import soon
+from tests.support.lock_helpers import (
+    GRACE,
+    PATIENCE,
+    Kind,
+    Running,
+    Stage,
+    answers,
+    holding,
+    make_path,
+    meaning,
+    requests,
+    single_kinds,
+    wait_until_waiting,
+    waiting_kinds,
+)
+from tests.support.real_servers import EmbeddedServer
 from tests.support.server_control import Backend, Settings, poll
 from zkwire import (
     ACL,
     AsyncClient,
     AsyncReentrantLock,
     AsyncSequentialLock,
+    Check,
     Client,
+    Election,
     Id,
     LockCancelledError,
+    LockLostError,
     LockTakenError,
     NoAuthError,
     NodeExistsError,
@@ -36,8 +59,12 @@ from zkwire import (
     ReentrantLock,
     SequentialLock,
     SetData,
+    testing,
 )
-from zkwire.testing import Server
+from zkwire.recipes.locks import GRANTS
+from zkwire.testing import FaultProxy, Server
+from zkwire.testing.proxy import Gate, cut_after, hold
+from zkwire.wire.ops import NOTIFICATION_XID
 
 # --- cancel() and node ----------------------------------------------------------------------------
 
@@ -147,7 +174,7 @@ WAITING = [
     ("blocking", ""),
     ("non-blocking", ""),
     ("sequential", "/a-lock-0000000000"),
-    ("multi", "/a-lock-0000000000"),
+    ("multi", "/a/a-lock-0000000000"),
     ("leadership", "/a-0000000000"),
     ("read", "/a__WRIT__0000000000"),
     ("write", "/a__READ__0000000000"),
@@ -172,17 +199,9 @@ def test_hazard_B33_nobody_waits_for_a_node_that_is_not_ephemeral(
     assert lock.acquire(GRACE), "something was left behind"
 
 
-PATH = "/locks/report"
-
-
-def made(kind: str, client: Any, side: Side = Side("")) -> Any:  # noqa: B008 - it has no state
-    """A lock of this kind on or below PATH."""
-    return side.lock(kind, client, PATH + "/l" * ("blocking" in kind))
-
-
 @pytest.mark.since("3.5")
 @pytest.mark.apache
-def test_hazard_B36_300_locks_on_300_paths_leave_no_node(backend: Backend) -> None:
+def test_hazard_B36_D13_300_locks_on_300_paths_leave_no_node(backend: Backend) -> None:
     often = Settings(java_flags=("-Dznode.container.checkIntervalMs=100",))
     with backend.standalone(often) as server, Client(server.hosts) as client:
         for n in range(300):
@@ -216,26 +235,6 @@ def warned(caplog: pytest.LogCaptureFixture, owner: str) -> None:
     poll("somebody is warned", lambda: text in caplog.text or None, PATIENCE)
 
 
-class Holder:
-    """A thread that holds until it is to end, with or without a release."""
-
-    def __init__(self, client: Client) -> None:
-        self.lock, self.end = ReentrantLock(client, OWNED), threading.Event()
-        self.release = False
-        self._held = threading.Event()
-        self.running = Running(self._hold)
-        assert self._held.wait(PATIENCE)
-
-    def _hold(self) -> bool:
-        assert self.lock.acquire()
-        self._held.set()
-        assert self.end.wait(PATIENCE)
-        held = self.lock.held
-        if self.release:
-            self.lock.release()
-        return held
-
-
 @pytest.mark.parametrize("often", [1, 2])
 def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
     client: Client, caplog: pytest.LogCaptureFixture, often: int
@@ -252,15 +251,20 @@ def test_hazard_B38_a_thread_that_has_ended_holds_no_lock(
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_the_threads_that_a_fork_ends_have_not_ended(client: Client) -> None:
     """They end in the child only, whose copies of the parent's clients must do nothing."""
-    holder = Holder(client)
-    holder.release = True
-    pid = os.fork()
-    if pid == 0:
-        os._exit(bool(client._driver.background_tasks))
-    assert os.waitpid(pid, 0)[1] == 0
+    lock, acquired, end = ReentrantLock(client, OWNED), threading.Event(), threading.Event()
+
+    def hold() -> bool:
+        with lock:
+            acquired.set()
+            assert end.wait(PATIENCE)
+            return lock.held
+
+    holder = Running(hold)
+    assert acquired.wait(PATIENCE)
+    in_child(lambda: os._exit(bool(client._driver.background_tasks)))
     client.sync()
-    holder.end.set()
-    assert holder.running.result() is True
+    end.set()
+    assert holder.result() is True
 
 
 # --- tasks that have ended ------------------------------------------------------------------------
@@ -390,63 +394,11 @@ def lock_of(side: Side, kind: str, client: Any) -> Any:
     return side.lock(kind, client, "/single" if "blocking" in kind else "/a")
 
 
-class Stall:
-    """A server whose disk stands still: while it does, pings are answered and nothing else is."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: list[tuple[Connection, Request]] | None = None
-
-    def serve(self, connection: Connection) -> None:
-        connection.greet()
-        for request in connection.requests():
-            with self._lock:
-                if self._held is None:
-                    connection.answer(request)
-                else:
-                    self._held.append((connection, request))
-
-    def begin(self) -> None:
-        with self._lock:
-            self._held = []
-
-    def end(self) -> None:
-        """Answer all that has come meanwhile."""
-        with self._lock:
-            for connection, request in self._held or ():
-                with contextlib.suppress(GoneError):
-                    connection.answer(request)
-                    connection.flush()
-            self._held = None
-
-
 @pytest.fixture
 def nobody() -> Iterator[str]:
     """The address of a server that says nothing."""
     with FakeServer(silent) as server:
         yield server.hosts
-
-
-@pytest.fixture
-def stall() -> Stall:
-    return Stall()
-
-
-@pytest.fixture
-def stalling(stall: Stall) -> Iterator[FakeServer]:
-    with FakeServer(stall.serve) as server:
-        for path in ("/a", "/a-other", "/a/locks", "/a/leases"):
-            server.nodes[path] = Node(b"1", 1)
-        try:
-            yield server
-        finally:
-            stall.end()
-
-
-async def all_gone(server: FakeServer, stall: Stall) -> None:
-    """The server goes on, and no node of a lock is left."""
-    stall.end()
-    await eventually("none is left", lambda: not [n for n in server.nodes.values() if n.owner])
 
 
 async def refusal(lock: Any, timeout: float | None) -> OperationTimeoutError:
@@ -483,19 +435,23 @@ async def test_hazard_B26_B40_without_a_server_no_acquire_succeeds_in_time(
 @all_kinds
 @both
 async def test_hazard_B39_a_release_that_nobody_confirms_goes_on(
-    side: Side, stalling: FakeServer, stall: Stall, kind: str
+    side: Side, server: Server, kind: str
 ) -> None:
-    async with client_of(side, stalling.hosts) as client:
-        lock = lock_of(side, kind, client)
-        assert await done(lock.acquire(LONGEST))
-        stall.begin()
-        assert (await out_of_time(lock.release, SHORT)).maybe_applied
-        assert not lock.held
-        assert not lock.lost.is_set()
-        with pytest.raises(RuntimeError):
-            await done(lock.release())
-        await all_gone(stalling, stall)
-        assert await done(lock.acquire(LONGEST))
+    """Its server's disk stands still."""
+    gate = Gate()
+    with FaultProxy(server.hosts) as proxy:
+        async with client_of(side, proxy.hosts) as client:
+            lock = lock_of(side, kind, client)
+            assert await done(lock.acquire(LONGEST))
+            proxy.rule(lambda frame: None if frame.number is None else hold(gate))
+            assert (await out_of_time(lock.release, SHORT)).maybe_applied
+            assert not lock.held
+            assert not lock.lost.is_set()
+            with pytest.raises(RuntimeError):
+                await done(lock.release())
+            gate.release()
+            await eventually("none is left", lambda: not left(server))
+            assert await done(lock.acquire(LONGEST))
 
 
 @both
@@ -507,3 +463,180 @@ async def test_who_is_there_is_asked_within_the_operation_timeout(side: Side, no
         questions += [side.ReadWriteLock(client, "/a").contenders]
         for question in questions:
             await out_of_time(question)
+
+
+class EmbeddedStage(Stage):
+    """A stage whose server is the embedded one, so that a test can also be the server's fault."""
+
+    def __init__(self, embedded: testing.Server) -> None:
+        self.embedded = embedded
+        super().__init__(EmbeddedServer(embedded, lambda: None))
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[testing.Server]:
+    """A server in this process, whatever the other tests run on."""
+    with testing.Server(tick=0.2, timeouts=(0.1, 60.0)) as server:
+        yield server
+
+
+@pytest.fixture
+def stage(embedded: testing.Server) -> Iterator[EmbeddedStage]:
+    """That server behind a proxy, and nothing left on it but what a test has left by intent."""
+    with EmbeddedStage(embedded) as stage:
+        yield stage
+    embedded.clear()
+
+
+# --- the session ----------------------------------------------------------------------------------
+
+
+def test_hazard_A26_D11_a_contended_acquire_inside_a_callback(
+    stage: EmbeddedStage, fresh_path: str
+) -> None:
+    make_path(stage.observer, f"{fresh_path}-watched")
+    client, results = stage.client(), list[bool]()
+    rival, lock = (Election(each, fresh_path).lead() for each in (stage.observer, client))
+    client.get_data(f"{fresh_path}-watched", watch=lambda _: results.append(lock.acquire(PATIENCE)))
+    with holding(rival):
+        stage.observer.set_data(f"{fresh_path}-watched", b"go")
+        wait_until_waiting(stage)
+        assert results == []
+    soon("the callback has got it", lambda: results == [True], PATIENCE)
+    lock.release()
+
+
+def test_hazard_A35_a_sync_counts_only_on_the_connection_of_its_listing(
+    stage: EmbeddedStage, fresh_path: str
+) -> None:
+    """The session moves between the two, so the sync is asked for again before the listing."""
+    make_path(stage.observer, fresh_path)
+    lock = stage.lock(SequentialLock, fresh_path)
+    stage.proxy.on("create2", action=cut_after)
+    stage.proxy.on("get_children", nth=2, action=cut_after)
+    assert lock.acquire(PATIENCE)
+    looked = [f for f in requests(stage.proxy.frames()) if f.op in ("sync", "get_children")]
+    last = looked[-1]
+    assert [f.op for f in looked if f.connection == last.connection] == ["sync", "get_children"]
+    lock.release()
+
+
+@waiting_kinds
+def test_hazard_B13_the_event_comes_in_one_piece_with_the_reply(
+    stage: EmbeddedStage, kind: Kind, fresh_path: str
+) -> None:
+    gate, lock, rival = Gate(), stage.lock(kind, fresh_path), stage.rival(kind, fresh_path)
+    stage.proxy.on("get_data", action=hold(gate), reply=True)
+    with holding(rival):
+        waiter = Running(lock.acquire)
+        gate.wait_reached()
+    # Behind the delete's answer the event stands in line behind the reply that is held.
+    stage.proxy.wait_for(lambda frames: any(f.xid == NOTIFICATION_XID for f in frames))
+    gate.release()
+    assert waiter.result(GRACE)
+    lock.release()
+
+
+JUNK = ["hello", "x-12", "__lock__", "\u0660" * 10, "lock--000000001"]
+
+
+@pytest.mark.parametrize("name", ["_c_3f25-lock-", "3f25__lock__", "x-72057594037927936-", "n"])
+def test_hazard_A45_B17_B29_whose_node_stands_ahead_is_waited_for(
+    stage: EmbeddedStage, fresh_path: str, name: str
+) -> None:
+    """Contenders of other libraries count, and a node that outlives its session, whatever of it.
+
+    Children that are no contenders do not, nor does the lock touch them.
+    """
+    make_path(stage.observer, fresh_path)
+    for junk in JUNK:
+        stage.observer.create(f"{fresh_path}/{junk}")
+    node = stage.observer.create(f"{fresh_path}/{name}", ephemeral=True, sequential=True)
+    if name == "n":  # of a session that there is not any more
+        tree = stage.embedded.tree
+        tree._of_session[0x123456789] = {node: tree._of_session[tree.nodes[node].owner].pop(node)}
+        tree.nodes[node].owner = 0x123456789
+    lock = stage.lock(SequentialLock, fresh_path)
+    assert not lock.try_acquire()
+    waiter = Running(lock.acquire)
+    wait_until_waiting(stage)
+    assert not lock.held
+    stage.observer.delete(node)
+    assert waiter.result(GRACE)
+    lock.release()
+    assert {*stage.observer.get_children(fresh_path)} == {*JUNK}
+
+
+# --- one node -------------------------------------------------------------------------------------
+
+
+@single_kinds
+@pytest.mark.parametrize("successor", ["a lock", "by hand"])
+def test_hazard_C10_a_release_whose_node_somebody_has_deleted(
+    stage: EmbeddedStage, kind: Kind, fresh_path: str, successor: str
+) -> None:
+    """The event is on its way still: only the server knows whose node it is."""
+    lock, rival, gate = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path), Gate()
+    assert lock.acquire(GRACE)
+    stage.proxy.wait_for(lambda frames: bool(answers(frames, "get_children2")), PATIENCE)
+    stage.proxy.on("notification", action=hold(gate))
+    stage.observer.delete(fresh_path)
+    if successor == "a lock":
+        assert rival.acquire(GRACE)
+    else:
+        stage.observer.create(fresh_path, ephemeral=True)
+    node = stage.observer.exists(fresh_path)
+    gate.wait_reached()
+    releasing = Running(lock.release)
+    stage.proxy.wait_for(lambda seen: any(meaning(f) == "delete" for f in requests(seen)), PATIENCE)
+    gate.release()
+    with pytest.raises(LockLostError):
+        releasing.result()
+    assert stage.observer.exists(fresh_path) == node
+    soon("no token stays", lambda: len(stage.nodes(fresh_path + GRANTS)) == rival.held, PATIENCE)
+    with pytest.raises(RuntimeError):
+        lock.guard([])
+
+
+@single_kinds
+def test_hazard_C10_a_grant_beside_the_token_of_an_earlier_one(
+    stage: EmbeddedStage, kind: Kind, fresh_path: str
+) -> None:
+    """Not before that token is gone, by which a late release would hit the node."""
+    lock, rival, gate = stage.lock(kind, fresh_path), stage.rival(kind, fresh_path), Gate()
+    assert rival.acquire(GRACE)
+    stage.observer.delete(fresh_path)
+    stage.proxy.on("get_children", action=hold(gate))
+    acquiring = Running(lambda: lock.acquire(PATIENCE))
+    gate.wait_reached()
+    with suppress(LockLostError):
+        rival.release()
+    gate.release()
+    assert acquiring.result()
+    assert lock.held
+    assert lock.guard([Check(fresh_path)]) == [None]
+    lock.release()
+
+
+@pytest.mark.parametrize("kind", ["sequential", "lease"])
+def test_hazard_B8_D7_E5_the_node_of_a_dead_session_is_not_ones_own(
+    stage: EmbeddedStage, fresh_path: str, kind: str
+) -> None:
+    """A client is cut off while it holds, and the program begins anew."""
+    first, lock_of = stage.client(), Side("").lock
+    assert lock_of(kind, first, fresh_path).acquire(GRACE)
+    abandoned = first.session_id
+    stage.proxy.black_hole()
+    first.close()
+    again = lock_of(kind, stage.client(direct=True), fresh_path)
+    assert not again.acquire(0.1)
+    waiter = Running(lambda: again.acquire(PATIENCE))
+    queue, length = (f"{fresh_path}/locks", 1) if kind == "lease" else (fresh_path, 2)
+    soon("it queues", lambda: len(stage.nodes(queue)) == length, PATIENCE)
+    assert not again.held
+    assert stage.embedded.expire(abandoned)
+    assert waiter.result()
+    stat = stage.observer.exists(again.node)
+    assert stat is not None
+    assert stat.czxid == again.fence
+    again.release()

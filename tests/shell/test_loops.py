@@ -6,18 +6,17 @@ import asyncio
 import compileall
 import shutil
 import subprocess
-import sys
 import zipapp
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.snippets import ROOT, run_python
 from zkwire import AsyncClient, AsyncSequentialLock, OutcomeUnknownError, Watch
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import cut_after
 
-ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 60.0
 
 
@@ -67,12 +66,8 @@ def archive(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def test_the_command_runs_from_a_zip_file(server: Server, archive: Path) -> None:
-
     def run(*words: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-I", archive, *words],
-            cwd=archive.parent, capture_output=True, text=True, timeout=LONGEST, check=False,
-        )  # fmt: skip
+        done = run_python("-I", archive, *words, cwd=archive.parent)
         assert (done.returncode, done.stderr) == (status, "")
         return done.stdout
 
@@ -129,11 +124,7 @@ ORDERS = {
 
 
 def run(program: str, server: Server) -> subprocess.CompletedProcess[str]:
-    code = program.replace("{hosts!r}", repr(server.hosts))
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=LONGEST, check=False, cwd=ROOT
-    )
+    return run_python("-W", "ignore", "-c", program.replace("{hosts!r}", repr(server.hosts)))
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import ssl
 import sys
 import threading
 import time
@@ -17,9 +18,10 @@ import pytest
 from tests.conftest import open_descriptors
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, within
 from tests.shell.test_client_threads import Interruption, ask, on_signal
+from tests.support.certificates import Certificate
 from tests.support.fake_server import FakeServer, echo
 from tests.support.family_helpers import soon
-from tests.support.hooks import hooked
+from tests.support.hooks import Clock, hooked
 from tests.support.lock_helpers import Running
 from zkwire import (
     Client,
@@ -52,29 +54,18 @@ def with_times(monkeypatch: pytest.MonkeyPatch, **times: float) -> None:
         monkeypatch.setattr(f"zkwire.blocking.io_thread.{name}", seconds)
 
 
-def without_epolls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkwire.net.wakeup.EpollPoller.epolls_for", lambda *_: None)
-
-
-class Clock:
-    """One that a test can put forward."""
-
-    ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
-
-
 class Player:
     """A client beside a server of the test's own, and its parts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *tls: ssl.SSLContext) -> None:
+        """With the client's and the server's context if it is to be over TLS."""
         self.clock = Clock()
-        self.server = FakeServer()
+        self.server = FakeServer(tls=tls[1] if tls else None)
+        self.client: Client = hooked(Client)(
+            self.server.hosts, session_timeout=20, _now=self.clock, tls=tls[0] if tls else None
+        )
 
     def __enter__(self) -> Player:
-        hosts = self.server.__enter__().hosts
-        self.client: Client = hooked(Client)(hosts, session_timeout=20, _now=self.clock)
         for path in ("/a", "/b"):
             self.client.create(path)
         self.driver = self.client._driver
@@ -86,22 +77,6 @@ class Player:
         self.client.close()
         self.server.__exit__(*error)
 
-    def watched(self, path: str) -> Watch:
-        watch = Watch()
-        self.client.get_data(path, watch=watch)
-        return watch
-
-    def change(self, path: str) -> None:
-        self.server.connections[-1].event(EventType.NODE_DATA_CHANGED, path)
-
-    def have_stand_back(self) -> None:
-        """Have the I/O thread find somebody else reading, when an answer comes."""
-        self.link.reader = "somebody"
-        reply = self.client.pipeline.sync()
-        soon("the I/O thread has seen somebody read", lambda: self.io._rearm_at is not None)
-        self.link.reader = None
-        reply.result(PATIENCE)
-
 
 @pytest.fixture
 def player() -> Iterator[Player]:
@@ -109,31 +84,36 @@ def player() -> Iterator[Player]:
         yield player
 
 
-@pytest.fixture
-def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Player]:
-    """Once it has stood back, the I/O thread would come back too late for a test."""
-    with_times(monkeypatch, REARM=LATE, MOMENT=LATE)
-    with Player() as player:
-        yield player
-
-
-def test_an_event_is_read_at_once_though_the_io_thread_stands_back(late: Player) -> None:
+def test_an_event_is_read_at_once_though_the_io_thread_stands_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first waiter listens for itself; another one has the I/O thread listen at once."""
-    late.have_stand_back()
-    first, second = late.watched("/a"), late.watched("/b")
-    listener = Running(lambda: first.wait(PATIENCE))
-    soon("it listens", lambda: late.link.listener is not None)
-    assert late.io._rearm_at is not None
-    late.change("/a")
-    assert listener.result() is not None
-    assert late.link.listener is None
+    with_times(monkeypatch, REARM=LATE, MOMENT=LATE)  # it would come back too late
+    with Player() as player:
+        client, io, link = player.client, player.io, player.link
+        link.reader = "somebody"
+        reply = client.pipeline.sync()
+        soon("the I/O thread has seen somebody read", lambda: io._rearm_at is not None)
+        link.reader = None
+        reply.result(PATIENCE)
+        first, second = Watch(), Watch()
+        client.get_data("/a", watch=first)
+        client.get_data("/b", watch=second)
+        change = partial(player.server.connections[-1].event, EventType.NODE_DATA_CHANGED)
 
-    late.link.listener = "another thread"
-    sleeper = Running(lambda: second.wait(PATIENCE))
-    soon("it listens again", lambda: late.io._rearm_at is None)
-    late.change("/b")
-    assert sleeper.result() is not None
-    late.link.listener = None
+        listener = Running(lambda: first.wait(PATIENCE))
+        soon("it listens", lambda: link.listener is not None)
+        assert io._rearm_at is not None
+        change("/a")
+        assert listener.result() is not None
+        assert link.listener is None
+
+        link.listener = "another thread"
+        sleeper = Running(lambda: second.wait(PATIENCE))
+        soon("it listens again", lambda: io._rearm_at is None)
+        change("/b")
+        assert sleeper.result() is not None
+        link.listener = None
 
 
 # --- what has come counts, however late it is read ------------------------------------------------
@@ -145,7 +125,7 @@ def test_hazard_E13_who_reads_and_does_not_get_on_is_read_for(
 ) -> None:
     """It may stand in a signal handler, a finalizer or a debugger; nobody else waits for it."""
     if not epolls:
-        without_epolls(monkeypatch)
+        monkeypatch.setattr("zkwire.net.wakeup.EpollPoller.epolls_for", lambda *_: None)
     with Player() as player:
         link = player.link
         link.reader = "somebody"
@@ -182,13 +162,6 @@ def test_who_waits_learns_that_somebody_else_has_read_for_it(player: Player) -> 
     assert len(received) == 1, "only the answer to a ping has woken it"
 
 
-# --- interrupts -----------------------------------------------------------------------------------
-
-
-class Alarm(BaseException):
-    """What a signal handler raises."""
-
-
 def test_the_role_goes_to_a_thread_that_still_waits(player: Player) -> None:
     """One whose answer has been read in the meantime would not read, and would wake no other."""
     answered, waiting = Request(ops.SYNC), Request(ops.SYNC)
@@ -198,6 +171,13 @@ def test_the_role_goes_to_a_thread_that_still_waits(player: Player) -> None:
         player.driver._followers[sleeper] = None
     player.driver.wake_follower()
     assert not sleepers[1]._lock.locked()
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+class Alarm(BaseException):
+    """What a signal handler raises."""
 
 
 def test_hazard_E13_an_interrupted_wait_costs_nobody_anything() -> None:
@@ -260,23 +240,31 @@ class Interrupting(deque[int]):
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeoutError("of a signal handler")])
 @pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
-    behind: bool, interrupt: BaseException, alone: bool, player: Player
+    *,
+    behind: bool,
+    interrupt: BaseException,
+    alone: bool,
+    secure: bool,
+    trusting: ssl.SSLContext,
+    shown: Certificate,
 ) -> None:
     """What the kernel has not taken is sent later, and so is what others left to this thread."""
-    client, others = player.client, list[Any]()
+    with Player(*(trusting, shown.server_context()) * secure) as player:
+        client, others = player.client, list[Any]()
 
-    def meanwhile() -> None:
-        Running(lambda: others.append(client.pipeline.create("/c"))).result(PATIENCE)
+        def meanwhile() -> None:
+            Running(lambda: others.append(client.pipeline.create("/c"))).result(PATIENCE)
 
-    player.link._taken = Interrupting(behind, interrupt, meanwhile)
-    with pytest.raises(type(interrupt)):
-        (client if alone else client.pipeline).set_data("/a", b"new")
-    soon("the other one is answered", lambda: others[0].ready)
-    assert others[0].result() == "/c"
-    assert client.get_data("/a").data == b"new"
-    assert player.driver.current_connection is player.link
-    assert [request.op for request in player.server.executed].count("set_data") == 1
+        player.link._taken = Interrupting(behind, interrupt, meanwhile)
+        with pytest.raises(type(interrupt)):
+            (client if alone else client.pipeline).set_data("/a", b"new")
+        soon("the other one is answered", lambda: others[0].ready)
+        assert others[0].result() == "/c"
+        assert client.get_data("/a").data == b"new"
+        assert player.driver.current_connection is player.link
+        assert [request.op for request in player.server.executed].count("set_data") == 1
 
 
 # --- the end of the I/O thread --------------------------------------------------------------------
@@ -366,10 +354,6 @@ def test_what_fails_or_calls_again_keeps_nobody_from_being_called(
     assert not late.waiting
 
 
-NO_THREAD = -1
-"""The number of a thread that does not run until the test does so in its place."""
-
-
 class Waiting(Waitable):
     """What does not come."""
 
@@ -385,20 +369,6 @@ def client() -> Iterator[Client]:
             client._driver.call_soon(done.set)
             assert done.wait(PATIENCE)
         yield client
-
-
-def woken(client: Client, waitable: Waitable, thread: int | None = NO_THREAD) -> Sleeper:
-    """A sleeper that another thread has just woken."""
-    sleeper = client._driver._successor = Sleeper(waitable)
-    sleeper.thread = thread
-    return sleeper
-
-
-def following(client: Client) -> Sleeper:
-    """One that waits for a reader."""
-    follower = Sleeper(Request(ops.SYNC))
-    client._driver._followers[follower] = None
-    return follower
 
 
 def test_an_interrupted_thread_does_what_was_left_to_it(

@@ -22,16 +22,12 @@ from typing import Any
 import pytest
 
 from tests.shell.test_client import CLOSE_BOUND, PATIENCE, all_ended, within
-from tests.shell.test_client_threads import (
-    again,
-    name_of,
-)
-from tests.shell.test_roles import Interrupting
+from tests.shell.test_client_threads import name_of
+from tests.support.both_clients import again
 from tests.support.certificates import EXPIRED, Authority, Certificate
 from tests.support.fake_server import Connection, FakeServer, Node, reply, serve, silent
 from tests.support.hooks import hooked
 from tests.support.installed_servers import LOOPBACK
-from tests.support.lock_helpers import Running
 from tests.support.secure_servers import BOTH_NAMES, USERS
 from tests.support.server_control import poll
 from zkwire import (
@@ -91,24 +87,6 @@ def failure(hosts: str, tls: ssl.SSLContext | None, **options: Any) -> str:
     assert before == f"no server could be reached within {TRIES} s "
     assert server
     return reason.removesuffix(")")
-
-
-class Time:
-    """The client's clock, which a test can make jump."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self._ahead
-
-    def jump(self, client: Client, seconds: float) -> None:
-        """Returns when the client's thread has seen it, unless that is busy with something else."""
-        self._ahead += seconds
-        for _ in range(2):  # the first one may come right before the deadlines are looked at
-            seen = threading.Event()
-            client._driver.call_soon(seen.set)
-            assert seen.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -202,31 +180,6 @@ def test_no_outcome_is_wrong(proxied: Proxied, direction: str, action: Action) -
         counts.update(outcomes.values())
     assert counts["unknown"]
     assert counts["success"]
-
-
-# --- interrupts -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("behind", [False, True])
-def test_an_interrupted_send_costs_nobody_anything(
-    behind: bool, server: Server, trusting: ssl.SSLContext
-) -> None:
-    """As without TLS: hazard E13."""
-    with Client(server.hosts, tls=trusting) as client:
-        client.create("/a")
-        link = client._driver.current_connection
-        assert link is not None
-        others: list[Any] = []
-
-        def meanwhile() -> None:
-            Running(lambda: others.append(client.pipeline.create("/b"))).result(PATIENCE)
-
-        link._taken = Interrupting(behind, KeyboardInterrupt(), meanwhile)
-        with pytest.raises(KeyboardInterrupt):
-            client.set_data("/a", b"new")
-        assert others[0].result(PATIENCE) == "/b"
-        assert client.get_data("/a").data == b"new"
-        assert client._driver.current_connection is link
 
 
 # --- which server, and which certificate ----------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +14,14 @@ from typing import Any
 
 import pytest
 
+import zkwire
+from tests.hazards.table import test_names
 from tests.support.both_clients import LOCKS, Side, both, entered, using
+from tests.support.fake_server import Connection, FakeServer
 from tests.support.lock_helpers import GRACE, LONG, PATIENCE, SHORT, Running, Stage, acquire_soon
 from tests.support.scripted import Script
 from tests.support.server_control import ZooKeeperServer, poll
+from tests.support.snippets import ROOT
 from zkwire import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
@@ -30,7 +33,6 @@ from zkwire import (
     NonBlockingLock,
     NotEmptyError,
     ReadWriteLock,
-    SequenceExhaustedError,
     SequentialLock,
     digest_auth,
 )
@@ -39,27 +41,18 @@ from zkwire.jute.records import GetChildrenResponse
 from zkwire.recipes.locks import GRANTS
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Action, rewrite
-from zkwire.wire.paths import LAST_SEQUENCE
 
-TESTS = Path(__file__).resolve().parents[1]
-DOCUMENT = TESTS.parent / "docs" / "security.md"
+DOCUMENT = ROOT / "docs" / "security.md"
 NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
 
 
 def test_each_statement_names_a_test_that_exists() -> None:
     text = DOCUMENT.read_text()
     items = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
-    statements = [item.partition("\n\n")[0] for item in items]
-    assert len(statements) > 30
-    assert [said for said in statements if not NAMED.search(said)] == []
-    named = set(NAMED.findall(text))
-    assert len(named) > 50
-    there: set[tuple[str, str]] = set()
-    functions = ast.FunctionDef, ast.AsyncFunctionDef
-    for module in {module for module, _ in named}:
-        tree = ast.parse(next(TESTS.rglob(f"{module}.py")).read_text())
-        there |= {(module, n.name) for n in ast.walk(tree) if isinstance(n, functions)}
-    assert named - there == set()
+    assert len(items) > 30
+    assert [said for said in items if not NAMED.search(said.partition("\n\n")[0])] == []
+    there = {tuple(re.split(r".*/|\.py::", f"/{name}")[1:]) for name in test_names()}
+    assert set(NAMED.findall(text)) - there == set()
 
 
 # --- secrets --------------------------------------------------------------------------------------
@@ -85,50 +78,41 @@ def test_the_password_of_a_session_follows_from_its_id(zookeeper: ZooKeeperServe
         assert client.credentials.passwd == password_of(client.session_id)
 
 
-def test_sasl_protects_the_login_only() -> None:
+def test_a_proxy_reads_all_and_changes_what_follows_the_login(server: Server) -> None:
     """Who sits in between has only to wait until the login is over."""
+    secret = digest_auth("bob", "pass-in-plain-text")
+    changed = rewrite(lambda raw: raw.replace(b"true!", b"false"))
+    assert server.hosts.startswith("127.0.0.1:")
     with (
-        Server(sasl_users={"bob": "secret"}) as server,
-        FaultProxy(server.hosts) as proxy,
+        Server(sasl_users={"bob": "secret"}) as asking,
+        FaultProxy(asking.hosts) as proxy,
         Client(proxy.hosts, sasl=DigestMD5("bob", "secret"), session_timeout=LONG) as client,
     ):
+        client.add_auth(*secret)
+        assert any(secret[1] in seen.raw for seen in proxy.frames())
         client.create("/n", b"true!")
-        proxy.on(
-            "get_data", reply=True, action=rewrite(lambda raw: raw.replace(b"true!", b"false"))
-        )
+        proxy.on("get_data", reply=True, action=changed)
         assert client.get_data("/n").data == b"false"
 
 
 def test_nothing_is_said_before_tls_stands() -> None:
     """All that a listener gets is one record of a TLS handshake."""
     heard = bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        hosts = f"127.0.0.1:{listener.getsockname()[1]}"
-        auth = [digest_auth("bob", "pass-in-plain-text")]
-        client = Client(hosts, tls=ssl.create_default_context(), auth=auth)
-        try:
-            client._driver.start()
-            listener.settimeout(LONG)
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(LONG)
-                while len(heard) < 5 or len(heard) < 5 + int.from_bytes(heard[3:5], "big"):
-                    heard.extend(connection.recv(65536))
-        finally:
-            client.close()
+
+    def hear(connection: Connection) -> None:
+        while True:
+            heard.extend(connection.receive())
+            connection.server.notify()
+
+    secret = digest_auth("bob", "pass-in-plain-text")
+    with FakeServer(hear) as listener:
+        client = Client(listener.hosts, tls=ssl.create_default_context(), auth=[secret])
+        client._driver.start()
+        listener.wait_for(lambda: len(heard) > 5 and len(heard) >= 5 + int.from_bytes(heard[3:5]))
+        client.close()
     assert heard[:1] == b"\x16"
-    assert len(heard) == 5 + int.from_bytes(heard[3:5], "big")
-    assert b"pass-in-plain-text" not in heard
-
-
-def test_the_proxys_log_has_everything() -> None:
-    with Server() as server, FaultProxy(server.hosts) as proxy, Client(proxy.hosts) as client:
-        client.add_auth(*digest_auth("bob", "pass-in-plain-text"))
-        assert any(b"pass-in-plain-text" in seen.raw for seen in proxy.frames())
-
-
-def test_the_embedded_server_is_at_home(server: Server) -> None:
-    assert server.hosts.startswith("127.0.0.1:")
+    assert len(heard) == 5 + int.from_bytes(heard[3:5])
+    assert secret[1] not in heard
 
 
 # --- a server, or a proxy, that lies --------------------------------------------------------------
@@ -225,37 +209,6 @@ def test_a_grant_that_cannot_be_deleted_is_named(stage: Stage, fresh_path: str) 
         NonBlockingLock(stage.client(), fresh_path).acquire(LONG)
     poll("it has gone again", lambda: not stage.observer.exists(fresh_path) or None, GRACE)
     stage.observer.delete_tree(f"{fresh_path}{GRANTS}")
-
-
-def test_a_counter_at_its_end_is_refused() -> None:
-    with Server() as server, Client(server.hosts) as client:
-        client.create("/lock")
-        server.tree.nodes["/lock"].created = LAST_SEQUENCE
-        for _ in range(2):
-            with pytest.raises(SequenceExhaustedError):
-                SequentialLock(client, "/lock").acquire(LONG)
-        poll("no node is left", lambda: not client.get_children("/lock") or None, GRACE)
-
-
-def test_names_like_ones_own_are_the_only_ones_deleted(
-    stage: Stage, fresh_path: str, monkeypatch: pytest.MonkeyPatch, client: Client
-) -> None:
-    """The attempt's id is known to whoever lists the children, so others may use it."""
-    monkeypatch.setattr(client._driver, "unique", lambda: "unique")
-    own = f"{prefix(client)}-unique-lock-"
-    stage.observer.create(fresh_path)
-    stage.observer.create(f"{fresh_path}/somebody-lock-0000000099")
-    stage.observer.create(f"{fresh_path}/{own}", sequential=True)
-    lock = SequentialLock(client, fresh_path)
-    assert lock.acquire(LONG)
-    stage.observer.sync(fresh_path)
-    left = stage.nodes(fresh_path)
-    assert len(left) == 2
-    assert left[0].startswith(f"{fresh_path}/{own}")
-    assert left[1].endswith("/somebody-lock-0000000099")
-    deleted = [seen.path for seen in stage.proxy.frames() if seen.op == "delete" and seen.number]
-    assert all((path or "").startswith(f"{fresh_path}/{own}") for path in deleted)
-    lock.release()
 
 
 OWN = [digest_auth("worker", "secret")]
@@ -410,3 +363,28 @@ def test_an_open_node_above_lets_a_stranger_be_first(
         stranger.delete(f"{lock.path}/{lock._algorithm._node_name}")
         assert lock.lost.wait(PATIENCE)
         client.delete_tree(fresh_path)
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+PACKAGE = Path(zkwire.__file__).parent
+WALL_CLOCKS = re.compile(r"\b(time\.(time|time_ns|ctime|localtime|gmtime)|datetime|date\.today)\b")
+
+
+def test_hazard_A28_nothing_reads_the_wall_clock() -> None:
+    """Neither ``time.time`` nor ``datetime``, and not under another name.
+
+    Servers show times of day, and so do the embedded one and the command.
+    """
+    for file in PACKAGE.rglob("*.py"):
+        if file.relative_to(PACKAGE).parts[0] not in {"testing", "cli"}:
+            tree = ast.parse(file.read_text())
+            code = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+            code += [
+                f"{node.module}.{alias.name}"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom)
+                for alias in node.names
+            ]
+            code = [text for text in code if text != "datetime.timedelta"]  # which has no clock
+            assert not [text for text in code if WALL_CLOCKS.match(text)], file

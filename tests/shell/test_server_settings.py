@@ -68,22 +68,11 @@ def script() -> Script:
     return script_in(State.CONNECTED)
 
 
-def refuse(script: Script, verb: str, *arguments: Any) -> Request:
+def refuse(script: Script, verb: str, *arguments: Any, **answer: Any) -> Request:
     """The server does not know what is called."""
     call = script.call(verb, *arguments)
-    script.answer(call, error=UNKNOWN, zxid=-1)
+    script.answer(call, **{"error": UNKNOWN, "zxid": -1, **answer})
     return call
-
-
-def ends_well(script: Script, call: Request) -> None:
-    script.answer(call)
-    assert failure(call) is None
-
-
-def asked(script: Script, verb: str, *arguments: Any) -> list[str]:
-    """What is sent for this call."""
-    script.call(verb, *arguments)
-    return script.names()
 
 
 # --- the connection on which it is asked for ------------------------------------------------------
@@ -111,47 +100,33 @@ def test_known_A47_the_refusal_overtakes_and_others_get_their_answers(script: Sc
     assert "the server does not know get_ephemerals" in str(lost.error())
 
 
-def test_a_server_that_does_not_close_is_left_in_time(script: Script) -> None:
-    refuse(script, "who_am_i")
-    late = script.call("set_data", "/a", b"")
+def test_a_refusal_is_known_to_the_next_connection_of_the_same_address(script: Script) -> None:
+    """A server that does not close is left in time.  One with a zxid costs no connection."""
+    for _ in range(2):
+        assert failure(refuse(script, "who_am_i", zxid=1)) is UnimplementedError
+        assert script.session.usable
+    refuse(script, "add_watch", "/a", Watch())
+    watch = Watch()
+    call, read = script.call("add_watch", "/a", watch), script.call("get_data", "/b")
     script.advance(TIMEOUT / 2)
     assert script.state is not State.CONNECTED
     script.connect()
-    ends_well(script, late)
-
-
-def test_what_is_switched_off_costs_no_connection(script: Script) -> None:
-    """It is refused inside of the pipeline, with a zxid, as TTL nodes are, and ``reconfig``."""
-    for _ in range(2):
-        call = script.call("create", "/a", ttl=1.0)
-        script.answer(call, error=UNKNOWN)
-        assert failure(call) is UnimplementedError
-        assert script.session.usable
-
-
-# --- and those after it ---------------------------------------------------------------------------
-
-
-def test_what_was_asked_for_in_between_is_refused_without_being_sent(script: Script) -> None:
-    refuse(script, "add_watch", "/a", Watch())
-    watch = Watch()
-    call = script.call("add_watch", "/a", watch)
-    read = script.call("get_data", "/b", watch=Watch())
-    script.reconnect()
     assert failure(call) is UnimplementedError
     assert not armed(watch)
-    ends_well(script, read)
-
-
-def test_another_address_of_the_same_name_is_asked(script: Script) -> None:
-    refuse(script, "who_am_i")
+    script.answer(read)
+    assert failure(read) is None
+    refuse(script, "create_with_stat", "/a")
     script.lose()
     script.session.on_deadline(script.session.act_at)
     script.session.connection_made(script.now, (2, ("127.0.0.2", 2181)))
     script.sent = []
     script.flush()
     script.welcome()
-    assert asked(script, "who_am_i") == ["who_am_i"]
+    script.call("create_with_stat", "/a")
+    assert script.names() == ["create2"]
+
+
+# --- and those after it ---------------------------------------------------------------------------
 
 
 def test_persistent_watches_end_where_no_server_knows_them() -> None:

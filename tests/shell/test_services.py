@@ -25,6 +25,7 @@ from zkwire import (
     AsyncClient,
     AsyncPersistentNode,
     Client,
+    Counter,
     Group,
     Id,
     NoAuthError,
@@ -36,7 +37,9 @@ from zkwire import (
     PersistentNode,
     QuotaExceededError,
     ReentrantLock,
+    SequenceExhaustedError,
 )
+from zkwire.recipes.counter import LAST_VERSION
 from zkwire.testing import Server
 from zkwire.testing.kit import Life, Refusal, sweep_refusals
 
@@ -257,6 +260,24 @@ def test_members_in_time(server: Server, client: Client) -> None:
     server.start()
     assert group.members(SECONDS) == []
     group.close()
+
+
+def test_a_counter_that_has_used_up_its_versions_says_so(
+    server: Server, client: Client, observer: Client
+) -> None:
+    """Its own client knows the version, another one reads it; both would try without an end."""
+    ours, others = Counter(client, "/a"), Counter(observer, "/a")
+    ours.add(1)
+    node = server.tree.nodes["/a"]
+    node.version = LAST_VERSION - 1
+    assert others.add(1) == 2
+    for counter in (ours, others):
+        with pytest.raises(SequenceExhaustedError, match="used up its versions"):
+            counter.add(1, PATIENCE)
+    node.version = -LAST_VERSION - 1  # by a client of another kind
+    with pytest.raises(SequenceExhaustedError):
+        ours.add(1, PATIENCE)
+    assert ours.get() == 2
 
 
 # --- asyncio --------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from zkwire import (
     ClientClosedError,
     ConnectionLossError,
     Counter,
-    ForkedError,
     LockLostError,
     SequentialLock,
     SessionExpiredError,
@@ -152,7 +151,6 @@ def test_many_threads_serve_dismiss_and_close_while_sessions_end(server: Server)
 
 
 # ruff: noqa: PT012 - how a scope ends is what these tests are about
-forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 # --- errors of functions --------------------------------------------------------------------------
 
@@ -379,39 +377,7 @@ def test_an_interrupt_of_the_entry_leaves_nothing(
     assert threading.active_count() == before
 
 
-# --- forks and loops ------------------------------------------------------------------------------
-
-
-@forks
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@both
-async def test_a_forked_child_gets_an_error_and_leaves_its_parent_alone(
-    side: Side, server: Server
-) -> None:
-    async with using(side.Supervisor(server.hosts)) as supervisor:
-        watch = supervisor.watch_data("/")
-        assert await done(watch.next(PATIENCE)) is not None
-        client = await done(supervisor.client(PATIENCE))
-        asks: list[Callable[[], Any]] = [
-            *(supervisor.wait, supervisor.client, watch.next),
-            lambda: supervisor.lead("/e", side.function(fail)),
-            lambda: supervisor.watch_data("/", print),
-        ]
-        child = os.fork()
-        if child == 0:  # no assertion and no exception may leave this branch
-            code = 1
-            try:
-                for ask in asks:
-                    with pytest.raises(ForkedError):
-                        done(ask()).send(None)
-                for close in (watch.close, supervisor.close):
-                    with pytest.raises(StopIteration):
-                        done(close()).send(None)
-                code = 0
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        await done(client.create("/still"))
+# --- loops ----------------------------------------------------------------------------------------
 
 
 async def test_another_loop_is_refused(server: Server) -> None:

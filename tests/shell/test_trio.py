@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.conftest import open_descriptors
 from tests.support.server_control import poll
 from tests.support.snippets import blocks
 from zkwire import (
@@ -145,13 +145,8 @@ def test_an_error_of_a_callback_goes_into_the_log(
 # --- the ends of clients --------------------------------------------------------------------------
 
 
-def descriptors() -> int:
-    """The open ones of this process, where the system tells them."""
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-
-
 def test_the_end_of_a_client_is_told_and_leaves_no_descriptor(server: Server) -> None:
-    before = descriptors()
+    before = open_descriptors()
     seen: list[State] = []
 
     @under
@@ -172,7 +167,7 @@ def test_the_end_of_a_client_is_told_and_leaves_no_descriptor(server: Server) ->
     main()
     assert seen == [State.CLOSED]
     # The server of this process closes its end when its own thread has seen the end of the client.
-    poll("the descriptors are closed", lambda: descriptors() <= before or None, LONG)
+    poll("the descriptors are closed", lambda: open_descriptors() <= before or None, LONG)
 
 
 def test_a_client_belongs_to_one_run_and_ends_with_it(server: Server) -> None:

@@ -7,29 +7,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.snippets import ROOT, run_python
 from zkwire import AsyncClient, Client, SequentialLock
 from zkwire.testing import Server
 
-ROOT = Path(__file__).resolve().parents[2]
 HOSTS = "127.0.0.1:2181"
 SECONDS = 30.0
 
 
 def on_windows(*words: str, given: str = "", status: int = 0) -> str:
     """What a program prints that runs without all that."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.support.windows", *words],
-        input=given,
-        capture_output=True,
-        cwd=ROOT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    ran = run_python("-W", "error", "-m", "tests.support.windows", *words, given=given)
     assert (ran.returncode, ran.stderr) == (status, "")
     return ran.stdout
 

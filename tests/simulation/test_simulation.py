@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import SEED
+from tests.simulation.planted_bugs import EVERY
 from tests.simulation.scenarios import (
     BRIEF,
     LARGER,
@@ -24,13 +25,10 @@ from tests.simulation.scenarios import (
     READERS,
     SIMPLE,
 )
-from tests.support import simulation_following as watches
-from tests.support.planted_bugs import EVERY
-from tests.support.simulation_family import read_write
-from tests.support.simulation_locks import BLOCKING, KINDS, Kind, Usage, contenders
-from tests.support.simulation_membership import Life, keepers
-from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK, planted
-from zkwire.recipes.watching import AsyncDataWatch
+from tests.support import simulation_sessions as sessions
+from tests.support.simulation_locks import BLOCKING, KINDS, Kind, Usage, contenders, read_write
+from tests.support.simulation_parts import A_SIXTH, FACTOR, NETWORK, lives, planted
+from tests.support.simulation_shared import KeptNodes, Life
 from zkwire.testing.simulation import (
     FAULTS,
     InTurn,
@@ -38,9 +36,7 @@ from zkwire.testing.simulation import (
     Schedule,
     Scripted,
     Seeded,
-    Simulation,
     Step,
-    ViolationError,
     cancel_everywhere,
     exhaust,
     explore,
@@ -79,7 +75,7 @@ def sweeps() -> Iterator[Sweep]:
             ("released in time", 2, Usage(give=3.0)),
         ):
             yield Sweep(f"{kind.name}, {name}", contenders(kind, number, usage))
-        no_parent = contenders(kind, 2, prepared=False)
+        no_parent = contenders(kind, 2, Usage(prepared=False))
         yield Sweep(f"{kind.name}, no parent", no_parent, partial(Seeded, SEED), FAULTS, SEED, 2)
     for name, world in LOCKS.items():
         long = name == "semaphore of 2"
@@ -93,7 +89,7 @@ def sweeps() -> Iterator[Sweep]:
     for name, world in MEMBERS.items():
         yield Sweep(name, world)
     for name, reader in READERS.items():
-        yield Sweep(name, watches.following(reader, number=2), InTurn, watches.FAULTS, 1)
+        yield Sweep(name, sessions.following(reader, number=2), InTurn, sessions.WATCHING, 1)
     for name, world in SIMPLE.items():
         if name != "barrier, twice":
             yield Sweep(name, world, late if "crowded" in name else InTurn, NETWORK)
@@ -122,7 +118,7 @@ def cancellations() -> Iterator[tuple[str, Scenario, Callable[[], Schedule]]]:
     for kind in KINDS:
         for number in (1, 2, 3):
             for prepared in (True, False):
-                world = contenders(kind, number, Usage(rounds=2), prepared=prepared)
+                world = contenders(kind, number, Usage(rounds=2, prepared=prepared))
                 for who in ("", *"ab"):
                     yield f"{number} {kind.name}, {prepared}, {who}", world, partial(InTurn, who)
         yield f"{kind.name}, on a bad network", contenders(kind, 2), lambda: Scripted(CUT)
@@ -136,7 +132,7 @@ def cancellations() -> Iterator[tuple[str, Scenario, Callable[[], Schedule]]]:
         yield name, world, late
         yield f"{name}, on a bad network", world, broken("b", 4)
     yield from ((name, world, late) for name, world in MEMBERS.items())
-    yield from ((name, watches.following(kind), InTurn) for name, kind in READERS.items())
+    yield from ((name, sessions.following(kind), InTurn) for name, kind in READERS.items())
     yield from ((name, world, InTurn) for name, world in SIMPLE.items() if name != "barrier")
 
 
@@ -155,7 +151,11 @@ def test_a_cancellation_at_every_await(row: tuple[str, Scenario, Callable[[], Sc
 def test_every_order(kind: Kind, number: int, together: bool, depth: int) -> None:
     """So many steps, or with more time as far as it goes."""
     bounds: dict[str, Any] = {"runs": int(5000 * FACTOR)} if FACTOR > 1 else {"depth": depth}
-    print(exhaust(contenders(kind, number, BRIEF, together=together), **bounds, frames=together))
+    print(
+        exhaust(
+            contenders(kind, number, Usage(stay=1, together=together)), **bounds, frames=together
+        )
+    )
 
 
 @pytest.mark.parametrize("servers", [1, 3])
@@ -193,7 +193,7 @@ BY_HAND = {
     ),
     # The reply to the create is lost, the owner closes, the next server does not know of the node.
     "a server that is behind does not hide a node": (
-        keepers(1, Life(sets=0, stay=0)),
+        lives(1, partial(KeptNodes, Life(sets=0, stay=0))),
         "run a; run a.background; up a; cut a; cancel a; dial a; lag a; up a; down a; "
         "run a.background; up a; down a; run a.background; run a",
         True,
@@ -217,28 +217,8 @@ def test_a_schedule_by_hand(row: tuple[Scenario, str, bool, str, str]) -> None:
 
 def test_a_guard_that_was_not_answered_is_asked_again() -> None:
     """Its watch is restored, but on a node that somebody else has made meanwhile, unheard of."""
-    scenario = contenders(BLOCKING, 2, Usage(hold=15.0), together=True)
+    scenario = contenders(BLOCKING, 2, Usage(hold=15.0, together=True))
     steps = "run a; up a; delete a; down a; run a2; up a; run a; down a; cut a"
     told = replay(scenario, steps)
     assert "STATE" not in told[-1], "\n".join(told)
     assert any("get_children2" in line for line in told)
-
-
-def behind(kind: watches.Kind, seed: int, *, synced: bool = True) -> None:
-    """A run of two sessions, the servers of which are behind one another."""
-    sim = Simulation(seed=seed, faults=("lag",))
-    watches.following(kind, sessions=2, synced=synced)(sim)
-    sim.run(watches.StaysBehind(seed))
-
-
-@pytest.mark.parametrize("kind", READERS.values(), ids=READERS)
-def test_the_server_of_the_next_session_may_be_behind(kind: watches.Kind) -> None:
-    for seed in range(SEED, SEED + int(400 * FACTOR)):
-        behind(kind, seed)
-
-    def search() -> None:
-        for seed in range(int(4000 * FACTOR)):
-            behind(AsyncDataWatch, seed, synced=False)
-
-    with pytest.raises(ViolationError, match="ORDER"):
-        search()

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import zkwire
 from tests.support.lock_helpers import PATIENCE, Running
-from zkwire import AsyncClient, ZooKeeperError
+from tests.support.recipe_samples import lock
+from zkwire import AsyncClient, ConnectionLossError, ZooKeeperError
 from zkwire.aio.replies import AsyncReply
 from zkwire.blocking.sync import run
 
+T = TypeVar("T")
 LOCKS = {
     "non-blocking": "NonBlockingLock",
     "blocking": "BlockingLock",
     "sequential": "SequentialLock",
     "re-entrant": "ReentrantLock",
-    "read": "ReadWriteLock",
-    "write": "ReadWriteLock",
+    "read": "ReadWriteLock.read",
+    "write": "ReadWriteLock.write",
     "lease": "Semaphore",
     "leadership": "Election",
     "multi": "MultiLock",
 }
-"""The kinds of locks, and their classes."""
+"""The kinds of locks, and what `recipe_samples` calls them."""
 
 
 class Side:
@@ -40,20 +42,8 @@ class Side:
         return getattr(zkwire, self.prefix + name)
 
     def lock(self, kind: str, client: Any, path: str, **named: Any) -> Any:
-        """A lock of one of LOCKS; the one of several has another path beside."""
-        make = getattr(self, LOCKS[kind])
-        match kind:
-            case "read" | "write":
-                return getattr(make(client, path, **named), kind)
-            case "lease":
-                return make(client, path, 1, **named).lease()
-            case "leadership":
-                return make(client, path, **named).lead()
-            case "multi":
-                paths = (path, f"{path}-other")
-                return make(*(self.lock("sequential", client, each, **named) for each in paths))
-            case _:
-                return make(client, path, **named)
+        """A lock of one of LOCKS."""
+        return lock(LOCKS[kind], client, path, **named)
 
     def function(self, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
         """What a user gives to this side in order to be called back."""
@@ -128,6 +118,13 @@ async def answer(reply: Any, seconds: float = PATIENCE) -> Any:
     if isinstance(reply, AsyncReply):
         return await reply._request.within(seconds)
     return reply.result(seconds)
+
+
+def again(call: Callable[[], T]) -> T:
+    """Repeat what a lost connection has ended."""
+    while True:
+        with suppress(ConnectionLossError):
+            return call()
 
 
 def ending(reply: Any, seconds: float = PATIENCE) -> ZooKeeperError | None:

@@ -7,24 +7,27 @@ and taken apart again here, so servers are compared, not clients.
 
 zxids count from the start of the scenario, a session id is its session's number, times are left
 out, children and other sets are sorted; what is heard of the nodes of a closed session is compared
-as a set: they go in the order of a Java hash set.  Everything else must be equal.  Which steps
-there are, `tests/support/differential_scenario.py` says, and what is not generated,
-`tests/support/random_requests.py`.
+as a set: they go in the order of a Java hash set.  Everything else must be equal.  What is not
+generated, `tests/support/random_requests.py` says.
 """
 
 from __future__ import annotations
 
+import random
+import zlib
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.differential_sides import SILENCE, Link, Side
-from tests.support.random_requests import Request, plain
+from tests.support.random_requests import SECRETS, Generator, Request, plain
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
 from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TIMEOUT_MS = 30_000
 
@@ -142,10 +145,7 @@ class Actor:
 
 
 class Player:
-    """Plays steps; raises Difference at the first one.
-
-    A step of a session that is not there is left out, so that any part of a play can be played.
-    """
+    """Plays steps; raises Difference at the first one."""
 
     def __init__(self, sides: list[Side], name: str) -> None:
         self.sides = sides
@@ -165,12 +165,10 @@ class Player:
             actor = Actor(step.actor, [0] * len(self.sides), [bytes(16)] * len(self.sides))
             self._greet(actor, step.timeout, read_only=step.read_only)
             self._actors[step.actor] = actor
-        elif (known := self._actors.get(step.actor)) is None:
-            return
         elif isinstance(step, Reattach):
-            self._reattach(known, step)
+            self._reattach(self._actors[step.actor], step)
         elif isinstance(step, Batch):
-            self._batch(known, step.requests)
+            self._batch(self._actors[step.actor], step.requests)
         else:
             self._close(self._actors.pop(step.actor))
 
@@ -333,3 +331,61 @@ class Player:
         )
         requests = "\n".join(f"  {line}" for line in self.log)
         return Difference(f"{self.name}, {what}:\n{answers}\nthe last requests:\n{requests}")
+
+
+# --- random steps ---------------------------------------------------------------------------------
+
+SESSIONS = 3
+BATCH = 16
+
+
+def play_at_random(
+    player: Player, known: Callable[[], Iterable[str]], seed: str, requests: int
+) -> None:
+    """At least so many requests, below a root of their own; leaves no session."""
+    try:
+        for step in steps(player, known, random.Random(seed), seed, requests):
+            player.play(step)
+    finally:
+        player.end()
+
+
+def steps(
+    player: Player, known: Callable[[], Iterable[str]], rng: random.Random, seed: str, requests: int
+) -> Iterator[Step]:
+    """Random ones, each made when those before have been played."""
+    root = f"/{zlib.crc32(seed.encode()):08x}-{0:06d}"
+    generator = Generator(rng, root, known)
+
+    def opened(actor: int) -> Step:
+        timeout = rng.choice((TIMEOUT_MS, TIMEOUT_MS + 1, 10**6))
+        return Open(actor, timeout, rng.choice((None, False, True)))
+
+    def batch() -> tuple[Request, ...]:
+        made: list[Request] = []
+        for _ in range(rng.randrange(1, BATCH)):
+            made.append(generator.request(player.last_zxid))
+            if made[-1].op is ops.SET_ACL:
+                break
+        return tuple(made)
+
+    actors = list(range(SESSIONS))
+    yield from map(opened, actors)
+    yield Batch(0, (plain(ops.CREATE, r.CreateRequest(root, b"", OPEN_ACL_UNSAFE, 0)),))
+    while player.requests < requests:
+        number = rng.randrange(SESSIONS)
+        chance = rng.random()
+        if chance < 0.85:
+            yield Batch(actors[number], batch())
+        elif chance < 0.91:
+            timeout = rng.choice((TIMEOUT_MS, TIMEOUT_MS + 200))
+            yield Reattach(actors[number], timeout, rng.random() < 0.2)
+        elif chance < 0.95:
+            # In a batch of its own: a real server's answer to it overtakes others.
+            packet = r.AuthPacket(0, "digest", rng.choice(SECRETS))
+            yield Batch(actors[number], (plain(ops.AUTH, packet),))
+        else:
+            yield Close(actors.pop(number))
+            actors.append(max(actors) + 1 if actors else 0)
+            yield opened(actors[-1])
+    yield from map(Close, actors)

@@ -28,15 +28,15 @@ the session of an operation: the promises for reads are made to a session.
 
 Broken may be: ME (two hold at a time), FENCE (a later grant has no higher fence, or a write with
 an older one was accepted), LIVE (nobody gets what is free, or somebody waits at the end),
-ORPHAN, WRITES (not linearizable), READS (not sequentially consistent), FORMAT (no history at all).
+ORPHAN, WRITES (what was written is not there), READS (of what was not written, or back in
+time), FORMAT (no history at all).
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from math import inf
 
@@ -185,8 +185,9 @@ class _Lock:
 def _fenced(records: Sequence[Record]) -> Iterator[str]:
     """A fenced write belongs to a grant of who has made it, and no later grant's came before it."""
     owners = {(r.who, r.fence) for r in records if r.what == "grant"}
-    for key in dict.fromkeys(r.key for r in records if r.what == "write"):
-        writes = [w for w in _happened([r for r in records if r.key == key]) if w.fence]
+    written = [r for r in records if r.what == "write" and r.ok and r.fence]
+    for key in dict.fromkeys(write.key for write in written):
+        writes = sorted((w for w in written if w.key == key), key=lambda write: write.zxid)
         for earlier, later in pairwise(writes):
             if later.fence < earlier.fence:
                 yield (
@@ -198,100 +199,33 @@ def _fenced(records: Sequence[Record]) -> Iterator[str]:
                 yield f"FENCE: {key}: {write.who} was never granted {write.fence}"
 
 
-def _happened(records: Sequence[Record]) -> list[Record]:
-    """The writes of one node in the order of their zxids.
-
-    Of those whose outcome is not known, the ones that somebody has read: the first read is the
-    moment by which they had happened.  What was there before them all counts as the first one.
-    """
-    first_read: dict[str, Record] = {}
-    for read in sorted((r for r in records if r.what == "read" and r.ok), key=lambda r: r.end):
-        first_read.setdefault(read.value, read)
-    writes = []
-    for write in (r for r in records if r.what == "write"):
-        seen = first_read.pop(write.value, None)
-        if write.ok:
-            writes.append(write)
-        elif write.ok is None and seen is not None:
-            zxid, version = seen.zxid, seen.version
-            writes.append(replace(write, ok=True, end=seen.end, zxid=zxid, version=version))
-    before = min(first_read.values(), key=lambda r: r.zxid, default=None)
-    if before is not None and all(before.zxid < write.zxid for write in writes):
-        writes.append(replace(before, at=-inf, end=-inf, what="write"))
-    return sorted(writes, key=lambda write: write.zxid)
-
-
 def _node(key: str, records: Sequence[Record]) -> Iterator[str]:
-    """Whether the order in which the server says to have written can be true.
+    """What a client must not say of a node, whatever the order in which the server writes.
 
-    ZooKeeper names the order of its writes by their zxids.  So there is no search for an order:
-    that one must agree with the clock (a write that had been answered comes before one that was
-    sent later), with the versions, and with whatever was read.
+    ZooKeeper names that order by zxids. What a client calls written is there, with its version, and
+    what it calls refused is not; nobody reads what nobody has written, and no session goes back.
     """
-    writes = _happened(records)
-    values = {write.value for write in writes}
-    lost = [r for r in records if r.what == "write" and r.ok is None and r.value not in values]
-    refused = [r for r in records if r.what == "write" and r.ok is False]
+    writes = {r.zxid: r for r in records if r.what == "write" and r.ok}
+    unknown = {r.value for r in records if r.what == "write" and r.ok is None}
+    refused = {r.value for r in records if r.what == "write" and r.ok is False}
     reads = [r for r in records if r.what == "read" and r.ok]
-    yield from _order(key, writes)
-    yield from _gaps(key, writes, lost)
-    yield from _seen(key, writes, reads, {w.value for w in refused})
-    yield from _sessions(key, [r for r in records if r.what in ("write", "read") and r.ok])
-
-
-def _order(key: str, writes: Sequence[Record]) -> Iterator[str]:
-    latest: Record | None = None  # to have been sent, of those with a lower zxid
-    for earlier, later in pairwise(writes):
-        if later.zxid == earlier.zxid:
-            yield f"WRITES: {key}: {earlier.value!r} and {later.value!r} have zxid {later.zxid:#x}"
-        if latest is None or earlier.at > latest.at:
-            latest = earlier
-        if later.end < latest.at:
-            yield (
-                f"WRITES: {key}: {later.value!r} was answered before {latest.value!r} was sent, "
-                f"and has the higher zxid"
-            )
-
-
-def _gaps(key: str, writes: Sequence[Record], lost: Sequence[Record]) -> Iterator[str]:
-    """Versions that nobody has seen were made by writes of unknown outcome, each by one.
-
-    And by one that had been sent before the next version was seen.
-    """
-    sent = sorted(write.at for write in lost)
-    used = 0
-    for earlier, later in sorted(pairwise(writes), key=lambda pair: pair[1].end):
-        gap = later.version - earlier.version - 1
-        used += max(gap, 0)
-        if gap < 0 or (gap > 0 and used > bisect_right(sent, later.end)):
-            yield (
-                f"WRITES: {key}: version {later.version} of {later.value!r} comes after version "
-                f"{earlier.version} of {earlier.value!r}"
-            )
-
-
-def _seen(
-    key: str, writes: Sequence[Record], reads: Sequence[Record], refused: set[str]
-) -> Iterator[str]:
-    """A read sees what was written, all of it, and not before it was sent."""
-    by_zxid = {write.zxid: write for write in writes}
-    values = {write.value for write in writes}
+    in_order = [writes[zxid] for zxid in sorted(writes)]
+    gaps = [later.version - earlier.version - 1 for earlier, later in pairwise(in_order)]
+    if any(gap < 0 for gap in gaps) or sum(gaps) > len(unknown):
+        versions = [write.version for write in in_order]
+        yield f"WRITES: {key}: versions {versions}, with {len(unknown)} of unknown outcome"
     for read in reads:
-        write = by_zxid.get(read.zxid)
+        write = writes.get(read.zxid)
         if read.value in refused:
             yield f"READS: {key}: {read.who} has read {read.value!r}, which was refused"
-        elif write is None:
-            why = (
-                "has another zxid than its write" if read.value in values else "nobody has written"
-            )
-            yield f"READS: {key}: {read.value!r}, read by {read.who}, {why}"
-        elif (write.value, write.version) != (read.value, read.version):
+        elif write is not None and (write.value, write.version) != (read.value, read.version):
             yield (
                 f"READS: {key}: {read.who} has read {read.value!r} ({read.version}), "
                 f"not {write.value!r} ({write.version})"
             )
-        elif read.end < write.at:
-            yield f"READS: {key}: {read.who} has read {read.value!r} before it was written"
+        elif write is None and read.value not in unknown and read.zxid > min(writes, default=inf):
+            yield f"READS: {key}: {read.value!r}, read by {read.who}, nobody has written"
+    yield from _sessions(key, [r for r in records if r.what in ("write", "read") and r.ok])
 
 
 def _sessions(key: str, operations: Sequence[Record]) -> Iterator[str]:

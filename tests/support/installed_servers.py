@@ -73,8 +73,7 @@ class InstalledServer(ZooKeeperServer):
                 # Ctrl-C is for the tests; they stop their servers themselves.
                 process_group=0,
             )
-        if wait:
-            self.wait_serving()
+        super().start(wait=wait)
 
     def stop(self) -> None:
         self.resume()
@@ -135,18 +134,13 @@ class InstalledBackend(Backend):
         numbers = range(1, count + 1)
         members = {f"server.{n}": f"{LOOPBACK}:{free_port()}:{free_port()}" for n in numbers}
         config = {**members, **settings.config()}
-        command = self._command(settings)
+        command = self.command(settings)
         return [InstalledServer(command, free_port(), n, config) for n in numbers]
 
-    def _command(self, settings: Settings) -> tuple[str, ...]:
-        return (
-            self.java,
-            *JAVA_FLAGS,
-            *settings.java_flags,
-            "-cp",
-            self.classpath,
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-        )
+    def command(self, settings: Settings) -> tuple[str, ...]:
+        """What starts a server with these settings."""
+        flags = (*JAVA_FLAGS, *settings.java_flags, "-cp", self.classpath)
+        return (self.java, *flags, "org.apache.zookeeper.server.quorum.QuorumPeerMain")
 
 
 def find_installed() -> InstalledBackend:

@@ -10,19 +10,15 @@ import contextlib
 import itertools
 import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from queue import SimpleQueue
 from typing import IO, Any, Generic, Self, TypeAlias, TypeVar
 
 import pytest
 
-from tests.support.lock_frames import LockProxy
 from tests.support.server_control import ZooKeeperServer, poll
 from zkwire import (
     AsyncClient,
@@ -40,7 +36,9 @@ from zkwire.blocking.driver import ThreadDriver
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
 from zkwire.recipes.locks import GRANTS
-from zkwire.testing.proxy import FaultProxy, Frame
+from zkwire.testing.proxy import Action, FaultProxy, Frame
+from zkwire.testing.proxy.frames import request_description
+from zkwire.testing.proxy.proxy import _Once
 from zkwire.wire import ops
 
 T = TypeVar("T")
@@ -81,8 +79,6 @@ PAUSE = 4.0
 # A session that nothing is to happen to, and one that is to be outlived; but not by a pause.
 LONG = 15.0
 SHORT = 3.0
-# What a process may need to start, beside others that do the same.
-START = 60.0
 
 ALICE = digest_auth("alice", "secret")
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,7 +133,6 @@ class Stage:
     def __init__(self, server: ZooKeeperServer, observer: Client | None = None) -> None:
         self.server = server
         self.hosts = server.hosts
-        self._greetings: dict[int, ConnectResponse] = {}
         self._exit = ExitStack()
         self.proxy = self._exit.enter_context(LockProxy(upstream=server.hosts))
         self.observer = observer or calm(self.client(direct=True), server)
@@ -161,8 +156,6 @@ class Stage:
         client = Client(hosts + chroot, session_timeout=timeout)
         self._exit.callback(client.close)
         client.connect()
-        if not direct:
-            self._greetings[client.session_id] = greeting(self.proxy, client.session_id)
         return client
 
     def lock(self, kind: Kind, path: str, *, timeout: float = LONG) -> Lock:
@@ -182,7 +175,7 @@ class Stage:
         came back at once, it would close that one, too.
         """
         self.proxy.refuse()
-        end_session(self.hosts, self._greetings[client.session_id])
+        end_session(self.hosts, *client.credentials)
         self.proxy.refuse(False)
 
     def nodes(self, path: str) -> list[str]:
@@ -332,49 +325,25 @@ def assert_no_blind_repeat(frames: list[Frame]) -> None:
         assert looked, f"{create} repeats {first} after {between}"
 
 
-def greeting(proxy: FaultProxy, session_id: int) -> ConnectResponse:
-    """The server's answer to the handshake that began a session."""
-    for seen in proxy.frames():
-        if seen.kind == "connect" and seen.direction == "s2c":
-            response = ConnectResponse.decode(seen.body)
-            if response.session_id == session_id:
-                return response
-    raise LookupError(f"no handshake of session {session_id:#x} went through the proxy")
-
-
 # --- a second connection to somebody's session ----------------------------------------------------
 
 
-_CLOSE = frame(RequestHeader(1, ops.CLOSE_SESSION.opcode).encode())
+def end_session(hosts: str, session_id: int, passwd: bytes) -> None:
+    """Resume a session on a connection of one's own and close it, in one write.
 
-
-def end_session(hosts: str, known: ConnectResponse, *, at_once: bool = False) -> None:
-    """Resume a session on a connection of one's own, and close it; LookupError if it is over.
-
-    ``at_once``: both in one write.
+    LookupError if it is over.
     """
     host, _, port = hosts.partition(",")[0].rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
-        request = ConnectRequest(0, 0, known.time_out, known.session_id, known.passwd, False)
-        connection.sendall(frame(request.encode()) + (_CLOSE if at_once else b""))
-        with connection.makefile("rb") as reader:
-            if ConnectResponse.decode(_next_frame(reader)).session_id != known.session_id:
-                raise LookupError(f"the session {known.session_id:#x} is over already")
-            if not at_once:
-                connection.sendall(_CLOSE)
-            assert ReplyHeader.decode(_next_frame(reader)).err == 0
-
-
-def close_session(connection: socket.socket) -> bool:
-    """Whether the server says that it has; EOFError if it does not say anything."""
-    connection.sendall(_CLOSE)
-    return ReplyHeader.decode(read_frame(connection)).err == 0
-
-
-def read_frame(connection: socket.socket) -> bytes:
-    """The next frame, without its length; EOFError if the connection ends before."""
-    with connection.makefile("rb") as reader:
-        return _next_frame(reader)
+    request = ConnectRequest(0, 0, 20_000, session_id, passwd, False)
+    close = RequestHeader(1, ops.CLOSE_SESSION.opcode)
+    with (
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection,
+        connection.makefile("rb") as reader,
+    ):
+        connection.sendall(frame(request.encode()) + frame(close.encode()))
+        if ConnectResponse.decode(_next_frame(reader)).session_id != session_id:
+            raise LookupError(f"the session {session_id:#x} is over already")
+        assert ReplyHeader.decode(_next_frame(reader)).err == 0
 
 
 def _next_frame(reader: IO[bytes]) -> bytes:
@@ -384,73 +353,6 @@ def _next_frame(reader: IO[bytes]) -> bytes:
     if len(prefix) < 4 or len(body) < length:
         raise EOFError("the connection has ended")
     return body
-
-
-# --- other processes ------------------------------------------------------------------------------
-
-
-class Worker:
-    """A process that runs a function of `tests.support.lock_workers`; the two talk in lines."""
-
-    def __init__(self, function: str, *arguments: object) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.lock_workers", function, *map(str, arguments)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-        self.pid = self._process.pid
-        self._lines: SimpleQueue[str | None] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name="test-worker", daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # A stopped process dies of this one, too.
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
-
-    def say(self, line: str) -> None:
-        """Send the process a line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-
-    def hear(self, timeout: float = START) -> str | None:
-        """The process's next line; None at its end."""
-        return self._lines.get(timeout=timeout)
-
-    def expect(self, line: str) -> None:
-        """The process's next line is this one."""
-        assert self.hear() == line
-
-    def end(self, timeout: float = START) -> list[str]:
-        """Wait until the process has ended well; the lines it has left."""
-        lines = list(iter(lambda: self.hear(timeout), None))
-        assert self._process.wait(timeout) == 0
-        return lines
-
-
-class Workers(ExitStack):
-    """Several workers, all ended with the block."""
-
-    def start(self, function: str, *arguments: object) -> Worker:
-        """One more."""
-        return self.enter_context(Worker(function, *arguments))
 
 
 # --- small things ---------------------------------------------------------------------------------
@@ -478,3 +380,32 @@ def holding(lock: Any) -> Iterator[Any]:
         yield lock
     finally:
         lock.release()
+
+
+# --- what the requests of a lock are for ----------------------------------------------------------
+
+# A lock of one node sends multis that create and delete it; tests call them as the fair lock's.
+_FIRST = slice(8, 12)  # of a request: behind xid and type
+_MEANING = {ops.CREATE.opcode: "create2", ops.DELETE.opcode: "delete"}
+
+
+def meaning(frame: Frame) -> str:
+    """What a request, or the request of a reply, is for."""
+    asked = frame if frame.request is None else frame.request
+    if asked.op != "multi":
+        return asked.op
+    return _MEANING.get(int.from_bytes(asked.body[_FIRST]), "multi")
+
+
+class LockProxy(FaultProxy):
+    """A proxy whose rules for `create2` and `delete` are for locks of one node, too."""
+
+    def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
+        if op not in _MEANING.values():
+            super().on(op, action=action, nth=nth, reply=reply)
+            return
+
+        def chosen(frame: Frame) -> bool:
+            return frame.direction == "c2s" and meaning(frame) == op
+
+        self.rule(_Once(chosen, request_description(op, nth, reply), nth, action, reply))

@@ -1,6 +1,6 @@
 """The manual page zkwire.1, made from the commands, their arguments and docs/command-scripts.md.
 
-`python3 -m tests.support.man_page` writes it; the wheel installs it.
+The wheel installs it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, Command, Parser, find,
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "data" / "share" / "man" / "man1" / "zkwire.1"
-_COMMENT = r".\" Written by python3 -m tests.support.man_page"
+_COMMENT = r".\" Written by python3 -m tests.support.pages"
 _WIDE = argparse.HelpFormatter("", width=1000)
 
 
@@ -120,8 +120,3 @@ def page() -> str:
     lines += tagged("NO_COLOR", "if it is set, there are no colours")
     lines += section("SEE ALSO", ".BR flock (1),", ".BR timeout (1),", ".BR tcpdump (8)")
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    PATH.parent.mkdir(parents=True, exist_ok=True)
-    PATH.write_text(page())

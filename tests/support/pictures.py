@@ -1,19 +1,19 @@
-"""The pictures of the documentation, each made from a run or from what the package is.
-
-`python3 -m tests.support.pictures` writes them.
-"""
+"""The pictures of the documentation, each made from a run or from what the package is."""
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from tests.interop.atlas.document import picture as atlas
+from tests.support.command import run as run_command
 from tests.support.diagrams import layers, plot, states
-from tests.support.lesson_page import drawn as lesson_drawn
 from tests.support.speed_pictures import OPERATIONS, flame, speed_plot
 from zkwire import AsyncSequentialLock, State, Watch
 from zkwire.cli.lessons.herd import LESSON as HERD
@@ -22,7 +22,19 @@ from zkwire.cli.lessons.show import picture_of
 from zkwire.cli.lessons.stage import Event, Stage
 from zkwire.cli.picture import svg
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs"
+
+def lesson_says(*words: str) -> str:
+    """What a lesson writes at 90 columns, without a trailing blank."""
+    with patch.dict(os.environ, COLUMNS="90"):
+        return run_command("127.0.0.1:1", "lesson", *words).text
+
+
+def lesson_drawn(*words: str) -> str:
+    """The picture of a lesson."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "lesson"
+        lesson_says(*words, "--svg", str(file))
+        return file.read_text()
 
 
 def drawn(title: str, about: str, events: list[Event], pings_of: str = "", scale: float = 0) -> str:
@@ -126,29 +138,18 @@ PICTURES: dict[str, Callable[[], str]] = {
         "W, which watches; O, which writes while W is away; a server",
         events_of(_outage),
     ),
-    "lesson-lost-reply": lambda: lesson_drawn("lost-reply"),
+    "lesson-lost-reply": partial(lesson_drawn, "lost-reply"),
     "herd": lambda: drawn(
         "One release: three are woken, or one",
         "A holds a lock, and B, C and D wait for it; a server",
         events_of(_release),
     ),
     "herd-plot": _plot,
-    "holder-with-fence": lambda: lesson_drawn("paused-holder"),
-    "holder-without-fence": lambda: lesson_drawn("paused-holder", "--no-fence"),
+    "holder-with-fence": partial(lesson_drawn, "paused-holder"),
+    "holder-without-fence": partial(lesson_drawn, "paused-holder", "--no-fence"),
     "states": states,
     "layers": layers,
     "speed-plot": speed_plot,
     "atlas": atlas,
     **{f"speed-{name}": partial(flame, name) for name in OPERATIONS},
 }
-
-
-@cache
-def picture(name: str) -> str:
-    """The picture of this name, made now."""
-    return PICTURES[name]()
-
-
-if __name__ == "__main__":
-    for name in PICTURES:
-        (FOLDER / f"{name}.svg").write_text(picture(name))

@@ -31,18 +31,9 @@ class Request:
     op: ops.Op
     body: Callable[[int], bytes]  # from the side's first zxid
     text: str
-    kinds: tuple[int, ...] = ()  # of a multi: the operations
 
     def frame(self, xid: int, base: int) -> bytes:
         return frame(r.RequestHeader(xid, self.op.opcode).encode() + self.body(base))
-
-    def moved(self, old: str, new: str) -> Request:
-        """The same request below another root of the same length."""
-
-        def body(base: int) -> bytes:
-            return self.body(base).replace(old.encode(), new.encode())
-
-        return Request(self.op, body, self.text.replace(old, new), self.kinds)
 
     def __str__(self) -> str:
         return f"{self.op.name} {self.text}"
@@ -151,8 +142,7 @@ class Generator:
             else:
                 parts.append(self.write(in_multi=True))
         body = multi_body(parts)
-        kinds = tuple(op.opcode for op, _ in parts)
-        return Request(ops.MULTI, lambda _: body, repr([q for _, q in parts]), kinds)
+        return Request(ops.MULTI, lambda _: body, repr([q for _, q in parts]))
 
     def multi_read(self) -> Request:
         """Reads of nodes that are there or not; one that is none refuses them all."""

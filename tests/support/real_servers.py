@@ -17,53 +17,22 @@ and an installed one is killed by the kernel when the tests die without a word.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import Any
 
+from tests.support.docker_servers import find_docker
 from tests.support.installed_servers import find_installed
 from tests.support.server_control import (
+    FOUR_LETTER_SECONDS,
     Backend,
     Ensemble,
     NoBackendError,
     Settings,
+    UncontrollableError,
     ZooKeeperServer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class UncontrollableError(Exception):
-    """The servers belong to somebody else: they must not be killed, paused or stopped."""
-
-
-class GivenServer(ZooKeeperServer):
-    """A server of `ZKWIRE_TEST_SERVERS`."""
-
-    running = True
-    """Always: it is never paused."""
-
-    @property
-    def pid(self) -> int:
-        self.kill()
-
-    def start(self, *, wait: bool = True) -> None:
-        """It runs already; say so early if it does not."""
-        if wait:
-            self.wait_serving()
-
-    def kill(self) -> NoReturn:
-        raise UncontrollableError(f"{self} is from ZKWIRE_TEST_SERVERS: not the tests' to control")
-
-    stop = pause = kill
-
-    def resume(self) -> None:
-        """Never paused."""
-
-    def discard(self) -> None:
-        """Not the tests' to end."""
-
-    def log_tail(self) -> str:
-        return "(the log of a server from ZKWIRE_TEST_SERVERS is not known)"
+from zkwire import testing
+from zkwire.testing.server.server import OneServer
 
 
 class GivenBackend(Backend):
@@ -86,9 +55,9 @@ class GivenBackend(Backend):
             raise NoBackendError(f"{self} is not an ensemble of three")
         return Ensemble(servers)
 
-    def _servers(self) -> list[GivenServer]:
+    def _servers(self) -> list[ZooKeeperServer]:
         addresses = [member.strip().rpartition(":") for member in self._hosts.split(",")]
-        return [GivenServer(host.strip("[]"), int(port)) for host, _, port in addresses]
+        return [ZooKeeperServer(host.strip("[]"), int(port)) for host, _, port in addresses]
 
 
 def find_given() -> GivenBackend:
@@ -99,27 +68,76 @@ def find_given() -> GivenBackend:
     return GivenBackend(hosts)
 
 
-def find_docker() -> Backend:
-    """A Docker engine with the image; testcontainers is imported only when it is asked for."""
-    try:
-        from tests.support import docker_servers
-    except ImportError as error:
-        raise NoBackendError(str(error)) from error
-    return docker_servers.find_docker()
+WORDS = {"ruok", "srvr", "isro", "envi"}
 
 
-def find_embedded() -> Backend:
-    """zkwire's own server; only on request, since it is not a real one."""
-    from tests.support.embedded_servers import EmbeddedBackend
+class EmbeddedServer(ZooKeeperServer):
+    """A member of an embedded service, seen as a server with a life of its own.
 
-    return EmbeddedBackend()
+    What it does not have (a process to pause, a log, most four-letter words) ends the tests that
+    need it in a skip.
+    """
+
+    def __init__(self, member: OneServer | testing.Server, end: Callable[[], object]) -> None:
+        member.start()
+        super().__init__("127.0.0.1", member.port)
+        self._member = member
+        self._end = end
+        self._running = True
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def start(self, *, wait: bool = True) -> None:
+        self._member.start()
+        self._running = True
+
+    def stop(self) -> None:
+        self._member.stop()
+        self._running = False
+
+    def discard(self) -> None:
+        self._end()
+        self._running = False
+
+    def four_letter(self, word: str, seconds: float = FOUR_LETTER_SECONDS) -> str:
+        if word not in WORDS:
+            raise UncontrollableError(f"{self} does not know {word}")
+        return super().four_letter(word, seconds)
+
+
+class EmbeddedBackend(Backend):
+    """Servers in this process."""
+
+    name = "embedded"
+
+    def __str__(self) -> str:
+        return "zkwire's own server"
+
+    def make_standalone(self, settings: Settings) -> ZooKeeperServer:
+        server = testing.Server(**_options(settings))
+        return EmbeddedServer(server, server.close)
+
+    def make_ensemble(self, settings: Settings) -> Ensemble:
+        service = testing.Ensemble(3, **_options(settings))
+        members = [EmbeddedServer(member, list) for member in service.servers]
+        return Ensemble(members, service.close)
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    """What is asked of the server; it behaves as one of the line of `ZKWIRE_TEST_RELEASE`."""
+    options: dict[str, Any] = {"tick": settings.tick_ms / 1000, "timeouts": (0.1, 60.0)}
+    if release := os.environ.get("ZKWIRE_TEST_RELEASE"):
+        options["version"] = ".".join(release.split(".")[:2])
+    return options
 
 
 FINDERS: dict[str, Callable[[], Backend]] = {
     "servers": find_given,
     "docker": find_docker,
     "installed": find_installed,
-    "embedded": find_embedded,
+    "embedded": EmbeddedBackend,  # on request alone: it is not a real one
 }
 AUTOMATIC = ("servers", "docker", "installed")
 WITH_RELEASES = ("installed", "embedded")

@@ -52,11 +52,12 @@ def kind_of(name: str, client: Any) -> Any:
     return getattr(zkwire, prefix + name)
 
 
-def made(name: str, client: Any, path: str) -> Any:
-    """One of them."""
+def made(name: str, client: Any, path: str, **named: Any) -> Any:
+    """One of them, with these options."""
     if name == "MultiLock":
-        return kind_of(name, client)(*(made("SequentialLock", client, f"{path}/{n}") for n in "ab"))
-    return kind_of(name, client)(client, path, *RECIPES[name].arguments)
+        both = [made("SequentialLock", client, f"{path}/{n}", **named) for n in "ab"]
+        return kind_of(name, client)(*both)
+    return kind_of(name, client)(client, path, *RECIPES[name].arguments, **named)
 
 
 def called(name: str, recipe: Any) -> Any:
@@ -91,17 +92,17 @@ LOCKS = (
 """Whatever is acquired and released, by the names that `lock` takes."""
 
 
-def lock(title: str, client: Any, path: str) -> Any:
+def lock(title: str, client: Any, path: str, **named: Any) -> Any:
     """One of these; of a semaphore the only lease, of a multi-lock two sequential ones."""
     match title.split("."):
         case ["Semaphore"]:
-            return kind_of(title, client)(client, path, 1).lease()
+            return kind_of(title, client)(client, path, 1, **named).lease()
         case ["Election"]:
-            return made(title, client, path).lead()
+            return made(title, client, path, **named).lead()
         case [name, side]:
-            return getattr(made(name, client, path), side)
+            return getattr(made(name, client, path, **named), side)
         case _:
-            return made(title, client, path)
+            return made(title, client, path, **named)
 
 
 def rival(title: str, client: Any, path: str) -> Any:

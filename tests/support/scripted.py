@@ -9,9 +9,8 @@ in :meth:`Script.flush`, answers reach it in the methods named after them, and t
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -228,11 +227,6 @@ class Script:
         """The names of the frames that the session sends now."""
         return [sent.name for sent in self.flush()]
 
-    def ends(self) -> list[tuple[Sent, int]]:
-        """The frames of the present connection, each with the position behind its last byte."""
-        sizes = [len(sent.body) + (4 if sent.name == "connect" else 12) for sent in self.sent]
-        return list(zip(self.sent, accumulate(sizes), strict=True))
-
     def lose(self, written: int | None = None, why: str = "cut") -> None:
         """The connection breaks; the kernel had taken ``written`` of its bytes, else all."""
         taken = self.written if written is None else written
@@ -353,15 +347,10 @@ class Script:
 
     # --- the server -------------------------------------------------------------------------------
 
-    def feed(self, data: bytes, sizes: Iterable[int] = ()) -> None:
-        """Bytes arrive, in pieces of these sizes and then the rest."""
-        at = 0
-        for size in sizes:
-            if size and at < len(data):
-                self.session.receive_data(data[at : at + size], self.now)
-                at += size
-        if at < len(data):
-            self.session.receive_data(data[at:], self.now)
+    def feed(self, data: bytes) -> None:
+        """Bytes arrive."""
+        if data:
+            self.session.receive_data(data, self.now)
 
     def welcome(self, **answer: Any) -> None:
         """The server accepts the session; see :func:`welcome_frame`."""

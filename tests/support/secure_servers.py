@@ -26,14 +26,13 @@ from tests.support.installed_servers import DEBIAN_JARS, LOOPBACK, InstalledBack
 from tests.support.server_control import (
     PROBE_SECONDS,
     START_SECONDS,
-    Backend,
-    Ensemble,
     NoBackendError,
     Settings,
     ZooKeeperServer,
     free_port,
     poll,
     skip_older,
+    started,
 )
 
 BOTH_NAMES = ("DNS:localhost", f"IP:{LOOPBACK}")
@@ -79,25 +78,6 @@ class SecureServer:
         return self.authority.client_context(self.authority.sign(shown) if shown else None)
 
 
-class SecureBackend(Backend):
-    """Gives each server that another backend makes a TLS port as well."""
-
-    name = "installed"
-
-    def __init__(self, inner: Backend) -> None:
-        self._inner = inner
-        self.port = 0
-        """The TLS port of the last server made: each attempt to start one has a new one."""
-
-    def make_standalone(self, settings: Settings) -> ZooKeeperServer:
-        self.port = free_port()
-        more = {"secureClientPort": str(self.port), "secureClientPortAddress": LOOPBACK}
-        return self._inner.make_standalone(replace(settings, options={**settings.options, **more}))
-
-    def make_ensemble(self, settings: Settings) -> Ensemble:
-        raise NotImplementedError("no test needs one")
-
-
 def installed_backend() -> InstalledBackend:
     """The installed ZooKeeper; `NoBackendError` if there is none, or another way is asked for."""
     wanted = os.environ.get("ZKWIRE_TEST_BACKEND", "auto")
@@ -121,11 +101,17 @@ def tls_server(
         "ssl.trustStore.type": "PEM",
         "ssl.clientAuth": client_auth,
     }
-    backend = SecureBackend(installed_backend())
-    with backend.standalone(replace(settings, options=options)) as server:
+    backend, ports = installed_backend(), list[int]()
+
+    def make() -> ZooKeeperServer:
+        ports.append(free_port())  # each attempt to start it has a new one
+        more = {"secureClientPort": str(ports[-1]), "secureClientPortAddress": LOOPBACK}
+        return backend.make_standalone(replace(settings, options={**options, **more}))
+
+    with started(make) as server:
         # It serves the plain port first.
-        poll(f"TLS of {server}", lambda: serves_tls(backend.port, shown), START_SECONDS)
-        yield SecureServer(server, backend.port, authority)
+        poll(f"TLS of {server}", lambda: serves_tls(ports[-1], shown), START_SECONDS)
+        yield SecureServer(server, ports[-1], authority)
 
 
 def serves_tls(port: int, shown: Certificate) -> bool | None:
@@ -180,23 +166,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture(scope="session")
-def with_tls(zookeeper: ZooKeeperServer) -> None:
-    """Servers have TLS for clients since 3.5."""
-    skip_older(zookeeper, "3.5")
-
-
-@pytest.fixture(scope="session")
-def with_required_login(zookeeper: ZooKeeperServer) -> None:
-    """Servers can require a login of their clients since 3.7: ZOOKEEPER-3561."""
-    skip_older(zookeeper, "3.7")
-
-
 @pytest.fixture(scope="module")
 def tls_zookeeper(
-    with_tls: None, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+    zookeeper: ZooKeeperServer, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureServer]:
     """TLS for whoever comes; users may log in by SASL and need not."""
+    skip_older(zookeeper, "3.5")
     settings = sasl_settings(tmp_path_factory.mktemp("jaas"))
     shown = authority.sign("server", hosts=BOTH_NAMES)
     with available(), tls_server(authority, shown, settings) as server:
@@ -204,8 +179,11 @@ def tls_zookeeper(
 
 
 @pytest.fixture(scope="module")
-def tls_zookeeper_for_certified(with_tls: None, authority: Authority) -> Iterator[SecureServer]:
+def tls_zookeeper_for_certified(
+    zookeeper: ZooKeeperServer, authority: Authority
+) -> Iterator[SecureServer]:
     """TLS for who shows a certificate of the authority."""
+    skip_older(zookeeper, "3.5")
     shown = authority.sign("server", hosts=BOTH_NAMES)
     with available(), tls_server(authority, shown, Settings(), "need") as server:
         yield server
@@ -213,9 +191,10 @@ def tls_zookeeper_for_certified(with_tls: None, authority: Authority) -> Iterato
 
 @pytest.fixture(scope="module")
 def sasl_zookeeper(
-    with_required_login: None, tmp_path_factory: pytest.TempPathFactory
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureServer]:
     """No TLS; serves only who has logged in by SASL."""
+    skip_older(zookeeper, "3.7")  # ZOOKEEPER-3561
     must = {"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl"}
     settings = sasl_settings(tmp_path_factory.mktemp("jaas"), **must)
     with available(), installed_backend().standalone(settings) as server:

@@ -48,6 +48,10 @@ class ServerStartError(Exception):
     """A server did not come to serve; the message ends with the tail of its log."""
 
 
+class UncontrollableError(Exception):
+    """The server must not, or cannot, be killed, paused or stopped."""
+
+
 class PortTakenError(ServerStartError):
     """Somebody else took a port between its choice and the server's start."""
 
@@ -128,8 +132,11 @@ def _can_bind(port: int) -> bool:
     return False
 
 
-class ZooKeeperServer(ABC):
-    """One ZooKeeper server: its address, its four-letter words, and power over its life."""
+class ZooKeeperServer:
+    """One ZooKeeper server: its address, its four-letter words, and power over its life.
+
+    As it stands here it is somebody else's: it always runs, and cannot be controlled.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -141,42 +148,41 @@ class ZooKeeperServer(ABC):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    @abstractmethod
     def pid(self) -> int:
         """The process id of the running server."""
+        raise UncontrollableError(f"{self} is no process of the tests' own")
 
     @property
-    @abstractmethod
     def running(self) -> bool:
         """Whether the server's process exists and is not paused."""
+        return True
 
-    @abstractmethod
     def start(self, *, wait: bool = True) -> None:
         """Start, or start again with the data of the last run; then wait until it serves."""
+        if wait:
+            self.wait_serving()
 
-    @abstractmethod
     def stop(self) -> None:
         """End the process politely."""
+        raise UncontrollableError(f"{self} is not the tests' to control")
 
-    @abstractmethod
     def kill(self) -> None:
         """End the process with SIGKILL, and return when it is gone."""
+        self.stop()
 
-    @abstractmethod
     def pause(self) -> None:
         """Freeze the process: its connections stay open and silent."""
+        raise UncontrollableError(f"{self} cannot be paused")
 
-    @abstractmethod
     def resume(self) -> None:
         """Let a paused process go on; nothing happens to one that is not paused."""
 
-    @abstractmethod
     def discard(self) -> None:
         """End the process, however it stands, and remove its data."""
 
-    @abstractmethod
     def log_tail(self) -> str:
         """The last lines of the server's log, for error messages."""
+        return "(its log is not known)"
 
     def restore(self) -> None:
         """Serve again, whatever a test has done to the server."""
@@ -253,7 +259,7 @@ class Ensemble:
     """Servers that form one ZooKeeper."""
 
     def __init__(
-        self, servers: Sequence[ZooKeeperServer], cleanup: Callable[[], None] = lambda: None
+        self, servers: Sequence[ZooKeeperServer], cleanup: Callable[[], object] = lambda: None
     ) -> None:
         self.servers = tuple(servers)
         self._cleanup = cleanup
@@ -264,9 +270,11 @@ class Ensemble:
         return ",".join(server.hosts for server in self.servers)
 
     def start(self) -> None:
-        """Start every member; none serves before a majority runs."""
+        """Have every member run and serve; none does before a majority runs."""
         for server in self.servers:
-            server.start(wait=False)
+            server.resume()
+            if not server.running:
+                server.start(wait=False)
         self.wait_serving()
 
     def discard(self) -> None:
@@ -275,13 +283,8 @@ class Ensemble:
             server.discard()
         self._cleanup()
 
-    def restore(self) -> None:
-        """Have every member serve again, whatever a test has done to it."""
-        for server in self.servers:
-            server.resume()
-            if not server.running:
-                server.start(wait=False)
-        self.wait_serving()
+    restore = start
+    """Whatever a test has done to the members."""
 
     def wait_serving(self, seconds: float = START_SECONDS) -> ZooKeeperServer:
         """Wait until every running member serves under one leader; the leader."""
@@ -339,17 +342,17 @@ class Backend(ABC):
 
     def standalone(self, settings: Settings = DEFAULT_SETTINGS) -> ZooKeeperServer:
         """A server alone, serving."""
-        return _started(lambda: self.make_standalone(settings))
+        return started(lambda: self.make_standalone(settings))
 
     def ensemble(self, settings: Settings = DEFAULT_SETTINGS) -> Ensemble:
         """Three servers together, serving."""
-        return _started(lambda: self.make_ensemble(settings))
+        return started(lambda: self.make_ensemble(settings))
 
 
 ServerOrEnsemble = TypeVar("ServerOrEnsemble", ZooKeeperServer, Ensemble)
 
 
-def _started(make: Callable[[], ServerOrEnsemble]) -> ServerOrEnsemble:
+def started(make: Callable[[], ServerOrEnsemble]) -> ServerOrEnsemble:
     """What `make` makes, started; made anew, with other ports, when a port was taken meanwhile."""
     for attempt in range(1, PORT_ATTEMPTS + 1):
         made = make()

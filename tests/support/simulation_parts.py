@@ -12,18 +12,22 @@ import inspect
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from random import Random
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import pytest
 
 from tests.conftest import SEED
+from zkwire.recipes.supervisor import SessionLoop
+from zkwire.session.states import StateWait
+from zkwire.session.waitable import Waitable
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.tree import DataTree, Event, NewNode
 from zkwire.testing.simulation import Scenario
-from zkwire.testing.simulation.client import Client, ViolationError
-from zkwire.testing.simulation.fault_choice import FAULTS
+from zkwire.testing.simulation.client import Client, Task, ViolationError
+from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS, FAULTS
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -35,6 +39,8 @@ A_SIXTH = {"first": SEED % 6, "every": 6} if FACTOR <= 1 else {}
 OUTSIDERS = ("delete", "touch", "uproot", "wrap", "refuse")
 """Faults under which some recipes promise nothing, or an error: others delete, servers refuse."""
 NETWORK = tuple(fault for fault in FAULTS if fault not in OUTSIDERS)
+PASSING = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag")
+"""Faults that a session may outlive."""
 
 
 P = ParamSpec("P")
@@ -50,9 +56,16 @@ def scenario(function: Callable[Concatenate[Simulation, P], None]) -> Callable[P
 
 
 class Judge:
-    """A check of which no attribute has an effect on later verdicts; to be derived from."""
+    """A check of which no attribute has an effect on later verdicts; to be derived from.
+
+    ``paths``: nodes that are there already.
+    """
 
     reducible = True
+    paths: tuple[str, ...] = ()
+
+    async def live(self, client: Client, place: int) -> object:
+        """What a client does in a scenario of `lives`; ``place`` is its number."""
 
     def step(self, sim: Simulation) -> None:
         """Called after every step."""
@@ -91,6 +104,16 @@ def clients(sim: Simulation, number: int, together: bool) -> Iterator[Client]:
     first = sim.client()
     for place in range(number):
         yield first if together or place == 0 else sim.client()
+
+
+@scenario
+def lives(sim: Simulation, number: int, judge: Callable[[], Judge], together: bool = False) -> None:
+    """So many lives under the eyes of one judge, on clients of their own or ``together`` on one."""
+    made = judge()
+    sim.checks.append(made)
+    make(sim, *made.paths)
+    for place, client in enumerate(clients(sim, number, together)):
+        client.spawn(made.live(client, place))
 
 
 def children(sim: Simulation, path: str) -> dict[str, int]:
@@ -153,6 +176,86 @@ def is_still(sim: Simulation, client: Client) -> bool:
         and link.connection not in sim.stale_servers
         and not any(task.client is client and task.ready for task in sim.tasks)
     )
+
+
+class Process:
+    """A process whose sessions follow one another: the backend of a supervisor.
+
+    Its tasks stand still, and die, with its newest client.
+    """
+
+    awaits = forked = False
+    check_function = callable
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim, self.name = sim, name
+        self.mutex = nullcontext()
+        self.rng = Random(f"{sim.seed} {name}")
+        self.clients: list[Client] = []
+        self.tasks: list[Task] = []
+        self.ended = False
+        backend: Any = self
+        self.sessions: Any = SessionLoop(backend)
+
+    @property
+    def newest(self) -> Client:
+        return self.clients[-1]
+
+    def spawn(self, work: Coroutine[Any, Any, object], name: str, background: bool = False) -> None:
+        self.tasks.append(
+            self.sim.add_task(self.newest, work, f"{self.name}.{name}", background=background)
+        )
+
+    def end(self) -> None:
+        """End the supervisor, but not its session: what a service has left in it shows."""
+        if self.newest.world.services and not self.newest.session.ended:
+            wrong(self.sim, "LEFT", f"a service still runs in {self.newest}")
+        self.ended = True
+        self.sessions._end(None)
+
+    # --- the backend ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.sim.now
+
+    def check(self) -> None:
+        """There is one loop."""
+
+    def jitter(self) -> float:
+        return self.rng.uniform(0.5, 1.0)
+
+    def make_client(self) -> Any:
+        client: Any = self.sim.client(f"{self.name}{len(self.clients) + 1}", connected=False)
+        client._driver = client.world
+        self.clients.append(client)
+        for task in self.tasks:
+            task.client = client
+        return client
+
+    async def close_client(self, client: Client) -> None:
+        if client.session.ended or self.ended:
+            return
+        if client.close_at is None:
+            client.world.closing = self.sim.timeout
+            CLIENT_FAULTS["close"](self.sim, client)
+        over = StateWait((), client.session.state)
+        client.world.attach(over)
+        try:
+            await client.world.within(over)
+        finally:
+            client.world.detach(over)
+
+    async def until_idle(self, client: Client) -> None:
+        """What is dismissed ends at once."""
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self.spawn(work(), name, background=True)
+
+    async def within(self, waitable: Waitable, timeout: float | None) -> bool:
+        return await self.newest.world.within(waitable, timeout)
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        self.newest.world.dispatch(function)
 
 
 # --- bugs -----------------------------------------------------------------------------------------

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 from tests.support.simulation_parts import (
     Judge,
     children,
     has_faults,
+    lives,
     nothing_left,
     scenario,
     wrong,
 )
-from zkwire.errors import (
-    LockLostError,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-    ZooKeeperError,
-)
+from zkwire.errors import LockLostError, MultiError, NodeExistsError, NoNodeError, ZooKeeperError
 from zkwire.jute.records import Stat
 from zkwire.recipes._node import TemporaryTokens, Token
-from zkwire.recipes.queue import (
-    AsyncQueue,
-    QueueEmptyError,
-    QueueItem,
-    Taking,
-)
+from zkwire.recipes.queue import AsyncQueue, QueueEmptyError, QueueItem, Taking
+from zkwire.testing.simulation import Scenario
 from zkwire.testing.simulation.client import Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 from zkwire.wire.model import EventType
@@ -83,6 +75,7 @@ class Ledger(Judge):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.queues: dict[Client, AsyncQueue] = {}
         self.puts: dict[bytes, str] = {}  # "open", "done", "doubt", "none"
         self.names: dict[bytes, set[str]] = {}  # with the zxid, as all names here: where an
         self.zxids: dict[str, int] = {}  # outsider has deleted the folder, numbers begin again
@@ -170,6 +163,89 @@ class Ledger(Judge):
                 raise ViolationError("ORDER", " ".join(self.order))
         nothing_left(sim, f"{PATH}/")
 
+    async def live(self, client: Client, place: int) -> list[bool]:
+        if client not in self.queues:
+            self.queues[client] = _made(client, self)
+        queue, number = self.queues[client], place - self.plan.producers
+        if number < 0:
+            return await self.produce(queue, client.sim, f"p{place}-")
+        return await self.consume(client, queue, self.plan.consumers[number])
+
+    async def produce(self, queue: AsyncQueue, sim: Simulation, name: str) -> list[bool]:
+        items = [f"{name}{n}".encode() for n in range(self.plan.items)]
+        self.puts.update(dict.fromkeys(items, "open"))
+        for group in [items] if self.plan.many else [[data] for data in items]:
+            assert sim.current is not None
+            self.putting[sim.current.name] = group
+            try:
+                zxids = await queue.put_many(group)
+            except ZooKeeperError as error:
+                outcome = "doubt" if error.maybe_applied else "none"
+                self.puts.update(dict.fromkeys(group, outcome))
+                continue
+            except BaseException:
+                self.puts.update(dict.fromkeys(items, "doubt"))
+                raise
+            for data, zxid in zip(group, zxids, strict=True):
+                self.puts[data] = "done"
+                latest = max((self.zxids[n] for n in self.names.get(data, ())), default=zxid)
+                if zxid not in (0, latest):
+                    raise AssertionError(f"{zxid} is not the zxid of {data!r}, put at {latest}")
+        return [True]
+
+    async def consume(self, client: Client, queue: AsyncQueue, how: str) -> list[bool]:
+        """Get or take items until there is none."""
+        fails = how == "fail"
+        while not self.complete:
+            try:
+                await (self.get(client, queue) if how == "get" else self.take(client, queue, fails))
+            except QueueEmptyError:
+                break
+            except BodyError:
+                fails = False
+            except LockLostError:
+                pass
+        return [True]
+
+    async def get(self, client: Client, queue: AsyncQueue) -> None:
+        self.doubts += 1  # a caller that is cancelled or crashes cannot say
+        try:
+            taken = await queue.get(self.plan.patience)
+            self.begin(client.sim, client, taken)  # no other may be at work on it
+            del self.working[taken.name]
+            self.finish(client.sim, taken)
+        except ZooKeeperError as error:
+            self.doubts -= not error.maybe_applied
+            raise
+        self.doubts -= 1
+
+    async def take(self, client: Client, queue: AsyncQueue, fails: bool) -> None:
+        taking = Taking(queue, self.plan.patience)
+        taken = await taking.__aenter__()
+        self.begin(client.sim, client, taken)
+        error: BaseException | None = None
+        try:
+            for _ in range(self.plan.stay):
+                await client.turn()
+            if fails:
+                raise BodyError
+        except BaseException as raised:
+            error = raised
+        if self.worker(taken) is client:
+            del self.working[taken.name]
+        self.doubts += error is None
+        try:
+            await taking.__aexit__(type(error) if error else None, error, None)
+        except ZooKeeperError as failure:
+            self.doubts -= not failure.maybe_applied
+            raise
+        if error is not None:
+            raise error
+        self.doubts -= 1
+        if (other := self.worker(taken)) is not None:
+            wrong(client.sim, "TWICE", f"{client} removes what {other} works on")
+        self.finish(client.sim, taken)
+
 
 def _has_its_items(sim: Simulation, client: Client) -> bool:
     """Whether no other consumer may have what it has claimed."""
@@ -179,121 +255,24 @@ def _has_its_items(sim: Simulation, client: Client) -> bool:
     return lives or sim.now < client.session.lease_deadline
 
 
-async def produce(queue: AsyncQueue, ledger: Ledger, sim: Simulation, name: str) -> list[bool]:
-    items = [f"{name}{n}".encode() for n in range(ledger.plan.items)]
-    ledger.puts.update(dict.fromkeys(items, "open"))
-    for group in [items] if ledger.plan.many else [[data] for data in items]:
-        assert sim.current is not None
-        ledger.putting[sim.current.name] = group
-        try:
-            zxids = await queue.put_many(group)
-        except ZooKeeperError as error:
-            outcome = "doubt" if error.maybe_applied else "none"
-            ledger.puts.update(dict.fromkeys(group, outcome))
-            continue
-        except BaseException:
-            ledger.puts.update(dict.fromkeys(items, "doubt"))
-            raise
-        for data, zxid in zip(group, zxids, strict=True):
-            ledger.puts[data] = "done"
-            latest = max((ledger.zxids[n] for n in ledger.names.get(data, ())), default=zxid)
-            if zxid not in (0, latest):
-                raise AssertionError(f"{zxid} is not the zxid of {data!r}, put at {latest}")
-    return [True]
-
-
-class Consumer:
-    """Gets or takes items until there is none."""
-
-    def __init__(self, sim: Simulation, client: Client, queue: AsyncQueue, ledger: Ledger) -> None:
-        self.sim, self.client, self.queue, self.ledger = sim, client, queue, ledger
-
-    async def consume(self, how: str) -> list[bool]:
-        fails = how == "fail"
-        while not self.ledger.complete:
-            try:
-                await (self.get() if how == "get" else self.take(fails))
-            except QueueEmptyError:
-                break
-            except BodyError:
-                fails = False
-            except LockLostError:
-                pass
-        return [True]
-
-    async def get(self) -> None:
-        ledger = self.ledger
-        ledger.doubts += 1  # a caller that is cancelled or crashes cannot say
-        try:
-            taken = await self.queue.get(ledger.plan.patience)
-            ledger.begin(self.sim, self.client, taken)  # no other may be at work on it
-            del ledger.working[taken.name]
-            ledger.finish(self.sim, taken)
-        except ZooKeeperError as error:
-            ledger.doubts -= not error.maybe_applied
-            raise
-        ledger.doubts -= 1
-
-    async def take(self, fails: bool) -> None:
-        client, ledger = self.client, self.ledger
-        taking = Taking(self.queue, ledger.plan.patience)
-        taken = await taking.__aenter__()
-        ledger.begin(self.sim, client, taken)
-        error: BaseException | None = None
-        try:
-            for _ in range(ledger.plan.stay):
-                await client.turn()
-            if fails:
-                raise BodyError
-        except BaseException as raised:
-            error = raised
-        if ledger.worker(taken) is client:
-            del ledger.working[taken.name]
-        ledger.doubts += error is None
-        try:
-            await taking.__aexit__(type(error) if error else None, error, None)
-        except ZooKeeperError as failure:
-            ledger.doubts -= not failure.maybe_applied
-            raise
-        if error is not None:
-            raise error
-        ledger.doubts -= 1
-        if (other := ledger.worker(taken)) is not None:
-            wrong(self.sim, "TWICE", f"{client} removes what {other} works on")
-        ledger.finish(self.sim, taken)
-
-
-def _made(client: Client, sim: Simulation, ledger: Ledger) -> AsyncQueue:
+def _made(client: Client, ledger: Ledger) -> AsyncQueue:
     """A queue that tells the ledger of each put that is in doubt."""
     flat = ledger.plan.flat
     queue = AsyncQueue(client.world, ITEMS if flat else PATH, flat=flat)
 
     class Noting(TemporaryTokens):
         async def _look(self, token: Token, value: bytes, deadline: float | None) -> Stat | None:
-            assert sim.current is not None
-            ledger.doubt.update(ledger.putting.get(sim.current.name, ()))
+            ledger.doubt.update(ledger.putting.get(client.sim.current.name, ()))
             return await super()._look(token, value, deadline)
 
     queue._tokens = Noting(client.world, queue._layout.tokens, queue._layout.path)
     return queue
 
 
-@scenario
-def queues(sim: Simulation, plan: Plan) -> None:
+def queues(plan: Plan) -> Scenario:
     """So many producers and consumers, on clients of their own or ``together`` on one."""
-    ledger = Ledger(plan)
-    sim.checks.append(ledger)
-    client = sim.client()
-    queue = _made(client, sim, ledger)
-    for place in range(plan.producers + len(plan.consumers)):
-        if place and not plan.together:
-            client = sim.client()
-            queue = _made(client, sim, ledger)
-        if place < plan.producers:
-            client.spawn(produce(queue, ledger, sim, f"p{place}-"))
-        else:
-            how = plan.consumers[place - plan.producers]
-            client.spawn(Consumer(sim, client, queue, ledger).consume(how))
+    number = plan.producers + len(plan.consumers)
+    return lives(number, partial(Ledger, plan), plan.together)
 
 
 @scenario

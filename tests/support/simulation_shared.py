@@ -1,24 +1,260 @@
-"""Scenarios of what clients share in a node or two: double barriers, counters, once per period."""
+"""Scenarios of what clients share in a node or two: kept nodes and groups, double barriers,
+counters, and what is due once per period.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from tests.support.simulation_parts import (
     Judge,
     children,
     has_faults,
+    is_still,
+    lives,
     living,
+    nothing_left,
     scenario,
     wrong,
 )
-from zkwire.errors import ZooKeeperError
+from zkwire.errors import NodeExistsError, OperationTimeoutError, ZooKeeperError
 from zkwire.recipes.barrier import READY, AsyncDoubleBarrier
 from zkwire.recipes.counter import AsyncCounter
+from zkwire.recipes.membership import AsyncGroup, Member
 from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.persistent_node import AsyncPersistentNode
+from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
+
+NODE = "/app/node"
+GROUP = "/app"
+
+
+@dataclass(frozen=True)
+class Life:
+    """What an owner does: how often it sets data, how many steps and seconds it stays."""
+
+    sets: int = 1
+    stay: int = 1
+    hold: float = 0.0
+    patience: float | None = None
+    look: bool = False
+
+    async def go_on(self, client: Client) -> None:
+        for _ in range(self.stay):
+            await client.turn()
+        if self.hold:
+            await client.sleep(self.hold)
+
+
+BRIEF = Life()
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Kept:
+    """A keeper, its client, and the data that it was given last."""
+
+    keeper: AsyncPersistentNode
+    client: Client
+    data: bytes = b"0"
+
+
+class KeptNodes(Judge):
+    """What holds of kept nodes.
+
+    TRUTH: in a client that is still each keeper knows what stands at its path, and if that is
+    nothing, or is its own, it is present with the data that was set last.
+    ONE: no node is two keepers' own.
+    FOREIGN: no client changes or deletes a node of another living session.
+    LEFT: at the end no node of a keeper is left, no watch, and no claim on a path.
+    """
+
+    reducible = False
+
+    def __init__(
+        self,
+        life: Life = BRIEF,
+        kind: type[AsyncPersistentNode] = AsyncPersistentNode,
+        prepared: bool = True,
+    ) -> None:
+        self.life, self.kind = life, kind
+        self.paths = ("/app",) if prepared else ()
+        self.kept: list[Kept] = []
+        self._before: dict[str, tuple[int, int, int]] = {}  # czxid, mzxid and owner
+
+    def step(self, sim: Simulation) -> None:
+        self._look_at_changes(sim)
+        own = [k.keeper._czxid for k in self.kept if k.keeper._stat and not k.keeper._over]
+        if len(own) != len(set(own)):
+            raise ViolationError("ONE", "two keepers have one node")
+        for kept in self.kept:
+            keeper = kept.keeper
+            if keeper._leaving or keeper._over or not is_still(sim, kept.client):
+                continue
+            node = sim.tree.nodes.get(keeper._path)
+            shown = keeper._stat or keeper._conflict
+            if node is None or shown is None or node.czxid != shown.czxid:
+                raise ViolationError("TRUTH", f"{kept.client} sees {shown}, there is {node}")
+            if keeper._stat is not None and (keeper._wishes or node.data != kept.data):
+                raise ViolationError("TRUTH", f"{node.data!r} is there, not {kept.data!r}")
+
+    def _look_at_changes(self, sim: Simulation) -> None:
+        nodes = {k.keeper._path: sim.tree.nodes.get(k.keeper._path) for k in self.kept}
+        there = {path: (n.czxid, n.mzxid, n.owner) for path, n in nodes.items() if n is not None}
+        kind, subject = sim.done[-1]
+        for path, before in self._before.items():
+            owner = before[2]
+            if before == there.get(path) or kind in ("delete", "touch", "uproot") or sim.stolen:
+                continue
+            owners = {k.client.name for k in self.kept if k.client.session.session_id == owner}
+            if sim.sessions.get(owner) is not None and subject not in owners:
+                raise ViolationError("FOREIGN", f"{kind} {subject} has changed {path}")
+        self._before = there
+
+    def end(self, sim: Simulation) -> None:
+        nothing_left(sim, NODE)
+        standing = [k.client for k in self.kept if not k.keeper._ephemeral]
+        # Without its token, which an outsider may delete, a lost create is no longer known.
+        known = not sim.stolen and all(c in living(sim) and not c.killed for c in standing)
+        if standing and known and NODE in sim.tree.nodes:
+            raise ViolationError("LEFT", f"{NODE} is left")
+        if any(client.world.active_locks for client in living(sim)):
+            raise ViolationError("LEFT", "a client has a claim left")
+
+    async def live(self, client: Client, _: int) -> None:
+        """Keep the node for a while."""
+        life = self.life
+        with suppress(NodeExistsError, OperationTimeoutError, *SESSION_OVER):
+            keeper = self.kind(client.world, NODE, b"0")
+            kept = Kept(keeper, client)
+            self.kept.append(kept)
+            try:
+                if not await keeper.wait_present(life.patience):
+                    return
+                for number in range(1, life.sets + 1):
+                    kept.data = b"%d" % number
+                    await keeper.set_data(kept.data, life.patience)
+                await life.go_on(client)
+                await keeper.wait_present(life.patience)
+            finally:
+                await keeper.close(None)
+
+
+@scenario
+def various_keepers(sim: Simulation, kind: type[AsyncPersistentNode] = AsyncPersistentNode) -> None:
+    """Owners that differ from seed to seed."""
+    choose = sim.rng.choice
+    # A node that no session owns stays if its process dies, and is then waited for in vain.
+    patience = None if kind._ephemeral else 9.0
+    life = Life(choose((0, 1, 2)), choose((1, 3)), choose((0.0, 0.0, 10.0)), patience)
+    number, nodes = choose((1, 2, 3)), partial(KeptNodes, life, kind, choose((True, True, False)))
+    lives(number, nodes, choose((False, False, False, True)))(sim)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Reader:
+    """A group object and its client; ``seen``: the newest state of each name in its lists."""
+
+    group: AsyncGroup
+    client: Client
+    seen: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    last: object = None
+
+
+class Groups(Judge):
+    """What holds of groups.
+
+    TRUTH: in a client that is still each group that is read has the list that is on the server.
+    SEEN: a list that is asked for has no older state of a member than the server had at the call.
+    BACK: no list has an older state of a member than one before it.
+    LEFT: at the end no member is left, and no watch.
+    """
+
+    reducible = False
+
+    def __init__(self, life: Life = BRIEF, name: str | None = None) -> None:
+        self.life, self.name = life, name  # one for all
+        self.readers: list[Reader] = []
+
+    async def live(self, client: Client, _: int) -> None:
+        """Join, look, change the data, look again, leave."""
+        life = self.life
+        with suppress(NodeExistsError, *SESSION_OVER):
+            group = AsyncGroup(client.world, GROUP)
+            self.readers.append(Reader(group, client))
+            try:
+                if life.look:
+                    await self.list(client.sim, group)
+                membership = await group.join(b"0", self.name, life.patience)
+                for number in range(1, life.sets + 1):
+                    await membership.set_data(b"%d" % number)
+                    await self.list(client.sim, group)
+                await life.go_on(client)
+            finally:
+                await group.close(None)
+
+    def step(self, sim: Simulation) -> None:
+        for reader in self.readers:
+            group = reader.group
+            if group._members is not reader.last:
+                reader.last = group._members
+                self._look(reader, group._members or ())
+            watched = group._started and not group._leaving and not group._over
+            if watched and is_still(sim, reader.client) and group._members != members_in(sim):
+                raise ViolationError("TRUTH", f"{reader.client} has {group._members}")
+
+    def _look(self, reader: Reader, members: Sequence[Member]) -> None:
+        for member in members:
+            state = (member.fence, member.data)
+            if reader.seen.get(member.name, state) > state:
+                raise ViolationError("BACK", f"{reader.client} has {member} again")
+            reader.seen[member.name] = state
+
+    async def list(self, sim: Simulation, group: AsyncGroup) -> None:
+        """List the members; see SEEN."""
+        before = members_in(sim)
+        listed = {member.name: member for member in await group.members()}
+        lagged = any(step.kind == "lag" for step in sim.done)
+        there = {(member.name, member.fence) for member in members_in(sim)}
+        for member in before:
+            seen = listed.get(member.name)
+            gone = (member.name, member.fence) not in there
+            older = seen is None or (seen.fence, seen.data) < (member.fence, member.data)
+            if older and not (lagged or gone):
+                wrong(sim, "SEEN", f"{member} is missing in {listed}")
+
+    def end(self, sim: Simulation) -> None:
+        nothing_left(sim, f"{GROUP}/")
+
+
+def members_in(sim: Simulation) -> tuple[Member, ...]:
+    """The members that are on the server."""
+    found = [
+        Member(path.rpartition("/")[2], node.data or b"", node.owner, node.czxid)
+        for path, node in sim.tree.nodes.items()
+        if path.startswith(f"{GROUP}/")
+    ]
+    return tuple(sorted(found, key=lambda member: (member.fence, member.name)))
+
+
+@scenario
+def various_group(sim: Simulation) -> None:
+    """Members that differ from seed to seed."""
+    choose = sim.rng.choice
+    life = Life(choose((1, 2)), choose((1, 3)), choose((0.0, 10.0)), look=choose((False, True)))
+    number, name = choose((1, 2, 3)), choose((None, None, "me"))
+    lives(number, partial(Groups, life, name))(sim)
+
 
 # --- double barriers: members that enter and leave -----------------------------------------------
 
@@ -34,9 +270,8 @@ class Together(Judge):
     STUCK: without a fault there is a round for all, if it is ``even``.
     """
 
-    def __init__(self, count: int, *, even: bool) -> None:
-        self._count = count
-        self._even = even
+    def __init__(self, count: int, even: bool = True, rounds: int = 2) -> None:
+        self._count, self._even, self._rounds = count, even, rounds
         self._generations: dict[int, set[str]] = {}  # the members, by zxid
         self.refused = 0
 
@@ -69,35 +304,22 @@ class Together(Judge):
         if self.refused and self._even and not has_faults(sim):
             raise ViolationError("STUCK", f"{self.refused} were refused though nothing happened")
 
-
-async def take_part(
-    sim: Simulation, client: Client, member: AsyncDoubleBarrier, together: Together, rounds: int
-) -> None:
-    """Enter and leave, again and again."""
-    for _ in range(rounds):
-        with suppress(ZooKeeperError, Cancelled):
-            if not await member.enter(BARRIER_SECONDS):
-                together.refused += 1
-                continue
-            together.has_entered(sim, member)
-            try:
-                await client.turn()
-            except Cancelled:
-                member._abandon()
-                continue
-            if await member.leave():
-                together.has_left(sim, member)
-
-
-@scenario
-def meeting(sim: Simulation, count: int = 2, rounds: int = 2, *, more: int = 0) -> None:
-    """So many members, and ``more`` than a round needs."""
-    together = Together(count, even=not more)
-    sim.checks.append(together)
-    for _ in range(count + more):
-        client = sim.client()
-        member = AsyncDoubleBarrier(client.world, BARRIER, count)
-        client.spawn(take_part(sim, client, member, together, rounds))
+    async def live(self, client: Client, _: int) -> None:
+        """Enter and leave, again and again."""
+        member, sim = AsyncDoubleBarrier(client.world, BARRIER, self._count), client.sim
+        for _ in range(self._rounds):
+            with suppress(ZooKeeperError, Cancelled):
+                if not await member.enter(BARRIER_SECONDS):
+                    self.refused += 1
+                    continue
+                self.has_entered(sim, member)
+                try:
+                    await client.turn()
+                except Cancelled:
+                    member._abandon()
+                    continue
+                if await member.leave():
+                    self.has_left(sim, member)
 
 
 # --- counters: each addition has two binary digits of the number to itself -----------------------
@@ -113,7 +335,8 @@ class Sums(Judge):
     VALUE: what is returned has been the number.  ORPHAN: no queue is left, nor a token too many.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, times: int = 2, crowded: bool = False) -> None:
+        self._times, self._crowded = times, crowded  # from the beginning
         self.ended: list[int | BaseException | None] = []  # of each addition, None: it is under way
         self._seen: dict[int, int] = {}  # numbers, with their zxids
 
@@ -122,9 +345,11 @@ class Sums(Judge):
         if node is not None and node.data:
             self._seen[int(node.data)] = node.mzxid
 
-    async def add(self, sim: Simulation, counter: AsyncCounter, times: int) -> None:
+    async def live(self, client: Client, _: int) -> None:
         """Add, again and again; what has failed is told and not repeated."""
-        for _ in range(times):
+        counter = AsyncCounter(client.world, COUNTER)
+        counter._contention.crowded = self._crowded
+        for _ in range(self._times):
             digit = len(self.ended)
             self.ended.append(None)
             try:
@@ -135,7 +360,7 @@ class Sums(Judge):
                     raise
             else:
                 if self._seen.get(value) != counter.version or value >> 2 * digit & 3 != 1:
-                    wrong(sim, "VALUE", f"{value:b} at {counter.version}, of {self._seen}")
+                    wrong(client.sim, "VALUE", f"{value:b} at {counter.version}, of {self._seen}")
 
     def end(self, sim: Simulation) -> None:
         node = sim.tree.nodes.get(COUNTER)
@@ -151,18 +376,6 @@ class Sums(Judge):
         sessions = [name[:16] for name in left]
         if any("lock" in name for name in left) or len(sessions) > len(set(sessions)):
             raise ViolationError("ORPHAN", f"left: {left}")
-
-
-@scenario
-def adding(sim: Simulation, number: int = 2, times: int = 2, *, crowded: bool = False) -> None:
-    """So many clients that add so many times each; ``crowded``: they queue from the beginning."""
-    sums = Sums()
-    sim.checks.append(sums)
-    for _ in range(number):
-        client: Client = sim.client()
-        counter = AsyncCounter(client.world, COUNTER)
-        counter._contention.crowded = crowded
-        client.spawn(sums.add(sim, counter, times))
 
 
 # --- what is due once per period: clients that ask for their turn --------------------------------
@@ -181,10 +394,10 @@ class Turns(Judge):
     def __init__(self) -> None:
         self._claimed: list[float] = []
 
-    async def ask(self, client: Client, times: int) -> None:
-        """Ask again and again."""
+    async def live(self, client: Client, _: int) -> None:
+        """Ask twice."""
         turn = AsyncOncePer(client.world, JOB, PERIOD * 1000)
-        for _ in range(times):
+        for _ in range(2):
             with suppress(ZooKeeperError, Cancelled):
                 if await turn.claim(40.0):
                     self._claimed.append(client.world.now())
@@ -202,13 +415,3 @@ class Turns(Judge):
             raise ViolationError("ORPHAN", f"claimed by none: {node.data!r}")
         if node.children:
             raise ViolationError("ORPHAN", f"left: {list(node.children)}")
-
-
-@scenario
-def asking(sim: Simulation, number: int = 2, times: int = 2) -> None:
-    """So many clients that ask so many times each, all within one period."""
-    turns = Turns()
-    sim.checks.append(turns)
-    for _ in range(number):
-        client = sim.client()
-        client.spawn(turns.ask(client, times))

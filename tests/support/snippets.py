@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -33,8 +35,8 @@ class Snippet(NamedTuple):
 
 
 def blocks(page: str, hosts: str = HOSTS) -> list[str]:
-    """The blocks of a page below docs/ that are whole (they say ``python``), with this server."""
-    text = (ROOT / "docs" / f"{page}.md").read_text()
+    """The blocks of a page (of docs/, or a file) that are whole: they say ``python``."""
+    text = (ROOT / (page if page.endswith(".md") else f"docs/{page}.md")).read_text()
     found = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return [str(block).replace(HOSTS, hosts) for block in found]
 
@@ -59,3 +61,19 @@ def snippets() -> Iterator[Snippet]:
             lead = before if goes_on else given if given and given != code else ""
             yield Snippet(page, line, lead + code, alone=not goes_on)
             before = code
+
+
+def run_python(
+    *arguments: object, cwd: Path = ROOT, env: dict[str, str] | None = None, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """What a Python with these arguments has printed, and how it has ended."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        input=given,
+        capture_output=True,
+        cwd=cwd,
+        env=env,
+        text=True,
+        timeout=60.0,
+        check=False,
+    )

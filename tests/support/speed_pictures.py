@@ -2,21 +2,21 @@
 
 The plot shows the table in benchmarks/README.md, the other pictures show benchmarks/where.json;
 `python3 -m benchmarks --write` and `python3 -m benchmarks.where --write` measure both anew.
-`python3 -m tests.support.speed_pictures` writes the table of the page.
+`python3 -m tests.support.pages` writes the page and its pictures.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import groupby
 from math import log10
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pages
 from benchmarks.__main__ import COMMAND, PEERS
-from benchmarks.pages import parts
 from benchmarks.where import KEPT
 from tests.support.diagrams import box, drawing, words
 from tests.unit.test_layers import LAYERS
@@ -40,7 +40,7 @@ ROUND = 8
 
 def rows() -> dict[str, dict[str, float]]:
     """For each workload of the table the CPU time of each client, zkwire's being one."""
-    text = parts(COMMAND)[1]
+    text = pages.parts(COMMAND)[1]
     lines = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("|")]
     head = [cell.strip() for cell in lines[0]]
     found: dict[str, dict[str, float]] = {}
@@ -118,90 +118,73 @@ KINDS = {
 PROGRAM = "the program itself"
 
 
-class Part:
-    """A module, as it is called from the one below which it stands."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.own = name, 0  # samples in the module itself
-        self.entries, self.functions = Counter[str](), Counter[str]()  # called from below; all
-        self.parts: dict[str, Part] = {}
-
-    @property
-    def all(self) -> int:
-        return self.own + sum(part.all for part in self.parts.values())
-
-    @property
-    def depth(self) -> int:
-        return 1 + max((part.depth for part in self.parts.values()), default=0)
-
-    @property
-    def layers(self) -> set[str]:
-        below = [part.layers for part in self.parts.values()]
-        return {_layer(self)}.union(*below)
-
-
 def kept() -> dict[str, Any]:
     """What benchmarks/where.py has seen."""
     found: dict[str, Any] = json.loads(KEPT.read_text())
     return found
 
 
-def tree(name: str, seen: dict[str, Any]) -> Part:
-    """The stacks; functions of one module that call each other are one part."""
-    root = Part(f"{OPERATIONS[name]}: {seen['cpu']:.0f} µs of CPU time")
-    for stack, count in seen["stacks"].items():
-        part = root
-        for frame in filter(None, stack.split(";")):
-            module, _, function = frame.partition(":")
-            module = frame if module == "kernel" else module
-            if part.name != module:
-                part = part.parts.setdefault(module, Part(module))
-                part.entries[function] += count
-            part.functions[function] += count
-        part.own += count
-    return root
+Modules = tuple[str, ...]
 
 
 def flame(name: str) -> str:
     """A bar for each module, as wide as its time; below it stand those that it calls."""
     seen = kept()[name]
-    root = tree(name, seen)
-    each = seen["cpu"] / seen["samples"]
-    lines = list(_bars(root, EDGE, 16, FLAME / root.all, each))
-    height = 16 + root.depth * DEEP
-    used, at = {KINDS.get(layer) for layer in root.layers}, float(EDGE)
-    for kind in [each for each in dict.fromkeys(KINDS.values()) if each in used]:
-        text = ", ".join(layer for layer, other in KINDS.items() if other == kind)
-        text = text.replace("kernel", "a system call").replace(", errors", "")
-        lines += [box(at, height + 14, 14, 14, kind), words(at + 20, height + 25, text, "start")]
-        at += 44 + len(text) * PER_CHARACTER
+    counts, own = Counter[Modules](), Counter[Modules]()
+    entries: defaultdict[Modules, dict[str, None]] = defaultdict(dict)  # what is called from above
+    for stack, count in seen["stacks"].items():
+        modules: Modules = ()
+        counts[modules] += count
+        for module, frames in groupby(filter(None, stack.split(";")), _module):
+            modules = (*modules, module)
+            counts[modules] += count
+            entries[modules][next(frames).partition(":")[2]] = None
+        own[modules] += count
+    each, all_of_it = seen["cpu"] / seen["samples"], counts[()]
+    names = [f"{OPERATIONS[name]}: {seen['cpu']:.0f} µs of CPU time"]
+    lines = list[str]()
+    room = defaultdict[Modules, float](lambda: EDGE)  # where the next bar below one begins
+    for modules, count in counts.items():
+        width, x = count * FLAME / all_of_it, room[modules[:-1]]
+        room[modules] = x
+        if modules:
+            room[modules[:-1]] += width
+            names = [f"{modules[-1]}: {', '.join(entries[modules])}", modules[-1]]
+        told = f"{names[-1]}: {count * each:.1f} µs, {own[modules] * each:.1f} of them itself"
+        lines += _bar(round(x, 1), 16 + len(modules) * DEEP, round(width, 1), names, told)
+    below = 16 + (1 + max(map(len, counts))) * DEEP
+    lines += _legend({_kind(module) for modules in counts for module in modules}, below + 14)
     about = "; ".join(f"{layer} {value:.1f} µs" for layer, value in by_layer(name).items())
     title = f"Where the CPU time of {OPERATIONS[name]} goes"
-    return drawing(title, about, (FLAME + 2 * EDGE, height + 44), lines)
+    return drawing(title, about, (FLAME + 2 * EDGE, below + 44), lines)
 
 
-def _layer(part: Part) -> str:
-    return part.name.partition(".")[0].partition(":")[0]
+def _kind(module: str) -> str:
+    return KINDS.get(module.partition(".")[0].partition(":")[0], "lane")
 
 
-def _bars(part: Part, x: float, y: int, scale: float, each: float) -> Iterator[str]:
-    width = round(part.all * scale, 1)
-    kind = KINDS.get(layer := _layer(part), "lane")
-    told = f"{part.name}: {part.all * each:.1f} µs, {part.own * each:.1f} of them itself"
-    if part.functions and layer != "kernel":
-        told += f" ({', '.join(name for name, _ in part.functions.most_common(6))})"
+def _module(frame: str) -> str:
+    return frame if frame.startswith("kernel") else frame.partition(":")[0]
+
+
+def _bar(x: float, y: int, width: float, names: list[str], told: str) -> Iterator[str]:
     yield f"<g><title>{as_xml(told)}</title>"
-    yield box(round(x, 1), y, width, DEEP - 2, kind)
+    yield box(x, y, width, DEEP - 2, _kind(told))
     room_for = int((width - 6) / PER_CHARACTER)
-    short = part.name.rpartition(".")[2].rpartition(":")[2]
-    whole = ": ".join(filter(None, [part.name, ", ".join(part.entries)]))
-    full = short if layer == "kernel" else whole
-    if label := next((text for text in (full, part.name, short) if len(text) <= room_for), ""):
+    short = names[-1].rpartition(".")[2].rpartition(":")[2]
+    names = [short] if told.startswith("kernel") else [*names, short]
+    if label := next((text for text in names if len(text) <= room_for), ""):
         yield words(round(x + 4, 1), y + 14, label, "start")
     yield "</g>"
-    for below in part.parts.values():
-        yield from _bars(below, x, y + DEEP, scale, each)
-        x += below.all * scale
+
+
+def _legend(used: set[str], y: int) -> Iterator[str]:
+    at = float(EDGE)
+    for kind in [kind for kind in dict.fromkeys(KINDS.values()) if kind in used]:
+        text = ", ".join(layer for layer, other in KINDS.items() if other == kind)
+        text = text.replace("kernel", "a system call").replace(", errors", "")
+        yield from (box(at, y, 14, 14, kind), words(at + 20, y + 11, text, "start"))
+        at += 44 + len(text) * PER_CHARACTER
 
 
 # --- the table of the page ------------------------------------------------------------------------
@@ -218,9 +201,6 @@ def by_layer(name: str) -> dict[str, float]:
     order = [*LAYERS, PROGRAM, *sorted(layer for layer in found if layer.startswith("system"))]
     each = seen["cpu"] / seen["samples"]
     return {layer: found[layer] * each for layer in order if found[layer]}
-
-
-_PART = re.compile(r"(?<=<!-- begin: layers -->\n).*?(?=<!-- end: layers -->)", re.DOTALL)
 
 
 def table() -> str:
@@ -244,10 +224,6 @@ def table() -> str:
     return "\n".join([*lines, "", f"{machine}. Seen {samples} times.", ""])
 
 
-def written() -> str:
-    """The page with its table made now."""
-    return _PART.sub(lambda _: f"\n{table()}\n", PAGE.read_text())
-
-
-if __name__ == "__main__":
-    PAGE.write_text(written())
+def parts() -> dict[str, str]:
+    """The table, as a part of the page."""
+    return {"layers": f"\n{table()}\n"}

@@ -2,7 +2,7 @@
 
 What a test says is one life: what is called, and what must be true behind it. It is lived once
 without a fault, to count its requests, and then once for each fault at each of them: `cuts` are
-those before the server gets the request, behind that, and in and behind the reply; and a third of
+those before the server gets the request, behind that, and in and behind the reply; and a share of
 the pairs of cuts, the one that `ZKWIRE_SEED` says, of which the second hits one of the next three
 requests or the greeting of the next connection. With `ZKWIRE_PAIRS=all` each pair has its run, and
 the second cut hits each later request, to the third behind what a life without a fault has sent.
@@ -18,9 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from tests.conftest import SEED
-from tests.support.lock_helpers import Stage, requests
-from tests.support.server_control import ZooKeeperServer
-from zkwire import Client
 from zkwire.testing.proxy import Action, FaultProxy, Frame, cut_after, cut_before, truncate
 from zkwire.testing.proxy.faults import Step
 
@@ -30,14 +27,10 @@ ALL_PAIRS = os.environ.get("ZKWIRE_PAIRS") == "all"
 
 
 class Fault(NamedTuple):
-    """What happens to a request, to its ``reply``, or to the next ``greeting``; how much later.
-
-    ``answered`` is whether the client gets the answer nevertheless.
-    """
+    """What happens to a request, to its ``reply``, or to the next ``greeting``; how much later."""
 
     action: Action
     reply: bool = False
-    answered: bool = False
     greeting: bool = False
     later: int = 0
 
@@ -45,11 +38,9 @@ class Fault(NamedTuple):
 Faults = tuple[Fault, ...]
 CUTS = {"cut before": Fault(cut_before), "cut after": Fault(cut_after)}
 SINGLES = CUTS | {
-    "cut behind the reply": Fault(cut_after, reply=True, answered=True),
+    "cut behind the reply": Fault(cut_after, reply=True),
     "reply torn": Fault(truncate(11), reply=True),
 }
-Life = Callable[[Stage, Client, str], object]
-"""Called with a stage, a client behind its proxy and a path of its own."""
 
 
 def pairs(distances: Iterable[int]) -> dict[str, Faults]:
@@ -68,10 +59,8 @@ def cuts(at: int, count: int) -> dict[str, Faults]:
     return {name: (fault,) for name, fault in SINGLES.items()} | pairs(distances)
 
 
-def plan(
-    proxy: FaultProxy, at: int, faults: Faults, lost: Callable[[Frame], object] = lambda _: None
-) -> None:
-    """Let these happen at the ``at``-th request and later; ``lost`` gets what is not answered."""
+def plan(proxy: FaultProxy, at: int, faults: Faults) -> None:
+    """Let these happen at the ``at``-th request and later."""
     greetings = [fault.action for fault in faults if fault.greeting]
 
     def noting(fault: Fault) -> Action:
@@ -79,8 +68,6 @@ def plan(
             # Not before: a server without create2 ends a connection ahead of the one that is cut.
             while greetings:
                 proxy.on("connect", action=greetings.pop())
-            if not fault.answered:
-                lost(frame.request or frame)
             return fault.action(frame)
 
         return action
@@ -117,23 +104,3 @@ def every(
     assert not found, f"{len(found)} of {len(chosen)}:\n" + "\n".join(found)
     print(f"{count} requests, {len(chosen)} runs, 0 wrong")
     return len(chosen)
-
-
-def sweep(
-    server: ZooKeeperServer,
-    observer: Client,
-    path: str,
-    life: Life,
-    plans: Callable[[int, int], Mapping[str, Faults]] = cuts,
-) -> int:
-    """Live with every cut and some pairs; how many runs that were."""
-    observer.ensure_path(path)
-
-    def live(name: str, at: int, faults: Faults) -> int:
-        with Stage(server, observer) as stage:
-            client = stage.client()
-            plan(stage.proxy, at, faults)
-            life(stage, client, f"{path}/{name}")
-            return len(requests(stage.proxy.frames()))
-
-    return every(live, plans, 1 if ALL_PAIRS else 3)

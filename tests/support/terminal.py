@@ -17,10 +17,8 @@ from contextlib import suppress
 from fcntl import ioctl
 from typing import Self
 
-from tests.support.command import ROOT, ZKWIRE
+from tests.support.command import ROOT
 from tests.support.lock_helpers import PATIENCE
-
-__all__ = ["ROOT", "ZKWIRE", "Terminal"]
 
 SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DM])")
 _PARTIAL = re.compile(r"(\x1bD((?!\x1b8\x1b\[B).)*|\x1b(\[[0-9;?]*)?)?$", re.DOTALL)

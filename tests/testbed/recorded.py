@@ -20,8 +20,16 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from tests.support.differential import TIMEOUT_MS, Batch, Close, Open, Player, Reattach, Step
-from tests.support.differential_scenario import Scenario
+from tests.support.differential import (
+    TIMEOUT_MS,
+    Batch,
+    Close,
+    Open,
+    Player,
+    Reattach,
+    Step,
+    play_at_random,
+)
 from tests.support.differential_sides import EmbeddedSide, RealSide, Side, playing
 from tests.support.installed_servers import every_release, find_installed
 from tests.support.random_requests import Request, multi_body, plain
@@ -85,9 +93,8 @@ Play = Callable[[list[Side], str, "Sequence[str] | None"], Recorded]
 def walk(sides: list[Side], name: str, expected: Sequence[str] | None) -> Recorded:
     """Random steps of three sessions."""
     (own,) = (side for side in sides if isinstance(side, EmbeddedSide))
-    scenario = Scenario(sides, lambda: own.processor.state.tree.nodes, name)
-    scenario.player = player = Recorded(sides, name, expected)
-    scenario.run(WALK_REQUESTS)
+    player = Recorded(sides, name, expected)
+    play_at_random(player, lambda: own.processor.state.tree.nodes, name, WALK_REQUESTS)
     return player
 
 

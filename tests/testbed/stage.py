@@ -209,11 +209,3 @@ class Stage:
         end = End(sock)
         self.ends.append(end)
         return end
-
-
-def exchange(client: End, server: End, xid: int = 1, op: str = "get_data") -> None:
-    """One request and its reply, untouched."""
-    client.send(request(xid, op))
-    server.expect(request(xid, op))
-    server.send(reply(xid))
-    client.expect(reply(xid))

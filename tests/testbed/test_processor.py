@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from tests.support.embedded import Peer, Reply, Told, connected, make_processor
+from tests.support.embedded import Peer, Reply, connected, make_processor
 from tests.testbed import recorded
 from zkwire import Client, ServerError
 from zkwire.errors import InvalidACLError, NodeExistsError
@@ -28,7 +28,7 @@ from zkwire.testing.server.tree import (
     ttl_owner,
 )
 from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE, EventType, Perms
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
 from zkwire.wire.paths import LAST_SEQUENCE
 
 UNIMPLEMENTED, MARSHALLING, BAD_ARGUMENTS, NO_QUORUM = -6, -5, -8, -13
@@ -95,22 +95,6 @@ def test_bad_length_ends_the_connection_without_reply(sent: bytes, peer: Peer) -
     assert peer.raw_frames() == []
 
 
-@pytest.mark.parametrize(
-    ("word", "answer"),
-    [
-        (b"ruok", b"imok"),
-        (b"isro", b"rw"),
-        (b"dump", b"dump is not executed because it is not in the whitelist.\n"),
-    ],
-)
-def test_four_letter_word_is_answered_and_ends(word: bytes, answer: bytes) -> None:
-    peer = Peer(make_processor())
-    peer.send(word[:1])
-    peer.send(word[1:])
-    assert peer.connection.take_output() == answer
-    assert peer.ended
-
-
 # --- requests that no client makes ----------------------------------------------------------------
 
 
@@ -158,25 +142,6 @@ def test_nothing_is_carried_out_or_sent_after_the_end(peer: Peer) -> None:
 
 
 # --- sessions -------------------------------------------------------------------------------------
-
-
-def test_expiry_is_rounded_up_to_the_next_tick() -> None:
-    processor = make_processor(tick=2.0)
-    peer = Peer(processor, now=1.0).connect(timeout=4000)
-    peer.create("/a", EPHEMERAL)
-    assert processor.next_deadline == 0.0
-    processor.advance(1.0)
-    assert processor.next_deadline == 6.0
-    peer.processor.lost(peer.connection)
-    peer = peer.again(now=1.0, timeout=4000)
-    assert peer.exists("/a").err == 0, "a lost connection does not end the session"
-    processor.advance(5.999)
-    assert not peer.ended
-    zxid = processor.state.tree.zxid
-    processor.advance(6.0)
-    assert peer.ended
-    assert "/a" not in processor.state.tree.nodes
-    assert processor.state.tree.zxid == zxid + 1
 
 
 def test_session_moves_to_another_member() -> None:
@@ -417,24 +382,6 @@ def as_super(members: int = 3) -> Peer:
     return peer
 
 
-def test_reconfiguring() -> None:
-    peer = as_super()
-    peer.get(CONFIG, watch=True)
-    peer.ask(ops.RECONFIG, r.ReconfigRequest("server.4=h4:1:2:observer;3", "3", None, 0))
-    event, reply = peer.received()
-    assert event == Told(EventType.NODE_DATA_CHANGED, CONFIG)
-    assert isinstance(reply, Reply)
-    text = (
-        b"server.1=h1:1:2:participant;h1:3\nserver.2=h2:1:2:participant;h2:3\n"
-        b"server.4=h4:1:2:observer;0.0.0.0:3\nversion=2"
-    )
-    assert reply.body.data == text
-    assert (reply.zxid, reply.body.stat.mzxid, reply.body.stat.version) == (2, 2, -1)
-    whole = "server.1=h1:1:2;3,server.2=h2:1:2:participant;h2:3"
-    again = peer.call(ops.RECONFIG, r.ReconfigRequest(None, None, whole, 2))
-    assert again.body.data.splitlines()[0] == b"server.1=h1:1:2:participant;0.0.0.0:3"
-
-
 @pytest.mark.parametrize(
     ("joining", "leaving", "members", "version", "code"),
     [
@@ -512,12 +459,6 @@ class Garden:
 @pytest.fixture
 def garden() -> Garden:
     return Garden()
-
-
-def test_fresh_root_shows_as_on_a_real_server(garden: Garden) -> None:
-    assert garden.stat("/") == r.Stat(0, 0, 0, 0, 0, -1, 0, 0, 0, 1, 0)
-    assert garden.stat("") == garden.stat("/")
-    assert garden.stat("/zookeeper").cversion == -2
 
 
 def test_counter_sticks_at_its_end_and_pzxid_with_it(garden: Garden) -> None:

@@ -23,7 +23,7 @@ import pytest
 
 import zkwire.testing
 from tests.support.differential_sides import RealLink
-from tests.support.queued_requests import queued_requests, refused_in_the_queue
+from tests.support.embedded import multi_body
 from zkwire import (
     Client,
     OutcomeUnknownError,
@@ -32,9 +32,10 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.testing.proxy import faults
 from zkwire.testing.proxy.faults import Action, Gate
-from zkwire.testing.server import loop
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.server import Ensemble, OneServer, Server, serve
+from zkwire.wire import ops
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 T = TypeVar("T")
 
@@ -91,28 +92,6 @@ def test_permissions_are_told_with_their_names(server: Server) -> None:
         assert [repr(entry.perms) for entry in client.get_acl("/a").acl] == ["-1", "32"]
 
 
-def test_stop_and_start_at_the_same_port_cut_and_close(server: Server) -> None:
-    port = server.port
-    with Client(server.hosts) as client:
-        client.create("/a", ephemeral=True)
-        server.stop()
-        with pytest.raises(OSError):  # noqa: PT011 - refused, in the words of the system
-            dial(server)
-        server.start()
-        assert server.port == port
-        stat = persist(lambda: client.exists("/a"))
-        assert stat is not None, "the session has lived on"
-        server.cut_all()
-        assert persist(lambda: client.exists("/a")) is not None
-    loop = server._running()
-    server.close()
-    server.close()
-    # Its thread may carry out the last order, and close all, before it is woken for it.
-    loop._wake_up()
-    with server, Client(server.hosts) as client:
-        client.create("/b")
-
-
 @pytest.mark.parametrize("kind", [Server, Ensemble])
 def test_a_server_takes_no_orders_but_while_it_runs(kind: type[Server] | type[Ensemble]) -> None:
     server = kind()
@@ -163,6 +142,23 @@ def test_options_out_of_range_are_refused_at_once(server: Server) -> None:
     assert server.tree.zxid == before
 
 
+def queued_requests() -> bytes:
+    """Some of each kind, one that would make the node, and a close with one behind."""
+    check = r.CheckVersionRequest("/", -1)
+    requests = [
+        (10, ops.SET_DATA, r.SetDataRequest("/a", b"x", -1).encode()),
+        (11, ops.EXISTS, r.ExistsRequest("/", False).encode()),
+        (-2, ops.PING, b""),
+        (13, ops.SYNC, r.SyncRequest("/").encode()),
+        (16, ops.MULTI, multi_body((ops.CHECK, check), (ops.CHECK, check))),
+        (17, ops.MULTI_READ, multi_body((ops.GET_DATA, r.GetDataRequest("/", False)))),
+        (18, ops.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()),
+        (22, ops.CLOSE_SESSION, b""),
+        (23, ops.EXISTS, r.ExistsRequest("/", False).encode()),
+    ]
+    return b"".join(frame(r.RequestHeader(x, op.opcode).encode() + b) for x, op, b in requests)
+
+
 def test_what_waits_in_the_queue_of_an_expired_session_is_refused(server: Server) -> None:
     """As ZooKeeper 3.8.0 was seen to do."""
     gate = Gate()
@@ -170,14 +166,17 @@ def test_what_waits_in_the_queue_of_an_expired_session_is_refused(server: Server
     host, port = server.hosts.split(":")
     link = RealLink(host, int(port))
     link.exchange(GREETING, 1)
-    link.exchange(queued_requests("/a"), 0)
+    link.exchange(queued_requests(), 0)
     gate.wait_reached()
     (session,) = server.sessions
     assert server.expire(session.session_id)
     *found, end = link.exchange(b"", None)
     link.close()
-    assert refused_in_the_queue(found)
-    assert len(found) == 8, "the close is answered, and what is behind it is not"
+    headers = [r.ReplyHeader.decode(raw, 0, 16) for raw in found]
+    refused = dict.fromkeys((10, 11, -2, 13, 16, 17, 18, 22), -112) | {16: 0, 22: 0}
+    assert [(header.xid, header.err) for header in headers] == [*refused.items()]  # no more
+    results = [struct.pack(">ibii", -1, 0, code, code) for code in (-112, -2)]
+    assert found[4][16:] == b"".join(results) + struct.pack(">ibi", -1, 1, -1)
     assert end == b""
     assert "/a" not in server.tree.nodes
 
@@ -363,27 +362,6 @@ def test_one_who_does_not_read_costs_bounded_memory(server: Server) -> None:
             assert client.exists("/big") is not None, "the others are served"
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 64 * 1024, f"{grown} KiB"
-
-
-def test_requests_go_on_when_all_replies_leave_at_the_end_of_a_round(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel takes nothing while requests are carried out, and everything just behind."""
-    monkeypatch.setattr(loop, "_HIGH_WATER", 1000)
-    flush, refused = loop.Loop._flush, list[loop.Peer]()
-
-    def stubborn(self: loop.Loop, peer: loop.Peer) -> None:
-        if peer.backlog > 1000 and not refused:
-            refused.append(peer)
-        else:
-            flush(self, peer)
-
-    with Client(server.hosts) as client:
-        client.create("/a", bytes(900))
-        monkeypatch.setattr(loop.Loop, "_flush", stubborn)
-        replies = [client.pipeline.get_data("/a") for _ in range(20)]
-        assert all(len(reply.result(SECONDS).data) == 900 for reply in replies)
-    assert refused
 
 
 @pytest.mark.parametrize("why", [errno.ECONNABORTED, errno.EMFILE])

@@ -24,7 +24,6 @@ from zkwire import ACL, Client, Id, InvalidACLError, NoAuthError, Perms
 from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest
 from zkwire.net.tls import describe
-from zkwire.session.outcomes import UNGREETED
 from zkwire.testing import Server
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.tls import make_context
@@ -135,29 +134,6 @@ def test_how_a_subject_is_written(
 
 
 # --- what is no TLS -------------------------------------------------------------------------------
-
-
-def test_what_is_no_tls_is_answered_by_nothing(authority: Authority, shown: Certificate) -> None:
-    """Nor is what ends in the middle of a handshake; the server goes on."""
-    context = authority.client_context()
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with pytest.raises(ssl.SSLWantReadError):
-        tls.do_handshake()
-    hello = outgoing.read()
-    with serving(shown) as server:
-        for garbage in (GREETING, b"srvr\n", b"GET / HTTP/1.1\r\n\r\n", bytes(70_000)):
-            with plain(server) as wire:
-                wire.sendall(garbage)
-                with suppress(ConnectionResetError):  # the server has not read all of it
-                    assert wire.recv(1) == b""
-        for end in range(1, len(hello), 40):
-            with plain(server) as half:
-                half.sendall(hello[:end])
-        lives(server, context)
-        assert failure(server.hosts, None) == "the server closed it" + UNGREETED
-    with Server() as server:
-        assert "TLS" in failure(server.hosts, context)
 
 
 def test_garbage_behind_the_first_request(authority: Authority, shown: Certificate) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+from tests.support.snippets import ROOT, blocks
+
+TEXT = (ROOT / "docs" / "testing.md").read_text()
 
 
 def test_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     printed = []
-    for block in BLOCKS:
+    for block in blocks("testing"):
         exec(block, names)
         printed.append(capsys.readouterr().out)
     server, broken, proxy, refused, found, right = printed

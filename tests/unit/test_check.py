@@ -15,12 +15,8 @@ import pytest
 import check
 from tests.check import steps
 from tests.check.environment import ROOT
+from tests.check.long_steps import PROGRAMS
 from tests.check.steps import Running, Step
-from tests.support import contributing
-from tests.unit.test_layers import LAYERS
-
-FAST = "lint types unit"
-ALL = f"{FAST} simulation shell embedded real site"
 
 
 @pytest.fixture(autouse=True)
@@ -39,52 +35,6 @@ def ended(step: Step) -> Running:
     while not running.ended():
         time.sleep(0.01)
     return running
-
-
-# --- which steps ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def homes(tmp_path: Path) -> str:
-    """A folder of releases, and an unpacked release."""
-    for name in ("jars/zookeeper-3.9.3/zookeeper-3.9.3", "apache-3.5.10/lib/zookeeper-3.5.10"):
-        jar = tmp_path / f"{name}.jar"
-        jar.parent.mkdir(parents=True)
-        jar.touch()
-        jar.with_name("zookeeper-jute-3.4.0.jar").touch()
-    return f"{tmp_path}/jars:{tmp_path}/apache-3.5.10"
-
-
-@pytest.mark.parametrize(("ci", "arguments", "names"), [
-    ("", "", ALL),
-    ("", "all", ALL),
-    ("true", "", f"{ALL} docker curator"),
-    ("", "fast", FAST),
-    ("true", "fast", FAST),
-    ("", "all docker", f"{ALL} docker"),
-    ("true", "types lint", "lint types"),
-])  # fmt: skip
-def test_which_steps(
-    homes: str, monkeypatch: pytest.MonkeyPatch, ci: str, arguments: str, names: str
-) -> None:
-    monkeypatch.setenv("CI", ci)
-    monkeypatch.setenv("ZOOKEEPER_HOME", homes)
-    assert " ".join(step.name for step in check.parse(arguments.split())) == names
-
-
-def test_a_long_check_has_a_step_for_each_release(
-    homes: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ZOOKEEPER_HOME", homes)
-    long = {step.name: step for step in check.parse(["long"])}
-    assert {"release-3.9.3", "chaos", "coverage", "kazoo_programs"} < long.keys()
-    assert long.keys().isdisjoint(check.SHORT)
-    assert long["release-3.5.10"].variables["ZKWIRE_TEST_RELEASE"] == "3.5.10"
-    modules = {step.command[2] for step in long.values() if step.command[2].startswith("tests.")}
-    assert [name for name in sorted(modules) if find_spec(name) is None] == []
-
-
-# --- a step ---------------------------------------------------------------------------------------
 
 
 def test_a_step_passes_only_with_success_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +62,9 @@ def test_nothing_more_is_run_after_a_failure(capsys: pytest.CaptureFixture[str])
     assert "tests: 8 passed, 0 failed, 0 skipped" in shown
 
 
-def test_an_error_is_a_failure() -> None:
-    line = "1 failed, 2 passed, 3 skipped, 1 warning, 4 errors in 1.2s"
-    assert check.counts(line) == (2, 5, 3)
+def test_each_long_step_has_its_program() -> None:
+    modules = [command.split()[0] for command in PROGRAMS.values()]
+    assert [name for name in modules if find_spec(name) is None] == []
 
 
 TESTS = ROOT / "tests"
@@ -181,8 +131,3 @@ def test_an_example_in_a_docstring_is_indented() -> None:
         and code.search(ast.get_docstring(node) or "")
     ]
     assert found == []
-
-
-def test_the_map_shows_the_layers_as_they_are() -> None:
-    """Else: python3 -m tests.support.contributing."""
-    assert contributing.written(LAYERS) == contributing.PATH.read_text()

@@ -1,6 +1,7 @@
 """The files of the command: what a dump has in it, how files are written, and the window."""
 
 import io
+import json
 import os
 import sys
 from contextlib import suppress
@@ -35,8 +36,16 @@ def test_what_is_written_is_read(data: bytes, perms: int) -> None:
     assert (node.path, node.data, node.acl) == ("/", data, acl)
 
 
-def node_line(path: str = "/", data: str = "null", acl: str = '["world:anyone:cdrwa"]') -> str:
-    return f'{{"path": "{path}", "data": {data}, "acl": {acl}}}'
+DEEP = "[" * 100_000
+
+
+def node_line(
+    path: object = "/",
+    data: str = "null",
+    acl: str = '["world:anyone:cdrwa"]',
+    stat: str = '{"cversion": 1, "num_children": 1}',
+) -> str:
+    return f'{{"path": {json.dumps(path)}, "data": {data}, "acl": {acl}, "stat": {stat}}}'
 
 
 @pytest.mark.parametrize(
@@ -54,14 +63,26 @@ def node_line(path: str = "/", data: str = "null", acl: str = '["world:anyone:cd
         ([node_line(data='{"text": 1}')], "line 2: "),
         ([node_line(acl='["world"]')], "line 2: 'world' is no entry"),
         ([node_line(acl="7")], "line 2: "),
+        ([node_line(acl="[5]")], "line 2: "),
+        ([node_line(data="[[]]")], "line 2: "),
+        ([node_line(stat='{"cversion": null}')], "line 2: "),
+        ([node_line(stat="[1]")], "line 2: "),
+        ([node_line(None)], "line 2: "),
+        ([DEEP], "line 2: no JSON object"),
     ],
+    ids=range(18),
 )
 def test_a_wrong_dump_is_refused_with_the_line(lines: list[str], says: str) -> None:
     with pytest.raises(ValueError, match=rf"^some\.jsonl.*{says}"):
         list(dumped(*lines))
 
 
-@pytest.mark.parametrize("first", ["", "{}", '{"v": 2, "kind": "zkwire dump", "root": "/"}'])
+HEAD = '{"v": 1, "kind": "zkwire dump", "root": %s}'
+HEADS = ["", "{}", "null", "[1]", DEEP, HEAD.replace(": 1", ": 2") % '"/"']
+HEADS += [HEAD.replace(', "root": %s', ""), *(HEAD % root for root in ("null", "[]", DEEP))]
+
+
+@pytest.mark.parametrize("first", HEADS, ids=range(len(HEADS)))
 def test_another_file_is_no_dump(first: str) -> None:
     with pytest.raises(ValueError, match=r"some\.jsonl"):
         dumps.DumpFile(io.BytesIO(first.encode()), "some.jsonl")

@@ -1,27 +1,23 @@
 """What the command says of itself is so: its pages, its help, and its advice."""
 
-import ast
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tomllib
+from contextlib import nullcontext
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-import zkwire
 from tests.hazards.table import test_names
-from tests.interop import pages
-from tests.interop.side_by_side_zkcli import HEAD, NAME, PAGE, TASKS
+from tests.interop.side_by_side_zkcli import TASKS, Task
 from tests.support import man_page
-from tests.support.command_lines import TEXT
+from tests.support.command import TEXT
 from zkwire.cli import output as exits
 from zkwire.cli.command import CONNECTION, OUTPUT, TABLE, UsageError, find, parser_of
 from zkwire.cli.main import main
-from zkwire.cli.output import WORDS, in_flags
+from zkwire.cli.output import in_flags
 from zkwire.errors import REJECTIONS, SERVER_ERRORS, error_for
 from zkwire.session import outcomes
 
@@ -72,44 +68,17 @@ def test_each_promise_has_its_test() -> None:
     for promise, tests in rows:
         named = re.findall(r"`tests/(\S+?::\w+)`", tests)
         assert len(named) == tests.count("`") / 2 > 0, promise
-        assert {*named} - {"interop/lock_command.py::main"} <= test_names(), promise
+        assert {*named} <= test_names(), promise
 
 
-def test_the_table_of_tasks_is_whole_and_each_line_can_be_run() -> None:
-    table = pages.part(PAGE.read_text(), NAME)
-    rows = [line.strip("|").split("|") for line in table.splitlines() if "|" in line]
-    assert table.startswith(pages.table(HEAD, []))
-    assert len({task.what for task in TASKS}) == 40
-    for cells, task in zip(rows[2:], TASKS, strict=True):
-        *said, same, status, keys, times = (cell.strip() for cell in cells)
-        assert said == [task.what, f"`{task.zkwire}`", f"`{task.zkcli}`"]
-        assert (same, keys) == ("the same", task.keystrokes)
-        assert re.fullmatch(r"\d+ / \d+", status)
-        assert re.fullmatch(r"\d+ / \d+", times)
-        name, *words = shlex.split(task.zkwire)
-        if task.what == "mistype a command":
-            with pytest.raises(UsageError):
-                find(name)
-        else:
-            parser_of(name, find(name)).parse_args(words)
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.what)
+def test_each_line_of_the_table_of_tasks_can_be_run(task: Task) -> None:
+    name, *words = shlex.split(task.zkwire)
+    with pytest.raises(UsageError) if task.what == "mistype a command" else nullcontext():
+        parser_of(name, find(name)).parse_args(words)
 
 
 LIBRARY = re.compile(r"\w\(|=\.\.\.|=\[|=True|add_auth|\bClient\b")
-
-
-def test_advice_that_is_replaced_is_what_the_library_says() -> None:
-    """Else the library says it in other words now, and so should WORDS in zkwire/cli/output.py."""
-    root = Path(zkwire.__file__).parent
-    files = [root / "errors.py", root / "operations/nodes.py"]
-    files += [*root.glob("session/*.py"), *root.glob("net/*.py")]
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    said = [
-        "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in node.values)
-        for node in nodes
-        if isinstance(node, ast.JoinedStr)
-    ]
-    said += [str(node.value) for node in nodes if isinstance(node, ast.Constant)]
-    assert [words for words in WORDS if not any(re.search(words, text) for text in said)] == []
 
 
 def test_the_command_advises_flags_alone() -> None:
@@ -122,15 +91,6 @@ def test_the_command_advises_flags_alone() -> None:
     assert in_flags("create /ttl must: The node exists already.").startswith("create /ttl must: ")
     longer = "session_timeout must be 1, not 9; for a longer session, x: timedelta(seconds=9)"
     assert in_flags(longer) == "--session-timeout must be 1, not 9"
-
-
-# --- the manual page: a wheel installs it, and man shows it without a complaint -------------------
-
-
-def test_a_wheel_installs_it_where_man_looks() -> None:
-    settings = tomllib.loads((man_page.ROOT / "pyproject.toml").read_text())
-    data = man_page.ROOT / settings["tool"]["flit"]["external-data"]["directory"]
-    assert str(man_page.PATH.relative_to(data)) == "share/man/man1/zkwire.1"
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="there is no man")

@@ -4,58 +4,75 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import __main__ as benchmarks
 from tests.hazards import table as hazards
-from tests.interop import pages
 from tests.interop.atlas import clients as atlas_clients
 from tests.interop.atlas import document as atlas
 from tests.interop.matrix import rows as matrix_rows
-from tests.interop.matrix import settings
-from tests.interop.matrix import table as matrix
-from tests.interop.neighbours import table as neighbours
-from tests.interop.neighbours.pairs import PAIRS
-from tests.interop.neighbours.scenarios import SCENARIOS
-from tests.interop.other_clients import compare
-from tests.support import lesson_page, man_page, pypi_readme, wire_page
-from tests.support import wire_reference as reference
+from tests.support import pypi_readme, wire_pages
+from tests.support.diagrams import ROUTES, arrows
 from tests.support.operation_samples import OPERATIONS
+from tests.support.pages import OTHERS, OURS
+from tests.support.pictures import PICTURES
 from tests.support.pypi_readme import CODE, LINK, ROOT
+from tests.support.speed_pictures import rows as plotted
 from tests.support.wire_exchanges import EXCHANGES, Frames, message, stored
 from zkwire.wire import ops
 
 DOCS = ROOT / "docs"
-WRITTEN: dict[str, Callable[[], dict[Path, str]]] = {
-    "tests.support.lesson_page": lambda: {lesson_page.PATH: lesson_page.written()},
-    "tests.support.man_page": lambda: {man_page.PATH: man_page.page()},
-    "tests.support.wire_page": lambda: {
-        wire_page.PATH: wire_page.written(wire_page.PATH.read_text())
-    },
-    "tests.support.wire_reference": lambda: {reference.PATH: reference.page()},
-    "tests.hazards.table": lambda: {hazards.DOCUMENT: hazards.document()},
-    "tests.interop.atlas.document": lambda: {
-        atlas.PATH: atlas.replaced(atlas.PATH.read_text(), atlas.stored())
-    },
-    "tests.interop.neighbours.contend": lambda: neighbours.pages(neighbours.stored()),
-    "tests.interop.matrix --write": lambda: {
-        matrix.DOCUMENT: matrix.replaced(matrix.DOCUMENT.read_text(), matrix.stored())
-    },
-    "tests.interop.matrix.settings --write": lambda: {
-        settings.DOCUMENT: settings.replaced(settings.DOCUMENT.read_text(), settings.stored())
-    },
-}
-"""By the module that writes them."""
 
 
-@pytest.mark.parametrize("module", WRITTEN)
-def test_a_document_is_as_its_program_writes_it(module: str) -> None:
-    """Else: python3 -m the module, which is the name of the case."""
-    for path, text in WRITTEN[module]().items():
+@pytest.mark.parametrize("name", [*OURS, *OTHERS])
+def test_a_document_is_as_its_program_writes_it(name: str) -> None:
+    """Else: python3 -m tests.support.pages, or the module that is the name of the case."""
+    for path, text in {**OURS, **OTHERS}[name]().items():
         assert path.read_text(encoding="utf-8") == text
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*PICTURES, "spy"])
+def test_a_picture_says_what_it_shows_and_needs_nothing(name: str) -> None:
+    text = (DOCS / f"{name}.svg").read_text()
+    tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
+    assert {"title", "desc"} < tags
+    assert "script" not in tags
+    assert re.findall(r"https?://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"]
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_each_picture_is_on_a_page_with_words_for_readers_who_do_not_see_it() -> None:
+    shown = {
+        path.rpartition("/")[2]: words
+        for page in DOCUMENTS
+        for words, path in re.findall(r"!\[([^\]]*)\]\(([^)]*\.svg)\)", page.read_text())
+    }
+    assert shown.keys() == {file.name for file in DOCS.glob("*.svg")}
+    assert shown.keys() == {f"{name}.svg" for name in (*PICTURES, "spy")}
+    assert all(len(words) > 40 for words in shown.values()), shown
+
+
+def test_the_states_are_those_of_the_table() -> None:
+    assert arrows() == ROUTES.keys()
+
+
+def test_the_picture_of_late_writes_says_which_one_did_harm() -> None:
+    harm = ">A writes with 0x5: the storage takes it<"
+    assert harm in (DOCS / "holder-without-fence.svg").read_text()
+    assert harm not in (DOCS / "holder-with-fence.svg").read_text()
+
+
+def test_the_plot_of_speed_shows_each_workload_and_peer() -> None:
+    assert [*plotted()] == [*benchmarks.WORKS.values()]
+    assert all(row["zkwire"] == 1.0 for row in plotted().values())
+    assert plotted()["get, one at a time"].keys() == {"zkwire", *benchmarks.PEERS}
 
 
 # --- links ----------------------------------------------------------------------------------------
@@ -131,7 +148,7 @@ def test_a_hazard_has_a_test_and_no_test_a_number_that_there_is_not() -> None:
 
 def test_the_bytes_of_each_frame_of_the_page_are_whole() -> None:
     """No field is cut, hidden or left out: the length in front counts them all."""
-    tables = wire_page.tables().values()
+    tables = wire_pages.tables().values()
     assert len(tables) == 12
     for table in tables:
         cells = [line.split(" | ")[1].strip("`") for line in table.splitlines()[2:]]
@@ -155,39 +172,16 @@ def test_each_operation_has_an_exchange_with_each_byte_named() -> None:
 # --- tables of other clients and releases ---------------------------------------------------------
 
 
-def test_each_release_has_each_row_and_each_operation_its_row() -> None:
-    for outcomes in matrix.stored().values():
-        assert {part: list(found) for part, found in outcomes.items()} == matrix.TITLES
+def test_each_operation_has_its_row_in_the_table_of_releases() -> None:
     titles = " ".join(matrix_rows.OPERATIONS)
     assert OPERATIONS - set(re.findall(r"`(\w+)`", titles)) == matrix_rows.NEEDS_A_SWITCH
 
 
-def test_each_pair_and_each_scenario_of_neighbours_has_a_run() -> None:
-    found = neighbours.stored()
-    assert list(found["locks"]) == [pair.title for pair in PAIRS]
-    assert all(counts["grants"] > 0 for counts in found["locks"].values())
-    for page, rows in SCENARIOS.items():
-        runs = {title: tuple(libraries) for title, libraries in found["recipes"][page].items()}
-        assert runs == {title: libraries for title, (_, libraries) in rows.items()}
-    assert found["recipes"].keys() == SCENARIOS.keys()
-
-
-def test_the_table_of_other_clients_has_a_row_for_each() -> None:
-    table = pages.part(compare.PAGE.read_text(), compare.NAME)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    assert tuple(rows[0]) == compare.HEAD
-    assert [name for name, _, _ in rows[2:]] == [client.what for client in compare.CLIENTS]
-
-
 def test_the_atlas_has_a_run_of_each_client_at_each_point() -> None:
     cells, clients = atlas.stored(), atlas_clients.CLIENTS
-    points = [point.key for situation in atlas.SITUATIONS for point in situation.points]
-    assert list(cells) == points
+    assert list(cells) == [point.key for each in atlas.SITUATIONS for point in each.points]
     recorded = {name for row in cells.values() for name in row}
-    assert len(recorded) >= 8
     assert {c.language for c in clients if c.name in recorded} >= {"Python", "Java", "C", "Go"}
     assert all(row.keys() == recorded for row in cells.values())
-    assert all(cell["runs"] > 0 for row in cells.values() for cell in row.values())
     known = json.loads(atlas.DATA.read_text())["clients"]
     assert known.keys() == {client.name for client in clients}
-    assert all((atlas_clients.DRIVERS / client.program).is_file() for client in clients)

@@ -87,40 +87,27 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
             assert kind.__name__ in tree
 
 
-@pytest.mark.parametrize(
-    ("code", "op", "path", "message"),
-    [
-        (-120, "create2", "/a", "this session is a local one, which cannot own"),
-        (-101, "create", "/no/a", "the parent /no does not exist; ensure_path('/no') creates it"),
-        (-101, "create_ttl", "/no/a/", "the parent /no/a does not exist; ensure_path"),
-        (-101, "create2", "/a", "the chroot does not exist; ensure_path('/') creates it"),
-        (-101, "get_data", "/", "the chroot does not exist"),
-        (-101, "get_data", "/a", "There is no such node."),
-        (
-            -101,
-            "get_data",
-            "/zookeeper/config",
-            "there is no such node; perhaps the server is older than 3.5",
-        ),
-        (-8, "delete", "/zookeeper", "the server keeps this node for itself"),
-        (-8, "delete", "/zookeeper/quota", "the server keeps this node for itself"),
-        (-8, "delete", "/zookeepers", "The server does not accept the arguments."),
-        (
-            -5,
-            "multi",
-            "",
-            "the server could not read it, or failed inside; perhaps it is older than 3.5",
-        ),
-        (-5, "set_data", "/a", "The server could not read the request"),
-        (-8, "reconfig", "", "The server does not accept the arguments."),
-    ],
-)
-def test_a_refusal_names_what_the_request_was_about(
-    code: int, op: str, path: str, message: str
-) -> None:
-    assert str(errors.error_for(code, op, path)).startswith(
-        f"{op} {path}".rstrip() + ": " + message
-    )
+REFUSALS = [
+    (-120, "create2 /a", "this session is a local one, which cannot own"),
+    (-101, "create /no/a", "the parent /no does not exist; ensure_path('/no') creates it"),
+    (-101, "create_ttl /no/a/", "the parent /no/a does not exist; ensure_path"),
+    (-101, "create2 /a", "the chroot does not exist; ensure_path('/') creates it"),
+    (-101, "get_data /", "the chroot does not exist"),
+    (-101, "get_data /a", "There is no such node."),
+    (-101, "get_data /zookeeper/config", "there is no such node; perhaps the server is older"),
+    (-8, "delete /zookeeper", "the server keeps this node for itself"),
+    (-8, "delete /zookeeper/quota", "the server keeps this node for itself"),
+    (-8, "delete /zookeepers", "The server does not accept the arguments."),
+    (-5, "multi", "the server could not read it, or failed inside; perhaps it is older than 3.5"),
+    (-5, "set_data /a", "The server could not read the request"),
+    (-8, "reconfig", "The server does not accept the arguments."),
+]
+
+
+def test_a_refusal_names_what_the_request_was_about() -> None:
+    for code, request, message in REFUSALS:
+        op, _, path = request.partition(" ")
+        assert str(errors.error_for(code, op, path)).startswith(f"{request}: {message}")
 
 
 @pytest.mark.parametrize("kind", ALL)

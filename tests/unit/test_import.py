@@ -1,7 +1,7 @@
 """``import zkwire`` is cheap and does nothing: no thread, no socket, no descriptor, little loaded.
 
 Each import happens in a Python of its own, without site packages and environment, so that nothing
-but zkwire can be the cause of what is seen.
+but zkwire can be the cause of what is seen.  At the end: how what was made is wound up.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import pytest
+
+from zkwire.net import lifetime
+from zkwire.net.lifetime import clean_up_at_exit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -121,3 +127,43 @@ def test_making_a_client_starts_nothing() -> None:
     assert started.isdisjoint(seen["deeds"])
     assert seen["descriptors"] == []
     assert {"asyncio", "ssl", "logging", "zkwire.testing"}.isdisjoint(seen["loaded"])
+
+
+# --- the end of the interpreter, while daemon threads still make clients --------------------------
+
+
+class Remembered:
+    """Something to clean up: it counts how often it was wound up."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        clean_up_at_exit(self)
+
+    def wind_up(self, seconds: float) -> None:
+        self.times += 1
+
+
+def test_a_thread_that_makes_clients_does_not_keep_the_others_from_being_wound_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifetime, "_unfinished", type(lifetime._unfinished)())
+    kept = [Remembered() for _ in range(500)]
+    first = kept[:]
+    done = threading.Event()
+
+    def make() -> None:
+        while not done.is_set() and len(kept) < 50_000:
+            kept.append(Remembered())
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        for _ in range(20):
+            lifetime._wind_up()
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert {each.times for each in first} == {20}

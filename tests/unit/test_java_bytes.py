@@ -24,11 +24,8 @@ from tests.support.examples import examples
 from tests.support.installed_servers import find_installed
 from tests.support.server_control import JAVA_FLAGS, NoBackendError
 from tests.unit.test_jute_records import records_of
-from zkwire.jute import records as r
-from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.jute.record import Record
 from zkwire.jute.records import RECORDS
-from zkwire.wire import ops
 
 PROGRAM = Path(__file__).parent / "java" / "JuteText.java"
 COMPILE_SECONDS = 120.0
@@ -150,62 +147,3 @@ def test_java_reads_what_zkwire_writes_and_the_reverse(
     assert text == described(cls.__name__, record)
     assert cls.decode(again) == record
     assert again == encoded or len(again) > len(encoded)
-
-
-# What stands in a multi, or in the answer to one: for each operation its opcode, the code it ended
-# with and its record, if it has one.
-Parts = list[tuple[int, int, Record | None]]
-
-OK, REQUEST, ERROR = 0, -1, -1
-ACLS = (r.ACL(31, r.Id("world", "anyone")),)
-STAT = r.Stat(*range(1, 12))
-
-# No create2: a server before 3.8.2 takes it for a create (ZOOKEEPER-4026).
-WRITES: Parts = [
-    (ops.CREATE.opcode, REQUEST, r.CreateRequest("/a", b"x", ACLS, 3)),
-    (ops.CREATE_CONTAINER.opcode, REQUEST, r.CreateRequest("/b", None, ACLS, 4)),
-    (ops.CREATE_TTL.opcode, REQUEST, r.CreateTTLRequest("/c", b"", ACLS, 5, 2**40)),
-    (ops.DELETE.opcode, REQUEST, r.DeleteRequest("/a", -1)),
-    (ops.SET_DATA.opcode, REQUEST, r.SetDataRequest("/b", b"y", 0)),
-    (ops.CHECK.opcode, REQUEST, r.CheckVersionRequest("/b", 1)),
-]
-WRITTEN: Parts = [
-    (ops.CREATE.opcode, OK, r.CreateResponse("/a")),
-    (ops.CREATE2.opcode, OK, r.Create2Response("/b", STAT)),
-    (ops.DELETE.opcode, OK, None),
-    (ops.SET_DATA.opcode, OK, r.SetDataResponse(STAT)),
-    (ops.CHECK.opcode, OK, None),
-    (ERROR, -101, r.ErrorResponse(-101)),
-]
-READS: Parts = [
-    (ops.GET_DATA.opcode, REQUEST, r.GetDataRequest("/a", False)),
-    (ops.GET_CHILDREN.opcode, REQUEST, r.GetChildrenRequest("/", False)),
-]
-READ: Parts = [
-    (ops.GET_DATA.opcode, OK, r.GetDataResponse(b"x", STAT)),
-    (ops.GET_CHILDREN.opcode, OK, r.GetChildrenResponse(("a", "b"))),
-    (ERROR, -101, r.ErrorResponse(-101)),
-]
-
-
-def in_a_row(parts: Parts) -> bytes:
-    """The records of a multi as they go over the wire, each behind its header."""
-    pairs = [(r.MultiHeader(opcode, False, code), record) for opcode, code, record in parts]
-    whole = [*pairs, (r.MultiHeader(-1, True, -1), None)]
-    return b"".join(one.encode() for pair in whole for one in pair if one is not None)
-
-
-@pytest.mark.parametrize("parts", [[], WRITES, READS], ids=["nothing", "writes", "reads"])
-def test_the_body_of_a_multi_is_its_records_in_a_row(java: Java, parts: Parts) -> None:
-    packed = pack_multi((opcode, record.encode()) for opcode, _, record in parts if record)
-    assert packed == in_a_row(parts)
-    assert java.read("MultiOperationRecord", packed)[0] == packed
-
-
-@pytest.mark.parametrize("parts", [[], WRITTEN, READ], ids=["nothing", "writes", "reads"])
-def test_javas_results_of_a_multi_are_read(java: Java, parts: Parts) -> None:
-    """What holds a stat and nothing else is read as that stat."""
-    written = in_a_row(parts)
-    assert java.read("MultiResponse", written)[0] == written
-    expected = [one.stat if isinstance(one, r.SetDataResponse) else one for *_, one in parts]
-    assert MultiResponse.decode(written, 0, len(written)) == tuple(expected)

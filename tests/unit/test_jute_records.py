@@ -6,8 +6,6 @@ are its encoding to the last byte. It is checked against `Reader`, a second deco
 
 from __future__ import annotations
 
-import copy
-import pickle
 import re
 import struct
 import tracemalloc
@@ -158,16 +156,10 @@ def test_what_may_not_be_shown_is_secret() -> None:
         "SetSASLRequest.token",
         "SetSASLResponse.token",
     }
-    for shown_record in (
-        r.ConnectRequest(0, 0, 10, 0, b"hunter2", False),
-        r.ConnectResponse(0, 10, 1, b"hunter2", None),
-        r.AuthPacket(0, "digest", b"hunter2"),
-        r.GetSASLRequest(b"hunter2"),
-        r.SetSASLRequest(b"hunter2"),
-        r.SetSASLResponse(b"hunter2"),
-    ):
-        assert "<hidden>" in repr(shown_record)
-        assert "hunter2" not in repr(shown_record)
+    for name in secret:
+        shown_record = repr(sample_of(getattr(r, name.partition(".")[0])))
+        assert "<hidden>" in shown_record
+        assert "pw" not in shown_record
 
 
 @pytest.mark.parametrize("op", ops.OPS.values(), ids=repr)
@@ -408,7 +400,9 @@ def test_round_trip(cls: type[Record], data: st.DataObject) -> None:
 def test_no_byte_flipped_missing_or_added_does_harm(cls: type[Record]) -> None:
     encoded = sample_of(cls).encode()
     for at, byte in enumerate(encoded):
-        outcome(cls, encoded[:at])
+        if outcome(cls, encoded[:at]) is None:
+            with pytest.raises(ProtocolError):
+                cls.unpack(encoded, 0, at)
         others = {byte ^ (1 << bit) for bit in range(8)} | {0x00, 0x7F, 0x80, 0xFF, 0xED}
         for other in others - {byte}:
             outcome(cls, encoded[:at] + bytes([other]) + encoded[at + 1 :])
@@ -459,33 +453,6 @@ def text_of(encoded: str) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-@pytest.mark.parametrize(
-    ("record", "encoded"),
-    [
-        (
-            Numbers(True, -1, 1, -2, 1.5, -2.0),
-            "01 ff 00000001 fffffffffffffffe 3fc00000 c000000000000000",
-        ),
-        (
-            Numbers(False, 127, -(2**31), 2**63 - 1, 0.0, 0.0),
-            "00 7f 80000000 7fffffffffffffff 00000000 0000000000000000",
-        ),
-        (Tailed(b"", None), "00000000"),
-        (Tailed(None, None), "ffffffff"),
-        (Texts(()), "00000000"),
-        (Texts(("a", "", "bc")), "00000003 00000001 61 00000000 00000002 6263"),
-        (Named("n", Pair(1, -1), True), "00000001 6e 00000001 ffffffffffffffff 01"),
-        (Tailed(b"x", 5), "00000001 78 00000005"),
-        (Tailed(b"x", None), "00000001 78"),
-        (Login("u", b"p", None), "00000001 75 00000001 70 ffffffff"),
-    ],
-)
-def test_each_word_byte_by_byte(record: Record, encoded: str) -> None:
-    data = bytes.fromhex(encoded)
-    decoded = type(record).decode(data)
-    assert (record.encode(), decoded, type(decoded)) == (data, record, type(record))
-
-
 @settings(parent=EXAMPLES, max_examples=examples(200))
 @given(
     st.sampled_from([("lock-0000000001", "lock-0000000002"), ("a", "bc", "d" * 127)]).flatmap(
@@ -533,38 +500,25 @@ def test_a_layout_that_cannot_be_is_refused() -> None:
         TextTail.decode(b"")
 
 
-@pytest.mark.parametrize(
-    "encoded",
-    [
-        "eda0bd",  # a first half alone
-        "edb880",  # a second half alone
-        "edb880 eda0bd",  # in the wrong order
-        "eda0bd 61 edb880",  # apart
-        "eda0bd eda0bd edb880",  # one too many
-        "eda0bd edb8",  # cut
-        "eda0bd f09f9880",  # a half before a whole
-        "c080",  # NUL in two bytes
-        "e080af",  # '/' in three
-        "f4908080",  # beyond U+10FFFF
-        "61 c3 28",
-    ],
-)
+ILL_FORMED = {
+    "a first half alone": "eda0bd",
+    "a second half alone": "edb880",
+    "in the wrong order": "edb880 eda0bd",
+    "apart": "eda0bd 61 edb880",
+    "one too many": "eda0bd eda0bd edb880",
+    "cut": "eda0bd edb8",
+    "a half before a whole": "eda0bd f09f9880",
+    "NUL in two bytes": "c080",
+    "'/' in three": "e080af",
+    "beyond U+10FFFF": "f4908080",
+    "no byte of a character": "61 c3 28",
+}
+
+
+@pytest.mark.parametrize("encoded", ILL_FORMED.values(), ids=ILL_FORMED)
 def test_other_ill_formed_text_is_refused(encoded: str) -> None:
-    with pytest.raises(ProtocolError, match="Text: "):
-        Text.decode(text_of(encoded))
-    with pytest.raises(ProtocolError, match="Texts: "):
-        Texts.decode(b"\0\0\0\1" + text_of(encoded))
-
-
-@pytest.mark.parametrize("end", range(6, 15))
-def test_nothing_is_read_from_behind_the_end(end: int) -> None:
-    data = b"before" + Text("here").encode() + b"behind"
-    if end == 14:
-        assert Text.unpack(data, 6) == Text.unpack(data, 6, end) == (Text("here"), end)
-        assert Text.decode(data, 6, end) == Text("here")
-    else:
-        with pytest.raises(ProtocolError):
-            Text.unpack(data, 6, end)
+    for cls, before in ((Text, b""), (Texts, b"\0\0\0\1")):
+        assert outcome(cls, before + text_of(encoded)) is None
 
 
 @pytest.mark.parametrize(
@@ -619,22 +573,6 @@ def test_a_wrong_value_is_named_by_type_not_shown() -> None:
         Login.pack(5, b"hunter2", None)
     assert "Login(user: int, password: bytes, token: NoneType)" in str(caught.value)
     assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize("record", [Pair(1, 2), Text("x"), Texts(("a",))])
-def test_a_record_can_be_copied_and_pickled(record: Record) -> None:
-    protocols = range(pickle.HIGHEST_PROTOCOL + 1)
-    copies = [pickle.loads(pickle.dumps(record, protocol)) for protocol in protocols]
-    for other in [*copies, copy.copy(record), copy.deepcopy(record)]:
-        assert (other, type(other)) == (record, type(record))
-
-
-def test_repr_hides_what_is_secret() -> None:
-    login = Login("u", b"hunter2", b"t0ken")
-    assert repr(login) == "Login(user='u', password=<hidden>, token=<hidden>)"
-    for shown in (str(login), f"{login}", repr([login]), f"{login!r:>99}"):
-        assert "hunter2" not in shown
-        assert "t0ken" not in shown
 
 
 if __name__ == "__main__":

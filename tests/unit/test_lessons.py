@@ -17,9 +17,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.connection_loss import data
-from tests.connection_loss.document import PATH
-from tests.connection_loss.lessons import LESSON, flags_of
-from tests.support import lesson_page
+from tests.connection_loss.document import LESSON, PATH, flags_of
+from tests.support.pictures import lesson_drawn, lesson_says
 from zkwire.cli.lessons.lesson import TABLE, find
 from zkwire.cli.main import main
 from zkwire.jute.records import CreateRequest
@@ -67,7 +66,7 @@ def test_a_lesson_is_as_it_expects(
 
 @pytest.mark.parametrize("name", sorted(TABLE.keys() - {"herd"}))  # the slowest
 def test_a_drawing_is_xml_that_needs_nothing_from_elsewhere(name: str) -> None:
-    text = lesson_page.drawn(name)
+    text = lesson_drawn(name)
     ElementTree.fromstring(text)
     assert "<script" not in text
     assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
@@ -111,21 +110,6 @@ def test_the_legend_says_what_each_sign_means(capsys: pytest.CaptureFixture[str]
     assert {"xid", "zxid", "45 B"} <= {line[:6].strip() for line in said.splitlines()}
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["handshakes"], "there is no lesson 'handshakes'; there are handshake, "),
-    (["handshake", "--naive"], "the lesson handshake has no --naive; it has --want, "),
-    (["--all", "--svg", "x.svg"], "one lesson makes a drawing: name it"),
-    (["--svg", "x.svg"], "one lesson makes a drawing: name it"),
-    (["watch-gap", "--writes", "many"], "argument --writes: invalid int value: 'many'"),
-    (["handshake", "--json"], "they have no JSON"),
-])  # fmt: skip
-def test_a_wrong_word_is_an_error_of_usage(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["lesson", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
 # --- the lessons of a lost connection -------------------------------------------------------------
 
 SECTION = PATH.read_text().partition("\n## See it happen\n")[2].partition("\n## ")[0]
@@ -137,7 +121,7 @@ def test_each_line_and_each_point_of_failure_has_a_lesson_that_runs() -> None:
     linked = {row["id"]: flags for row in rows if (flags := flags_of(row)) is not None}
     assert len(linked) == 16  # four requests, four faults
     for name, flags in linked.items():
-        shown = lesson_page.output_of("lesson", LESSON, *flags.split())
+        shown = lesson_says(LESSON, *flags.split())
         assert "Remember:" in shown, name
         assert "✗" not in shown, name
     points = {row["point"] for row in rows if row["part"] == "operations"}

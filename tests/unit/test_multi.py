@@ -14,9 +14,8 @@ from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.net.pipeline import TransactionBase
 from zkwire.operations.multi import Appended, Check, Create, Delete, GetChildren, GetData, SetData
 from zkwire.session.request import Request
-from zkwire.session.waitable import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE, DataAndStat, State
+from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
 END = r.MultiHeader.pack(-1, True, -1)
 
@@ -83,7 +82,9 @@ def test_a_multi_below_a_chroot(chroot: str) -> None:
     pairs = [(call.op.opcode, call.body) for call in singles]
     pairs.append((ops.CHECK.opcode, r.CheckVersionRequest.pack(chroot or "/", 5)))
     operations = [kind(**named) for kind, _, named in verbs]
-    assert bench.ask("multi", *operations, Check("/", 5)).body == pack_multi(pairs)
+    body = bench.ask("multi", *operations, Check("/", 5)).body
+    assert body == pack_multi(pairs)
+    assert body.endswith(END)
     bench = Bench(chroot)
     call = bench.ask("multi", Create("/s-", sequential=True), Delete("/a"))
     created = slot(1, r.CreateResponse(f"{chroot}/s-0000000001").encode())
@@ -91,13 +92,6 @@ def test_a_multi_below_a_chroot(chroot: str) -> None:
     (refused,) = bench.multi_error(bench.ask("multi", Delete("/a")), -101).results
     assert refused is not None
     assert refused.path == "/a"
-
-
-@pytest.mark.parametrize("verb", ["multi", "multi_read"])
-def test_an_empty_one_is_allowed(bench: Bench, verb: str) -> None:
-    call = bench.ask(verb)
-    assert call.body == END
-    assert bench.answer(call) == []
 
 
 @pytest.mark.parametrize(
@@ -154,50 +148,6 @@ def test_a_part_refused_as_if_it_were_the_session_is_no_result(bench: Bench, cod
     with pytest.raises(errors.ProtocolError, match=f"delete was refused with {code}") as caught:
         bench.answer(call, error_slot(code), error_slot(-2))
     assert caught.value.maybe_applied
-
-
-@pytest.mark.parametrize("verb", ["multi", "multi_read"])
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_wrong_number_of_results_is_garbage(bench: Bench, verb: str, count: int) -> None:
-    made = Delete if verb == "multi" else GetData
-    call = bench.ask(verb, made("/a"), made("/b"))
-    with pytest.raises(errors.ProtocolError, match=f"{count} results for 2") as caught:
-        bench.answer(call, *[error_slot(0)] * count)
-    assert (caught.value.op, caught.value.maybe_applied) == (verb, verb == "multi")
-
-
-def test_errors_stand_in_their_places(bench: Bench) -> None:
-    call = bench.ask("multi_read", GetData("/a"), GetData("/none"), GetChildren("/c"))
-    data = slot(4, r.GetDataResponse(None, STAT).encode())
-    children = slot(8, r.GetChildrenResponse(("x",)).encode())
-    first, second, third = bench.answer(call, data, error_slot(-101), children)
-    assert first == DataAndStat(b"", STAT)
-    assert type(second) is errors.NoNodeError
-    assert (second.op, second.path) == ("get_data", "/none")
-    assert third == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("verb", "operation"),
-    [
-        *(("multi", operation) for operation in (GetData("/a"), GetChildren("/a"))),
-        *(("multi_read", kind("/a")) for kind in (Create, Delete, Check)),
-        ("multi_read", SetData("/a", b"")),
-    ],
-)
-def test_a_multi_does_not_read(bench: Bench, verb: str, operation: Any) -> None:
-    """And one that reads does not write."""
-    fine = Delete("/b") if verb == "multi" else GetData("/b")
-    with pytest.raises(ValueError, match="cannot be part"):
-        bench.ask(verb, fine, operation)
-    assert bench.script.names() == []
-
-
-def test_a_read_of_several_sets_no_watch(bench: Bench, watch: Watch) -> None:
-    with pytest.raises(ValueError, match="cannot set a watch"):
-        bench.ask("multi_read", GetData("/a", watch=watch))
-    assert watch._owner is None
-    assert bench.script.session.watch_count == 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +12,14 @@ import pytest
 
 from zkwire.blocking.sync import run
 from zkwire.errors import (
-    ClientClosedError,
     LockLostError,
     NoNodeError,
-    NotEmptyError,
     NotReadOnlyError,
     ThrottledOpError,
 )
 from zkwire.jute.records import Stat
 from zkwire.recipes import runtime
-from zkwire.recipes._cache_tree import CHILDREN, CachedNode, CacheFullError, Scope, Stale, Tree
+from zkwire.recipes._cache_tree import CHILDREN, CachedNode, Scope, Stale, Tree
 from zkwire.recipes._service import Problem
 from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
 from zkwire.recipes.partitioner import (
@@ -45,74 +43,28 @@ class Enough(Exception):
     """The server has answered enough."""
 
 
-class Runtime:
-    """Its own operations, each of which is executed when its answer is taken."""
-
-    def __init__(self, get_children: Callable[[str], list[str]], nodes: set[str]) -> None:
-        self.operations = self
-        self._listing = get_children
-        self._nodes = nodes
-
-    def get_children(self, path: str) -> Callable[[], list[str]]:
-        return lambda: self._listing(path)
-
-    def delete(self, path: str) -> Callable[[], None]:
-        def executed() -> None:
-            if any(self._listing(path)):
-                raise NotEmptyError
-            self._nodes.remove(path)
-
-        return executed
-
-    async def until(self, reply: Callable[[], Any], _: object) -> Any:
-        return reply()
-
-
-def finish(work: Awaitable[None]) -> None:
-    """Run what never waits."""
-    with pytest.raises(StopIteration):
-        next(work.__await__())
-
-
 @pytest.mark.parametrize("width", [1, 40])
 def test_endless_tree_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setattr(runtime, "MOST_BYTES", MOST)
-    left = 2000
+    left = iter(range(2000))
 
-    def endless(_: str) -> list[str]:
-        nonlocal left
-        left -= 1
-        if not left:
+    def listing() -> list[str]:
+        if next(left, None) is None:
             raise Enough
         return [str(number) for number in range(width)]
 
+    async def until(reply: Callable[[], Any], _: object) -> Any:
+        return reply()  # which is executed when its answer is taken
+
+    operations = SimpleNamespace(get_children=lambda _: listing)
+    world: Any = SimpleNamespace(operations=operations, until=until)
     tracemalloc.start()
     try:
         with pytest.raises(Enough):
-            finish(runtime.delete_tree(Runtime(endless, set()), "/a", None))  # type: ignore[arg-type]
+            run(runtime.delete_tree(world, "/a", None))
         assert tracemalloc.get_traced_memory()[1] < 20 * MOST
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize(("width", "depth"), [(1, 150), (3, 6), (60, 2), (2, 9)])
-def test_tree_larger_than_what_is_remembered_is_deleted(
-    monkeypatch: pytest.MonkeyPatch, width: int, depth: int
-) -> None:
-    monkeypatch.setattr(runtime, "MOST_BYTES", MOST)
-    level, children = ["/a"], dict[str, set[str]]()
-    for _ in range(depth):
-        children |= {node: {f"{node}/{n}" for n in range(width)} for node in level}
-        level = [below for node in level for below in sorted(children[node])][:300]
-    nodes = {"/a", *(below for each in children.values() for below in each)}
-
-    def listing(path: str) -> list[str]:
-        if path not in nodes:
-            raise NoNodeError
-        return [below.rpartition("/")[2] for below in children.get(path, ()) if below in nodes]
-
-    finish(runtime.delete_tree(Runtime(listing, nodes), "/a", None))  # type: ignore[arg-type]
-    assert nodes == set()
 
 
 ITEMS = [f"item-{number}" for number in range(50)]
@@ -205,18 +157,6 @@ def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
 # --- sessions and readers -------------------------------------------------------------------------
 
 
-def test_a_session_that_ends_before_it_has_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    def closing(*_: object) -> None:
-        raise ClientClosedError("closing")
-
-    monkeypatch.setattr(Partition, "join", closing)
-    partitioning = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
-    runtime: Any = None
-    run(partitioning._run(runtime))
-    assert partitioning._error is None
-    assert not partitioning._serving
-
-
 def test_members_that_an_outsider_has_deleted() -> None:
     def get_children(path: str, watch: Watch) -> Any:
         raise NoNodeError(path=path)
@@ -241,22 +181,6 @@ def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> No
             run(sharing.next())
         lengths.add(len(caught.traceback))
     assert len(lengths) == 1
-
-
-def test_a_loop_ends_quietly_if_the_partitioner_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    sharing = Rebalance(sessions(), "/p")
-
-    async def closed(*_: object) -> object:
-        raise ClientClosedError("closed")
-
-    async def read() -> list[object]:
-        return [share async for share in sharing]
-
-    monkeypatch.setattr(sharing, "next", closed)
-    with pytest.raises(ClientClosedError):
-        run(read())
-    sharing._leaving = True
-    assert run(read()) == []
 
 
 def stat(mzxid: int, children: int = 0, pzxid: int = 0) -> Stat:
@@ -307,32 +231,6 @@ def test_hazard_A56_a_first_stat_behind_a_gap_tells_of_children(by_data: bool, m
         else:
             stale.has_stat("/a", newer)
         assert stale.paths.get("/a", 0) & CHILDREN == children
-
-
-def test_a_list_of_children_takes_away_those_that_are_gone_and_marks_the_new_ones() -> None:
-    tree = Tree(lambda *_: None, None, None)
-    stale = Stale(tree, Scope("/a", None, None))
-    for path in ("/a", "/a/stays", "/a/gone"):
-        tree.put(path, b"", stat(1))
-    stale.has_children("/a", ["stays", "new"], stat(2, 2, pzxid=2))
-    assert list(tree.nodes) == ["/a", "/a/stays"]
-    assert "/a/new" in stale.paths
-    assert "/a/stays" not in stale.paths
-
-
-def test_a_scope_refuses_a_depth_below_the_root() -> None:
-    with pytest.raises(ValueError, match="depth must not be negative: -1"):
-        Scope("/a", -1, None)
-
-
-def test_the_limit_counts_paths_and_data() -> None:
-    tree = Tree(lambda path, _: None, None, 10)
-    tree.put("/a", b"12345678", stat(1))
-    tree.put("/a", b"1234", stat(2))
-    tree.put("/b", b"12", stat(2))
-    with pytest.raises(CacheFullError):
-        tree.put("/c", b"", stat(3))
-    assert tree.size == 10
 
 
 def test_a_change_that_comes_while_a_callback_runs_is_told_once() -> None:

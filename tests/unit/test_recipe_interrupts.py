@@ -14,11 +14,11 @@ import pytest
 from tests.shell.test_client_threads import Interruption
 from tests.support.both_clients import done, entered
 from tests.support.examples import STRIDE
-from tests.unit.test_recipe_steps import PREFIXES, Nodes, Runtime, a_lock, client_of, refuse
-from zkwire import AsyncClient, AsyncReentrantLock, AsyncSequentialLock, SequentialLock
+from tests.unit.test_recipe_steps import PREFIXES, Nodes, a_lock, client_of, refuse
+from zkwire import AsyncClient, AsyncReentrantLock, SequentialLock
 from zkwire.aio.driver import cancelled_by
 from zkwire.blocking.sync import run
-from zkwire.errors import LockTakenError, OperationTimeoutError
+from zkwire.errors import LockTakenError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +63,7 @@ SCENARIOS = [a_lease_in_vain, a_lease_in_vain_at_once, a_lease_for_a_body, a_loc
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, LookupError])
 @pytest.mark.parametrize("scenario", [*SCENARIOS, several_locks, twice_the_same])
-def test_an_interrupt_anywhere_leaves_no_node(
+def test_hazard_D12_an_interrupt_anywhere_leaves_no_node(
     scenario: Callable[[Nodes], None], kind: type[BaseException]
 ) -> None:
     """But for one before anything of `__exit__` has run."""
@@ -109,23 +109,6 @@ def test_an_interrupt_anywhere_says_nothing_by_itself() -> None:
     assert (done.stderr, done.returncode) == ("", 0)
 
 
-def test_no_time_at_all_is_no_time_to_look_for_a_server() -> None:
-    limits: list[float | None] = []
-
-    async def connected(deadline: float | None) -> None:
-        limits.append(deadline)
-        raise OperationTimeoutError("no server could be reached in time")
-
-    world: Any = Runtime()
-    world.connected = connected
-    kinds = "NonBlockingLock", "BlockingLock", "SequentialLock", "ReentrantLock"
-    locks = [a_lock("", kind, "/a", world=world) for kind in kinds]
-    locks += [a_lock("", "MultiLock", a_lock("", "SequentialLock", "/a", world=world))]
-    locks += [a_lock("", "Semaphore", "/s", 1, world=world).lease()]
-    assert not any(lock.acquire(0) for lock in locks)
-    assert limits == [world.time] * 6
-
-
 # --- in two hands ---------------------------------------------------------------------------------
 
 
@@ -163,26 +146,6 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
 
 async def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_second_interrupt_as_a_release_is_cleaned_up_leaves_no_node() -> None:
-    class Twice(AsyncSequentialLock):
-        second = False
-        _free = interrupted  # type: ignore[assignment]
-
-        def _clean_up_pending(self) -> None:
-            if self.second:
-                self.second = False
-                raise KeyboardInterrupt
-            super()._clean_up_pending()
-
-    world: Any = Nodes()
-    core = Twice(world, "/a")
-    assert run(core._acquire_by(None, True))
-    core.second = True
-    with pytest.raises(KeyboardInterrupt):
-        run(core._release_by(None))
-    assert world.clean_up() == []
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

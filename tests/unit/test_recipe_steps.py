@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
-from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +17,11 @@ from tests.support.both_clients import done, entered
 from tests.support.scripted import STAT, Answer
 from zkwire import Client
 from zkwire.blocking.driver import _Owner, value_of_each_thread
-from zkwire.blocking.sync import run
+from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
+    BadVersionError,
     LockLostError,
-    LockTakenError,
+    LockTimeoutError,
     MultiError,
     NoAuthError,
     NodeExistsError,
@@ -28,16 +29,24 @@ from zkwire.errors import (
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
+    SequenceExhaustedError,
     ServerError,
     SessionExpiredError,
+    ThrottledOpError,
     UnimplementedError,
 )
+from zkwire.jute.records import Stat
 from zkwire.net.one_thread import value_of_each_task
-from zkwire.recipes._node import Attempt
-from zkwire.recipes._recipe import LockInUseError
-from zkwire.recipes.runtime import ensure_path, walk
+from zkwire.operations.multi import Delete
+from zkwire.recipes._node import Attempt, TemporaryTokens
+from zkwire.recipes._recipe import LockInUseError, Lost
+from zkwire.recipes.locks import AsyncBlockingLock
+from zkwire.recipes.once_per import AsyncOncePer
+from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
+from zkwire.recipes.read_write import AsyncReadLock
+from zkwire.recipes.runtime import ensure_path
 from zkwire.recipes.semaphore import AsyncLease
-from zkwire.recipes.sequential import AsyncSequentialLock, contenders
+from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
 OWN = STAT.ephemeral_owner
@@ -52,11 +61,9 @@ class Runtime:
     """
 
     session_id = OWN
-    session_timeout = 9.0
-    send_limit = 0xFFFFF
+    session = SimpleNamespace(timeout=9.0, send_limit=0xFFFFF, resumed=True, connection="first")
     operation_timeout = None
     lease_deadline = 100.0
-    connection = "the first"
     mutex = nullcontext()
 
     def __init__(self, **answers: list[object]) -> None:
@@ -163,14 +170,6 @@ def test_a_recipe_that_suspends_under_the_blocking_client_is_refused() -> None:
         run(asyncio.sleep(0))
 
 
-def test_what_a_lost_connection_or_an_outsider_hides_is_read_again() -> None:
-    lost = [OutcomeUnknownError("lost"), DataAndStat(b"text", STAT)]
-    world: Any = Runtime(get_children=[["x-0000000004"]], get_data=lost)
-    assert [seen.text for seen in run(contenders(world, "/lock"))] == ["text"]
-    world = Runtime(get_children=[NoNodeError("gone"), ["b"]])
-    assert run(AsyncLease(world, "/s", 1, "")._await_change(["a"], None)) == ["b"]
-
-
 OLD = UnimplementedError("before 3.5.3")
 LOST = OutcomeUnknownError("lost")
 
@@ -196,34 +195,6 @@ def test_a_path_that_cannot_be_made_is_made_otherwise_or_refused(
     assert world.asked.count("create") == len(creates)
 
 
-@pytest.mark.parametrize(
-    ("lists", "found"),
-    [
-        # The readings of one level leave together, so the second of /a comes behind that of /b.
-        ([LOST, ["a", "b"], LOST, LOST, [], NoNodeError("gone")], ["/", "/a"]),
-        ([["a"], NotSentError("lost"), []], ["/", "/a"]),
-        ([["a", "b"], NoNodeError("gone"), []], ["/", "/b"]),
-    ],
-    ids=["lost", "not sent", "gone before its turn"],
-)
-def test_each_step_of_a_walk_is_repeated_and_has_its_own_deadline(
-    lists: list[object], found: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world: Any = Runtime(get_children=lists)
-    until, deadlines = world.until, list[float | None]()
-
-    async def noting(reply: Awaitable[Any], deadline: float | None) -> Any:
-        deadlines.append(deadline)
-        return await until(reply, deadline)
-
-    async def walked() -> list[str]:
-        return [node async for node in walk(world, "/", map(float, count()).__next__)]
-
-    monkeypatch.setattr(world, "until", noting)
-    assert run(walked()) == found
-    assert deadlines == list(range(len(world.asked)))
-
-
 # --- the end of a lock ----------------------------------------------------------------------------
 
 
@@ -245,25 +216,6 @@ def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool
         core._release_in_background()
     assert len(world.spawned) == 1
     assert not core._is_active
-
-
-def raising(error: BaseException) -> Callable[..., Any]:
-    def call(*_: object) -> Any:
-        raise error
-
-    return call
-
-
-def test_a_lock_that_cannot_be_cleaned_up_now_is_cleaned_up_later() -> None:
-    core, world = sequential(get_children=[NoAuthError("no")])
-    spawn, world.spawn = world.spawn, raising(RecursionError())
-    with pytest.raises(RecursionError):
-        run(core._acquire_by(None, True))
-    assert world.active_locks == {core}
-    world.spawn = spawn
-    core._resume_cleanup()
-    assert world.spawned
-    assert not world.active_locks
 
 
 @pytest.mark.parametrize("why", ["for a session timeout", "session has expired", "has prolonged"])
@@ -326,39 +278,6 @@ def test_a_body_that_another_thread_overtakes_leaves_the_lock_to_it() -> None:
     assert not world.spawned
 
 
-def test_a_multi_lock_leaves_a_lock_that_is_in_use_to_its_user() -> None:
-    core, world = held()
-    other = AsyncSequentialLock(world, "/a")
-    with pytest.raises(LockInUseError):
-        run(zkwire.AsyncMultiLock(other, core).acquire())
-    assert core.held
-    assert not other.held
-
-
-def test_a_barrier_is_looked_at_again_after_an_event() -> None:
-    world: Any = Runtime(get_data=[own(), own(), NoNodeError("gone")])
-    events = [Event(EventType.NODE_DATA_CHANGED, "/b", State.CONNECTED)] * 2
-
-    async def event(watch: object, deadline: float | None) -> Event | None:
-        return events.pop()
-
-    world.event = event
-    assert run(zkwire.AsyncBarrier(world, "/b").wait())
-    assert not events
-
-
-def test_who_has_lost_a_lock_can_acquire_it_again_without_a_release() -> None:
-    """What the lost attempt may have left is cleaned up behind it."""
-    core, world = held()
-    lost = core.lost
-    lost._lose("its node was deleted")
-    assert not core.held
-    assert run(core._acquire_by(None, True))
-    assert core.held
-    assert core.lost is not lost
-    assert len(world.spawned) == 1
-
-
 def test_a_loss_shows_what_has_become_of_it() -> None:
     core, _ = held()
     released, _ = sequential()
@@ -389,26 +308,6 @@ def test_the_locks_of_a_multi_lock_are_of_one_client() -> None:
         zkwire.AsyncMultiLock(sequential()[0], a_lock("Async", "SequentialLock", "/other"))
 
 
-@pytest.mark.parametrize("error", [KeyError, LockLostError])
-@pytest.mark.parametrize("prefix", PREFIXES)
-def test_an_error_in_the_body_goes_before_the_loss_of_the_lock(
-    prefix: str, error: type[Exception]
-) -> None:
-    async def scenario() -> None:
-        part, reentrant = (
-            a_lock(prefix, "SequentialLock", "/a"),
-            a_lock(prefix, "ReentrantLock", "/b"),
-        )
-        for lock, held in ((a_lock(prefix, "MultiLock", part), part), (reentrant, reentrant.lock)):
-            with pytest.raises(error):  # noqa: PT012 - how the body ends is what this is about
-                async with entered(lock):
-                    held.lost._lose("stolen")
-                    if error is KeyError:
-                        raise error
-
-    asyncio.run(scenario())
-
-
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_a_lock_taken_twice_says_that_and_why_it_is_lost(prefix: str) -> None:
     async def scenario() -> None:
@@ -433,22 +332,6 @@ def test_a_place_in_the_queue_is_told_to_what_can_be_called(prefix: str) -> None
     lock = a_lock(prefix, "SequentialLock", "/a")
     with pytest.raises(TypeError, match="on_position must be callable, not 1"):
         asyncio.run(done(lock.acquire(on_position=1)))
-
-
-@pytest.mark.parametrize("prefix", PREFIXES)
-def test_a_multi_lock_says_what_it_holds_and_is_entered_only_with_it(prefix: str) -> None:
-    async def scenario() -> None:
-        both = a_lock(prefix, "MultiLock", a_lock(prefix, "SequentialLock", "/a"))
-        assert await done(both.acquire(0))
-        assert both.lease_remaining() == Runtime.lease_deadline
-        await done(both.release())
-        assert both.lease_remaining() == 0.0
-        getattr(both, "_algorithm", both)._take = refuse
-        with pytest.raises(LockTakenError):
-            async with entered(both):
-                pytest.fail("the body runs")
-
-    asyncio.run(scenario())
 
 
 async def refuse(*_: object) -> bool:
@@ -485,3 +368,275 @@ class Nodes(Runtime):
         for work in self.spawned:
             run(work(self))
         return self.nodes[1:]
+
+
+# --- what each kind asks for, and what it makes of the answers ------------------------------------
+
+LAST = 2147483647
+ID = an_attempt().id
+NAME = f"{ID}-lock-0000000001"
+GONE, LATE = NoNodeError("gone"), OperationTimeoutError("no answer in time")
+CREATE, LIST = "create_with_stat", "get_children"
+
+
+def single(**answers: list[object]) -> tuple[Any, Any]:
+    world: Any = Runtime(**answers)
+    return AsyncBlockingLock(world, "/lock"), world
+
+
+# --- the sequential lock --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("creates", "error"),
+    [
+        ({CREATE: [OLD], "create": [UnimplementedError("odd")]}, UnimplementedError),
+        ({CREATE: [(f"/lock/{ID}-lock--000000001", STAT)]}, SequenceExhaustedError),
+        ({CREATE: [(f"/lock/{ID}-lock-{LAST - 999:010}", STAT)]}, SequenceExhaustedError),
+    ],
+)
+def test_hazard_B15_a_server_that_has_no_number_left_is_not_asked_for_ever(
+    creates: dict[str, list[object]], error: type[Exception]
+) -> None:
+    core, world = sequential(**{name: values[:] for name, values in creates.items()})
+    with pytest.raises(error):
+        run(core._acquire_by(None, True))
+    assert len(world.spawned) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (GONE, []),
+        (BadVersionError("written into"), ["delete"]),
+        (ThrottledOpError("busy"), ["delete"]),
+        (NoAuthError("no"), ["warn", "pause", "delete"]),
+        (ServerError("no", code=-9999), ["warn", "pause", "delete"]),
+    ],
+)
+def test_a_clean_up_that_is_refused_is_tried_again(error: Exception, then: list[str]) -> None:
+    """A node that may not be deleted blocks everybody until its session ends: so it is told of."""
+    core, world = sequential(delete=[error, None])
+    run(core._clean_up(world, an_attempt("/lock/x-lock-0000000002")))
+    assert world.asked == ["delete", *then]
+
+
+def test_a_lock_that_was_seen_taken_is_taken_at_the_time_limit() -> None:
+    """Also where the request that looks again is not answered in time."""
+    for core, _ in (
+        sequential(get_children=[["x-0000000000", NAME]], get_data=[LATE]),
+        single(multi=[refused(0, NodeExistsError("there"))], get_data=[LATE]),
+    ):
+        with pytest.raises(LockTimeoutError, match="/lock is held by another contender"):
+            run(core._acquire_by(1.0, True))
+
+
+# --- the read-write lock --------------------------------------------------------------------------
+
+WRITER = "w-__WRIT__0000000001"
+
+
+def downgrade(**answers: list[object]) -> tuple[Any, Any]:
+    """A reader beside a write lock whose node is there at the first look."""
+    names = iter([WRITER])
+
+    class Writer:
+        @property
+        def _own_place(self) -> str | None:
+            return next(names, None)
+
+    world: Any = Runtime(**answers)
+    loose: Any = Writer()
+    read = AsyncReadLock(world, "/lock")
+    read._write = loose
+    return read, world
+
+
+def test_a_downgrade_that_is_refused_says_why_and_one_that_is_alone_sees_nobody() -> None:
+    core, _ = downgrade(multi=[MultiError([None, NoAuthError("no")], 1)])
+    with pytest.raises(NoAuthError):
+        run(core._stand_beside(WRITER, an_attempt(), None))
+    core, _ = downgrade(exists=[STAT], get_children=[GONE])
+    assert run(core._stand_beside(WRITER, an_attempt(), None)) == []
+
+
+# --- the locks of one node ------------------------------------------------------------------------
+
+
+def taken() -> MultiError:
+    return refused(0, NodeExistsError("there"))
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (refused(1, BadVersionError("written into")), ["sync", "get_data", "multi"]),
+        (refused(0, NoNodeError("its token is deleted")), ["sync", "get_data", "delete"]),
+        (refused(0, NoAuthError("closed")), None),
+    ],
+)
+def test_a_node_that_an_outsider_has_changed_is_still_cleaned_up(
+    error: Exception, then: list[str] | None
+) -> None:
+    """A token that may not be deleted is told."""
+    core, world = single(multi=[error], get_data=[own()])
+    with nullcontext() if then else pytest.raises(NoAuthError):
+        run(core._leave(world, an_attempt()))
+    assert world.asked == ["multi", *(then or [])]
+
+
+# --- the time limit, and what takes all places ----------------------------------------------------
+
+FIRST, OWN_LEASE = "x-0000000000", f"{ID}-lease-0000000001"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -> None:
+    world: Any = Runtime(get_children=[[FIRST, OWN_LEASE], NoNodeError("a container")])
+    lease = AsyncLease(world, "/s", 2)
+    lease._on_position = print
+
+    async def event(watch: object, deadline: float | None) -> Event | None:
+        if late and deadline is not None:
+            return None
+        return Event(EventType.NODE_CHILDREN_CHANGED, "/s/leases", State.CONNECTED)
+
+    world.event = event
+    assert run(lease._vacant(None, True))
+    assert world.asked == [LIST, "dispatch", *["exists"] * late, LIST]
+
+
+def test_a_node_from_before_the_resumption_that_is_gone_takes_no_place() -> None:
+    core, world = sequential(exists=[None, STAT])
+    names = [f"{OWN:016x}-{number:016x}-lock-0000000001" for number in range(2)]
+    with pytest.raises(NodeExistsError, match=names[1]):
+        run(core._refuse_former(an_attempt(), names, None))
+    assert world.asked == ["exists", "exists"]
+
+
+# --- claims, kept nodes, barriers -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("error", [LATE, asyncio.CancelledError()])
+def test_a_claim_that_ends_in_doubt_is_given_back(there: bool, error: BaseException) -> None:
+    """Whether it creates the node or writes into one that was given back."""
+    lost: list[object] = [OutcomeUnknownError("lost", maybe_applied=True)]
+    given_back, claimed = (DataAndStat(data, STAT) for data in (b"", b"%016x-unique " % OWN))
+    world: Any = Runtime(sync=[error], get_data=[given_back, claimed], set_data=lost)
+    if not there:
+        world = Runtime(sync=[error], get_data=[NoNodeError("free"), claimed], create=[None, *lost])
+    with pytest.raises(type(error)):
+        run(AsyncOncePer(world, "/job", 60).claim())
+    assert len(world.spawned) == 1
+    run(world.spawned[0](world))
+    assert world.asked[-3:] == ["sync", "get_data", "set_data"]
+
+
+def made() -> list[object]:
+    """The results of the multi that makes the token."""
+    return [None, "/m/id", Stat(11, STAT.mzxid, 13, 14, 1, 2, 3, 0, 5, 0, 16)]
+
+
+def marked(*answers: object) -> tuple[Any, Any, Any]:
+    """A queue's tokens, one of them that is in use, and its world."""
+    world: Any = Runtime(multi=list(answers))
+    world.idle_tokens = []
+    tokens = TemporaryTokens(world, "/q/marks", "/q")
+    return tokens, run(tokens.acquire(None)), world
+
+
+def test_a_mark_goes_with_its_session_and_stays_with_who_has_borrowed_it() -> None:
+    class Borrowed(list[Any]):
+        """By another thread, meanwhile."""
+
+        def remove(self, _: Any) -> None:
+            raise ValueError
+
+    def ended() -> None:
+        raise SessionExpiredError
+
+    tokens, token, world = marked(made())
+    run(tokens.execute(token, [Delete("/x")], None))
+    world.check_open = ended
+    tokens.release(token)
+    assert world.late == []
+    tokens, token, world = marked()
+    world.idle_tokens = Borrowed([token])
+    tokens._tidy()
+    assert world.idle_tokens == [token]
+    assert world.spawned == []
+
+
+# --- the queue ------------------------------------------------------------------------------------
+
+ITEM = "entry-100-0000000001"
+DATA = DataAndStat(b"data", STAT)
+
+
+def a_queue(**answers: list[object]) -> tuple[AsyncQueue, Any]:
+    world: Any = Runtime(**answers)
+    world.idle_tokens = []
+    return AsyncQueue(world, "/q"), world
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_item_that_goes_is_left_out_and_a_read_that_is_lost_repeated(gone: bool) -> None:
+    queue, _ = a_queue(get_children=[[ITEM], [], [ITEM], []], get_data=[NoNodeError(), DATA])
+    found = run(queue.peek())
+    assert found is not None
+    assert found.data == b"data"
+    queue, _ = a_queue(get_data=[LOST, NoNodeError() if gone else DATA])
+    queue._selector.share([ITEM])
+    assert (run(queue._selector.known(None)) is None) == gone
+
+
+def test_an_interrupt_behind_the_claim_gives_the_item_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Search) -> None:
+        raise KeyboardInterrupt
+
+    queue, world = a_queue(get_children=[[ITEM], []], get_data=[DATA], multi=[made(), []])
+    monkeypatch.setattr(Search, "end", interrupted)
+    taking = Taking(queue, None)
+    with pytest.raises(KeyboardInterrupt):
+        Entered(taking, None).__enter__()
+    assert world.spawned, "the claim is given back"
+    assert not taking._is_active
+
+
+def test_what_a_queue_takes_for_a_limit_and_for_an_item() -> None:
+    world: Any = Runtime()
+    for wrong in (0, True, 1.5, "3"):
+        with pytest.raises(ValueError, match="max_items must be at least 1, or None"):
+            AsyncQueue(world, "/q", max_items=wrong)  # type: ignore[arg-type]
+    assert is_item(ITEM)
+    for name in ("lock", "entry-1x0-0000000001", "entry-100-000000000a", "other-100-0000000001"):
+        assert not is_item(name)
+
+
+@pytest.mark.parametrize("gone", ["over", "lost", "lapsed", None])
+def test_a_claim_that_is_gone_at_once_is_raised_and_not_watched(gone: str | None) -> None:
+    held: list[Lost] = []
+
+    def hold(lost: Lost) -> None:
+        held.append(lost)
+        if gone == "lost":
+            lost._lose("said while it was held")
+
+    def check_open() -> None:
+        if gone == "over":
+            raise SessionExpiredError
+
+    world: Any = SimpleNamespace(
+        session_id=OWN, lease_deadline=100.0, now=lambda: 100.0 - (gone != "lapsed"),
+        hold=hold, unhold=held.remove, check_open=check_open,
+    )  # fmt: skip
+    lost = Lost(world)
+    if gone is None:
+        lost._begin("/q/a")
+        assert held == [lost]
+        return
+    with pytest.raises(SessionExpiredError if gone == "over" else LockLostError) as caught:
+        lost._begin("/q/a")
+    assert not held
+    assert ("said while it was held" in str(caught.value)) == (gone == "lost")

@@ -1,8 +1,10 @@
-"""How sessions follow one another, step by step: a backend with a clock of its own, no network."""
+"""How sessions follow one another, step by step: a process of the simulation, and no fault but
+those that a test makes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
 from itertools import accumulate
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.simulation_parts import Process
 from zkwire.errors import (
     AuthFailedError,
     ClientClosedError,
@@ -25,189 +28,86 @@ from zkwire.errors import (
 )
 from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
-from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
-from zkwire.session.waitable import Waitable
+from zkwire.recipes.supervisor import SupervisorView, Turn
+from zkwire.testing.simulation import InTurn, Simulation
+from zkwire.testing.simulation.client import Client
+from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
 
-FOR_EVER = 1e9
 DOUBLED = [FIRST_PAUSE * 2**n for n in range(7)] + [LONGEST_PAUSE] * 4
 
 
-class Until:
-    """Awaited, it says until when a task waits to be woken."""
-
-    def __init__(self, latest: float | None) -> None:
-        self.latest = latest
-        self.woken = False
-
-    def wake(self) -> None:
-        self.woken = True
-
-    def __await__(self) -> Generator[Until, None, None]:
-        yield self
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of what need not wait."""
+    with pytest.raises(StopIteration) as stop:
+        work.send(None)
+    return stop.value.value
 
 
-class Session:
-    """A client and its driver in one: how it ends is known beforehand.
-
-    ``end`` comes ``seconds`` after it was connected, or in place of that if those are None.
-    """
-
-    name = "client"
-    session_id = 7
-
-    def __init__(self, backend: Backend, seconds: float | None, end: ZooKeeperError) -> None:
-        self.backend, self.seconds, self.end = backend, seconds, end
-        self._driver = self.operations = self
-        self.services: dict[Service, None] = {}
-        self.made_at = backend.time
-        self.over = self.closed = self.begun = False
-        self.refused: list[ZooKeeperError] = []  # answers to syncs
-        self.syncs = 0
-        self.warn = backend.warnings.append
-        self.log_failure = lambda *failure: backend.failures.append(failure)
-
-    def check_open(self) -> None:
-        if self.over:
-            raise self.end
-        if self.closed:
-            raise ClientClosedError("closed")
-
-    async def connected(self, _: object) -> None:
-        self.check_open()
-        if not self.begun:
-            self.begun, self.made_at = True, self.backend.time
-        if self.seconds is None:
-            self.over = True
-            raise self.end
-
-    def sync(self, _: str) -> None:
-        self.syncs += 1
-
-    async def until(self, *_: object) -> None:
-        if self.refused:
-            error = self.refused.pop(0)
-            self.over = error is self.end
-            raise error
-
-    def create(self, path: str, text: bytes) -> None:
-        """A rehearsal."""
-
-    async def holds(self, condition: Condition, limit: float | None) -> bool:
-        left = self.made_at + cast(float, self.seconds) - self.backend.time
-        if limit is not None and limit < left:
-            return await self.backend.within(condition, limit)
-        if not await self.backend.within(condition, left):
-            self.over = True
-            raise self.end
-        return True
-
-    def serve(self, service: Service) -> None:
-        self.check_open()
-        self.services[service] = None
-        self.backend.log.append("serve")
-        self.backend.served(service)
-
-    def dismiss(self, service: Service) -> None:
-        if service in self.services:
-            del self.services[service]
-            self.backend.log.append("dismiss")
+class Broken(Exception):
+    """An error of a user's function."""
 
 
-class Backend:
-    """Tasks by hand, and time that passes when all of them wait."""
+MADE = list[Any]()
 
-    awaits = False
 
-    def __init__(self, *ends: tuple[float | None, ZooKeeperError]) -> None:
-        self.mutex = nullcontext()
-        self.time = 0.0
-        self.ends = iter([*ends, *[(FOR_EVER, SessionExpiredError("late"))] * 100])
-        self.made: list[Session] = []
-        self.tasks: list[tuple[Coroutine[Any, Any, None], Until | None]] = []
-        self.log: list[str] = []
+@pytest.fixture(autouse=True)
+def dropped() -> Iterator[None]:
+    """No task is left to the collector."""
+    yield
+    while MADE:
+        process = MADE.pop()
+        process.ended = True
+        process.sim.drop_tasks(list(process.sim.tasks))
+
+
+class Supervised(Process):
+    """A supervisor, all steps of which are made in turn."""
+
+    def __init__(self, prepare: Callable[[int, Any], object] = lambda number, driver: None) -> None:
         self.warnings: list[str] = []
         self.failures: list[tuple[object, ...]] = []
-        self.served: Callable[[Service], object] = lambda _: None
-        self.acquired: Callable[[Session], object] = lambda _: None
-        self.answers: dict[int, list[ZooKeeperError]] = {}  # to the syncs of the n-th session
-        self.unmakable: Exception | None = None
-        self.now, self.jitter = lambda: self.time, lambda: 1.0
+        self.prepare = prepare  # each driver, by its number
+        self.acquired: Callable[[Client], object] = lambda client: None
+        super().__init__(Simulation(), "p")
+        self.schedule = InTurn()
+        MADE.append(self)
 
-    def check(self) -> None:
-        """It is in no forked child."""
-
-    def make_client(self) -> Session:
-        if self.made and self.unmakable is not None:
-            raise self.unmakable
-        client = Session(self, *next(self.ends))
-        client.refused = self.answers.get(len(self.made), client.refused)
-        self.made.append(client)
+    def make_client(self) -> Any:
+        client: Any = super().make_client()
+        client.session_id = 7
+        client.world.warn = self.warnings.append
+        client.world.log_failure = lambda *failure: self.failures.append(failure)
+        self.prepare(len(self.clients), client.world)
         return client
 
-    async def close_client(self, client: Session) -> None:
-        client.closed = True
+    def jitter(self) -> float:
+        return 1.0
 
-    async def until_idle(self, client: Session) -> None:
-        assert client.closed
-        assert not client.services
-        self.log.append("idle")
-
-    def make_lock(self, client: Session, path: str, text: str, names: str) -> Session:
-        assert (path, text, names) == ("/e", "me", "zkwire")
-        return client
-
-    def check_function(self, function: object) -> None:
+    def check_function(self, function: object) -> None:  # type: ignore[override]
         if function is print:
             raise TypeError("not of this backend")
 
-    async def under(self, lock: Session, function: Callable[[Any], Any]) -> None:
+    def make_lock(self, client: Client, path: str, text: str, names: str) -> Client:
+        assert (path, text, names) == ("/e", "me", "zkwire")
+        return client
+
+    async def under(self, lock: Client, function: Callable[[Any], Any]) -> None:
         self.acquired(lock)
         function(lock)
 
-    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self.log.append(f"begin {name}")
-        self.tasks.append((work(), None))
-
-    async def within(self, waitable: Waitable, timeout: float | None) -> bool:
-        latest = None if timeout is None else self.time + timeout
-        while not waitable.ready and (latest is None or self.time < latest):
-            until = Until(latest)
-            wake = until.wake
-            waitable._add_waker(wake)
-            try:
-                await until
-            finally:
-                waitable._drop_waker(wake)
-        return waitable.ready
-
-    def dispatch(self, function: Callable[[], object]) -> None:
-        function()
-
-    def turn(self) -> bool:
-        """One step of each task that can go on; whether there was one."""
-        stepped = False
-        for place, (work, until) in enumerate(self.tasks):
-            waits = until is not None and not until.woken
-            if until is not None and waits and (until.latest or FOR_EVER) > self.time:
-                continue
-            stepped = True
-            try:
-                self.tasks[place] = work, work.send(None)
-            except StopIteration:
-                self.tasks[place] = work, Until(None)
-        return stepped
-
-    def pass_time(self, seconds: float) -> None:
-        end = self.time + seconds
-        while True:
-            while self.turn():
-                pass
-            due = [u.latest for _, u in self.tasks if u is not None and u.latest is not None]
-            due = [moment for moment in due if moment > self.time]
-            if not due or min(due) > end:
+    def pass_time(self, seconds: float, expire: bool = False) -> None:
+        """Make all steps until so much time has passed; then the session may expire."""
+        end = self.sim.now + seconds
+        self.sim.spawn(self.newest.sleep(seconds), self.newest)
+        while self.sim.now < end or len(self.sim.steps()) > 1:
+            step = self.schedule.next(self.sim)
+            assert step is not None
+            if step.kind == "time" and self.sim.now >= end:
                 break
-            self.time = min(due)
-        self.time = end
+            self.sim.perform(step)
+        if expire:
+            CLIENT_FAULTS["expire"](self.sim, self.newest)
+            self.pass_time(1.0)
 
     def gather(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
         """What a task gets or is raised, when it has got that."""
@@ -223,32 +123,27 @@ class Backend:
         return found
 
 
-def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of what need not wait."""
-    with pytest.raises(StopIteration) as stop:
-        work.send(None)
-    return stop.value.value
-
-
-def expired(*seconds: float | None) -> Iterator[tuple[float | None, ZooKeeperError]]:
-    return ((lasts, SessionExpiredError("expired")) for lasts in seconds)
-
-
-def started(backend: Backend, seconds: float | None = None) -> SessionLoop:
-    """A loop of sessions, after some time."""
-    sequence = SessionLoop(cast(Any, backend))
-    sequence.begin()
-    if seconds is not None:
-        backend.pass_time(seconds)
-    return sequence
+def started(process: Supervised, seconds: float = 0.5, expire: bool = False) -> Any:
+    """The loop of the sessions, after some time."""
+    process.sessions.begin()
+    process.pass_time(seconds, expire)
+    return process.sessions
 
 
 def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
-    refused = AuthFailedError("wrong password")
-    backend = Backend((None, refused), (None, refused))
-    sequence = started(backend, 1)
-    assert backend.warnings == ["client: wrong password; a supervisor keeps trying"] * 2
-    assert run(sequence.client()) is backend.made[2]
+    async def refused(_: object) -> None:
+        raise AuthFailedError("wrong password")
+
+    def prepare(number: int, driver: Any) -> None:
+        if number < 3:
+            driver.connected = refused
+
+    process = Supervised(prepare)
+    found = process.gather(lambda: process.sessions.client(0.05))
+    sequence = started(process, 1)
+    assert found == ["there was no session within 0.05 s: wrong password"]
+    assert process.warnings == ["zkwire: wrong password; a supervisor keeps trying"] * 2
+    assert run(sequence.client()) is process.clients[2]
 
 
 @pytest.mark.parametrize(
@@ -261,101 +156,104 @@ def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
     ],
 )
 def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs: int) -> None:
-    backend = Backend(*expired(1.0))
-    backend.answers[1] = answers
-    backend.served = lambda _: backend.log.append(f"synced {backend.made[1].syncs}")
-    sequence = started(backend, 0.5)
-    assert backend.made[0].syncs == 0
-    sequence._services[Service(cast(Any, sequence))] = None
-    backend.pass_time(1)
-    assert backend.log[-1] == f"synced {syncs}"
+    synced, served = list[int](), list[int]()
+
+    def prepare(number: int, driver: Any) -> None:
+        async def until(*_: object) -> None:
+            synced.append(number)
+            if answers:
+                raise answers.pop(0)
+
+        driver.until = until
+        driver.serve = lambda _: served.append(len(synced))
+
+    process = Supervised(prepare)
+    sequence = started(process)
+    assert synced == []
+    sequence._services[Service(sequence)] = None
+    process.pass_time(0.5, expire=True)
+    assert (synced, served) == ([2] * syncs, [syncs])
 
 
 # --- services -------------------------------------------------------------------------------------
 
 
+class Resident(Service):
+    _called, _path = "resident", "/"
+
+    async def _serve(self, runtime: Any) -> None:
+        await runtime.wait_for(Condition(lambda: False))
+
+
 def test_a_service_joins_the_session_that_is_there_and_leaves_it() -> None:
-    backend = Backend()
-    sequence = started(backend)
-    service = Service(cast(Any, sequence))
+    process = Supervised()
+    sequence = started(process)
+    driver = process.newest.world
+    service = Resident(sequence)
     sequence.dismiss(service)
-    backend.pass_time(0)
     sequence.serve(service)
-    assert list(backend.made[0].services) == [service]
+    assert list(driver.services) == [service]
     sequence.dismiss(service)
-    assert not backend.made[0].services
-    backend.served = sequence._services.pop  # dismissed while it is begun, by a finalizer, say
-    sequence.serve(Service(cast(Any, sequence)))
-    assert not backend.made[0].services
-    backend.made[0].over = True  # which is known here only later
+    assert not driver.services
+    serve = driver.serve
+
+    def dismissed(service: Service) -> None:  # while it is begun, by a finalizer, say
+        serve(service)
+        sequence._services.pop(service)
+
+    driver.serve = dismissed  # type: ignore[method-assign]
+    sequence.serve(Resident(sequence))
+    assert not driver.services
+    CLIENT_FAULTS["abandon"](process.sim, process.newest)  # which is known here only later
     sequence.serve(service)
     assert service in sequence._services
 
 
 def test_a_second_begin_of_the_same_supervisor_ends_at_once() -> None:
     """An interrupt of the first may come behind the start of its thread."""
-    backend = Backend(*expired(1.0))
-    sequence = started(backend)
+    process = Supervised()
+    sequence = started(process)
     sequence._begun = False
     sequence.begin()
-    backend.pass_time(0.5)
-    sequence.begin()
-    assert backend.log == ["begin sessions"] * 2
-    assert sequence._present == (1, backend.made[0])
+    process.pass_time(0.5)
+    assert len(process.tasks) == 2
+    assert process.tasks[1].done
+    assert sequence._present == (1, process.clients[0])
 
 
 def test_what_cannot_be_made_again_or_is_cancelled_ends_the_supervisor() -> None:
-    backend = Backend(*expired(1.0))
-    sequence = started(backend)
-    backend.unmakable = ValueError("the certificate is gone")
-    backend.pass_time(2)
+    def prepare(number: int, _: Any) -> None:
+        if number > 1:
+            raise ValueError("the certificate is gone")
+
+    process = Supervised(prepare)
+    sequence = started(process, expire=True)
     for ask in (sequence.wait, sequence.client):
         with pytest.raises(ValueError, match="certificate"):
             ask().send(None)
-    backend = Backend()
-    sequence = started(backend, 0)
-    backend.tasks[0][0].close()
+    process = Supervised()
+    sequence = started(process)
+    process.newest.session.closed()
+    process.tasks[0].coroutine.close()
     assert sequence._closed
 
 
-# --- to wait --------------------------------------------------------------------------------------
-
-
-def test_no_session_in_time() -> None:
-    backend = Backend(*expired(*[None] * 5))
-    sequence = started(backend)
-    found = backend.gather(lambda: sequence.client(0.25))
-    backend.pass_time(0.3)
-    assert found == ["there was no session within 0.25 s"]
-
-
 def test_a_closed_supervisor() -> None:
-    backend = Backend()
-    sequence = started(backend, 0)
+    process = Supervised()
+    seen = process.gather(lambda: process.sessions.later(1))
+    sequence = started(process)
     assert not run(sequence.wait(0))
-    run(sequence.stop())
-    backend.pass_time(0)
-    assert backend.made[0].closed
+    process.begin(sequence.stop, "stop")
+    process.pass_time(1)
+    assert seen == [None]
+    assert process.newest.session.ended
     assert run(sequence.wait())
     for refused in (sequence.client(), sequence.holds(Condition(lambda: False), None)):
         with pytest.raises(ClientClosedError):
             refused.send(None)
     with pytest.raises(ClientClosedError):
-        sequence.serve(Service(cast(Any, sequence)))
+        sequence.serve(Resident(sequence))
     assert run(sequence.later(0)) is None
-
-
-@pytest.mark.parametrize("steps", [0, 1])
-def test_a_close_before_the_first_session(steps: int) -> None:
-    backend = Backend(*expired(*[None] * 5))
-    sequence = started(backend)
-    seen = backend.gather(lambda: sequence.later(0))
-    for _ in range(steps):
-        backend.turn()
-    run(sequence.stop())
-    backend.pass_time(1)
-    assert seen == [None]
-    assert backend.made[0].closed
 
 
 # --- leadership -----------------------------------------------------------------------------------
@@ -364,21 +262,10 @@ def test_a_close_before_the_first_session(steps: int) -> None:
 class Face(SupervisorView):
     """What users have, in this backend."""
 
-    def __init__(self, backend: Backend, **options: object) -> None:
+    def __init__(self, backend: Supervised, **options: object) -> None:
         self._checked(options)
         self._backend = backend
-        self._algorithm = SessionLoop(cast(Any, backend))
-
-
-class Broken(Exception):
-    """An error of a user's function."""
-
-
-def led(backend: Backend, function: Callable[[Session], object], seconds: float) -> SessionLoop:
-    face = Face(backend)
-    face.lead("/e", function, "me")
-    backend.pass_time(seconds)
-    return face._algorithm
+        self._algorithm = backend.sessions
 
 
 def group(*errors: Exception) -> ExceptionGroup[Exception]:
@@ -401,49 +288,51 @@ def group(*errors: Exception) -> ExceptionGroup[Exception]:
 def test_terms_follow_one_another_until_an_error_that_is_not_the_networks(
     steps: list[Any], sessions: list[int]
 ) -> None:
-    backend = Backend(*expired(1.0))
-    terms, left = list[Session](), iter(steps)
+    process = Supervised()
+    terms, left = list[Client](), iter(steps)
 
-    def function(lock: Session) -> None:
+    def function(lock: Client) -> None:
         terms.append(lock)
         step = next(left, Broken("the script is over"))
         if isinstance(step, SessionExpiredError):
-            lock.over = True
+            lock.session.closed()
         if step is not None:
             raise step
 
-    sequence = led(backend, function, 3)
-    assert [backend.made.index(client) for client in terms] == sessions
+    Face(process).lead("/e", function, "me")
+    process.pass_time(3)
+    assert [process.clients.index(client) for client in terms] == sessions
     last = steps[-1] if len(terms) == len(steps) else Broken
     with pytest.raises(last if isinstance(last, type) else type(last)) as caught:
-        sequence.raise_error()
-    assert backend.failures == [("client: lead-/e has ended the supervisor", caught.value)]
-    assert all(client.closed for client in backend.made)
+        process.sessions.raise_error()
+    assert process.failures == [("zkwire: lead-/e has ended the supervisor", caught.value)]
+    assert all(client.session.ended for client in process.clients)
 
 
 def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
-    backend, told, tries = Backend(*expired(60.0)), list[object](), list[tuple[int, float]]()
+    process, told, tries = Supervised(), list[object](), list[tuple[int, float]]()
     terms: list[object] = []
 
-    def acquired(session: Session) -> None:
-        tries.append((backend.made.index(session), backend.time))
+    def acquired(client: Client) -> None:
+        tries.append((process.clients.index(client), process.sim.now))
         if len(tries) < 15:
             raise NoAuthError("closed") if len(tries) != 14 else QuotaExceededError("full")
 
-    def function(lock: Session) -> None:
+    def function(lock: Client) -> None:
         terms.append(lock)
         raise Broken
 
-    backend.acquired = acquired
-    leadership = Face(backend).lead("/e", function, "me", on_problem=told.append)
-    backend.pass_time(0.05)
+    process.acquired = acquired
+    leadership = Face(process).lead("/e", function, "me", on_problem=told.append)
+    process.pass_time(0.05)
     assert isinstance(leadership.problem, NoAuthError)
-    backend.pass_time(100)
-    times = list(accumulate(DOUBLED, initial=0.0))
+    process.pass_time(60, expire=True)
+    process.pass_time(1)
     assert [session for session, _ in tries] == [0] * 12 + [1] * 3
-    assert [time for _, time in tries[:13]] == pytest.approx([*times, 60.0])
+    times = [time - tries[0][1] for _, time in tries[:12]]
+    assert times == pytest.approx(list(accumulate(DOUBLED, initial=0.0)))
     assert [type(problem) for problem in told] == [NoAuthError, QuotaExceededError, type(None)]
-    assert [line.partition(": ")[0] for line in backend.warnings] == [
+    assert [line.partition(": ")[0] for line in process.warnings] == [
         "the candidacy at /e is refused, and tried again"
     ] * 2
     assert len(terms) == 1
@@ -452,17 +341,17 @@ def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
 
 def test_bad_arguments_begin_nothing() -> None:
     with pytest.raises(TypeError, match="cannot resume"):
-        Face(Backend(), resume=None)
-    face = Face(backend := Backend())
+        Face(Supervised(), resume=None)
+    face = Face(process := Supervised())
     for function, said in ((1, "callable"), (print, "not of this backend")):
         with pytest.raises(TypeError, match=said):
             face.lead("/e", cast(Any, function), "me")
     with pytest.raises(AssertionError):  # of the lock that is made of the arguments
         face.lead("bad", len, "me")
-    assert not backend.log
+    assert not process.tasks
 
 
-OWN = LockLostError("own", session_id=Session.session_id)
+OWN = LockLostError("own", session_id=7)
 
 
 @pytest.mark.parametrize(
@@ -487,9 +376,11 @@ OWN = LockLostError("own", session_id=Session.session_id)
 def test_what_ends_the_turn_of_a_session(
     error: BaseException | None, over: bool, is_end: bool
 ) -> None:
-    client = Session(Backend(), 1.0, SessionExpiredError("expired"))
-    client.over = over
-    turn = Turn(client)
+    process = Supervised()
+    started(process)
+    if over:
+        process.newest.session.closed()
+    turn = Turn(process.newest)
     assert run(turn.is_ended_by(error)) is is_end
     assert turn.again == (is_end and not over)
 

@@ -81,33 +81,6 @@ def test_the_example_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
         exchange.send(b"rspauth=ea40f60335c427b5527b84dbabcdfffd")
 
 
-def test_the_second_token_and_the_proof() -> None:
-    right = response(b"bob:zk-sasl-md5:correct horse", b"a nonce")
-    for password in (PASSWORD, ""):
-        assert (right in answer(CHALLENGE, password=password)) == bool(password)
-    assert answer(CHALLENGE) == (
-        b'charset=utf-8,username="bob",realm="zk-sasl-md5",nonce="a nonce",nc=00000001,cnonce="c",'
-        b'digest-uri="zookeeper/zk-sasl-md5",maxbuf=65536,response=' + right + b",qop=auth"
-    )
-    with pytest.raises(StopIteration):
-        challenged().send(GOOD_PROOF)
-
-
-@pytest.mark.parametrize("form", [b"auth", b'"auth"', b'"auth-int, AUTH"', b'"auth,auth-conf"'])
-def test_an_offer_of_auth_is_taken(form: bytes) -> None:
-    assert directive(answer(CHALLENGE + b",qop=" + form), b"qop") == b"auth"
-
-
-def test_the_first_of_several_realms_is_taken_and_none_is_one() -> None:
-    token = answer(b'realm="one",realm="two",nonce="n",algorithm=md5-sess')
-    assert directive(token, b"realm") == b'"one"'
-    assert directive(token, b"response") == response(b"bob:one:correct horse")
-    token = answer(b'nonce="n",algorithm=md5-sess')
-    assert directive(token, b"realm") is None
-    assert directive(token, b"charset") is None, "not offered"
-    assert directive(token, b"response") == response(b"bob::correct horse")
-
-
 @pytest.mark.parametrize(
     ("user", "password", "hashed"),
     [

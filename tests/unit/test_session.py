@@ -11,7 +11,6 @@ from tests.support.scripted import (
     ANSWERS,
     TERMINAL,
     TIMEOUT,
-    Claim,
     Script,
     failure,
     maybe_applied,
@@ -27,46 +26,12 @@ from zkwire.operations.multi import Create
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
-from zkwire.wire.model import Credentials, Event, EventType, Perms, State, digest_id
+from zkwire.wire.model import Credentials, Perms, State, digest_id
 
 ENDED_WITH: dict[State, type[ZooKeeperError]] = {
     State.EXPIRED: SessionExpiredError,
     State.AUTH_FAILED: AuthFailedError,
     State.CLOSED: ClientClosedError,
-}
-
-
-def _start(script: Script) -> None:
-    if script.state is State.NOT_STARTED:
-        script.session.start(script.now)
-    else:
-        script.now = script.session.act_at
-        script.session.on_deadline(script.now)
-
-
-def _expire(script: Script) -> None:
-    if script.state is State.HANDSHAKE:
-        script.gone()
-    else:
-        script.answer(script.oldest or script.send("exists", "/probe"), error=-112)
-
-
-def _reject(script: Script) -> None:
-    if script.state is State.HANDSHAKE:
-        script.session.add_auth("digest", b"u:p")
-        script.welcome()
-    script.feed(reply_frame(ops.AUTH_XID, 0, -115))
-
-
-TAKE: dict[str, tuple[State, Callable[[Script], None]]] = {
-    "start": (State.CONNECTING, _start),
-    "dialled": (State.HANDSHAKE, lambda script: script.session.connection_made(script.now)),
-    "usable": (State.CONNECTED, lambda script: script.welcome()),
-    "usable read-only": (State.CONNECTED_READ_ONLY, lambda script: script.welcome(read_only=True)),
-    "lost": (State.DISCONNECTED, lambda script: script.lose()),
-    "expire": (State.EXPIRED, _expire),
-    "reject": (State.AUTH_FAILED, _reject),
-    "close": (State.CLOSED, lambda script: script.session.closed()),
 }
 
 
@@ -105,12 +70,6 @@ def test_nothing_leaves_a_terminal_state(state: State) -> None:
         assert script.session.target is None
 
 
-def _end(script: Script, state: State) -> None:
-    _, take = next(way for way in TAKE.values() if way[0] is state)
-    take(script)
-    assert script.state is state
-
-
 @pytest.mark.parametrize("state", TERMINAL)
 def test_known_A39_a_submit_after_the_end_raises_at_once(state: State) -> None:
     script = script_in(state)
@@ -119,48 +78,16 @@ def test_known_A39_a_submit_after_the_end_raises_at_once(state: State) -> None:
     assert (raised.value.op, raised.value.path) == ("exists", "/a")
 
 
-@pytest.mark.parametrize("state", TERMINAL)
-def test_the_end_tells_everybody_once(state: State, script: Script) -> None:
-    """Calls and watches, sent or not, callbacks and holds; who comes later hears at once."""
-    told: list[Event] = []
-    called, held, released = Watch(told.append), Claim(), Claim()
-    script.answer(script.call("get_data", "/a", watch=called))
-    script.answer(script.call("get_children", "/a", watch=called))
-    for claim in (held, released):
-        script.session.hold(claim)
-    script.session.unhold(released)
-    assert script.session.lease_holders
-    waiting = [Watch(), Watch()]
-    calls = [script.call("create", "/sent"), script.call("get_data", "/a", watch=waiting[0])]
-    script.flush()
-    calls += [script.call("create", "/queued"), script.call("exists", "/a", watch=waiting[1])]
-    for number, one in enumerate([*calls, *waiting]):
-        script.log_when_ready(one, str(number))
-    _end(script, state)
-    assert sorted(script.wake()) == [str(number) for number in range(6)]
-    assert {failure(call) for call in calls} == {ENDED_WITH[state]}
-    for watch in waiting:
-        with pytest.raises(ENDED_WITH[state]):
-            watch.wait(0)
-    script.session.on_deadline(script.now + 100 * TIMEOUT)
-    script.session.closed()
-    script.lose()
-    assert script.wake() == []
-    assert told == [Event(EventType.NONE, "", state)]
-    assert (len(held.told), released.lost) == (1, False)
-    late = Claim(log=script.log)
-    script.session.hold(late)
-    assert script.wake() == ["claim"]
-    assert len(late.told) == 1
-
-
-@pytest.mark.parametrize("state", [State.AUTH_FAILED, State.CLOSED])
-def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(state: State) -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_only_a_change_that_was_sent_may_have_been_applied_at_the_end(closed: bool) -> None:
     script = script_in(State.CONNECTED)
     sent, read = script.call("create", "/sent"), script.call("get_data", "/read")
     script.flush()
     queued = script.call("create", "/queued")
-    _end(script, state)
+    if closed:
+        script.session.closed()
+    else:
+        script.feed(reply_frame(ops.AUTH_XID, 0, -115))
     assert (maybe_applied(sent), maybe_applied(read), maybe_applied(queued)) == (True, False, False)
 
 

@@ -33,7 +33,7 @@ from zkwire.session.hosts import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops
-from zkwire.wire.model import Credentials, EventType, State
+from zkwire.wire.model import EventType, State
 
 DELETED = EventType.NODE_DELETED
 
@@ -329,14 +329,6 @@ def test_a_rejection_ends_the_session_and_names_the_scheme_alone(script: Script)
         script.call("exists", "/a")
 
 
-def test_an_authentication_cannot_be_given_up() -> None:
-    script = script_in(State.DISCONNECTED)
-    call = script.call("add_auth", "digest", b"u:p")
-    assert not script.session.withdraw(call)
-    script.connect()
-    assert call.value() is None
-
-
 def _with_sasl() -> Script:
     script = Script(sasl=True)
     script.reach()
@@ -393,24 +385,6 @@ def test_garbage_in_the_exchange_costs_the_connection_only(answer: bytes) -> Non
     script.feed(answer)
     assert script.session.broken is not None
     assert not script.state.terminal
-
-
-@pytest.mark.parametrize("by_server", [False, True])
-def test_a_rejected_exchange_ends_the_session(by_server: bool) -> None:
-    """As does one whose server the mechanism does not believe."""
-    script = _with_sasl()
-    call = script.call("exists", "/a")
-    script.welcome()
-    script.session.sasl_token(b"hunter2")
-    (sent,) = script.flush()
-    if by_server:
-        script.feed(reply_frame(sent.xid, 0, -115))
-    else:
-        script.session.sasl_failed("the proof is wrong")
-    assert script.state is State.AUTH_FAILED
-    assert failure(call) is AuthFailedError
-    assert ("SASL" if by_server else "the proof is wrong") in str(call.error())
-    assert "hunter2" not in str(call.error())
 
 
 def _read_only(servers: int = 3) -> Script:
@@ -478,10 +452,3 @@ def test_a_real_session_stays_what_it_is_on_a_read_only_server(found: int) -> No
     script.lose()
     request = script.reach()[0].connect_request()
     assert (request.session_id, request.passwd) == (SESSION_ID, PASSWD)
-
-
-@pytest.mark.parametrize("found", [0, SESSION_ID])
-def test_a_session_is_resumed_or_gone_but_never_another(found: int) -> None:
-    script = Script(resume=Credentials(OTHER_ID, b"p" * 16))
-    script.greet(session_id=found)
-    assert script.state is State.EXPIRED

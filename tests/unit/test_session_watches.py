@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.scripted import (
     NO_AUTH,
-    NO_NODE,
     STAT,
     TIMEOUT,
     Script,
@@ -22,7 +21,6 @@ from zkwire.errors import NotSentError, NoWatcherError, OutcomeUnknownError
 from zkwire.jute import records as r
 from zkwire.jute.records import RemoveWatchesRequest
 from zkwire.session.waitable import Watch
-from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire.model import Event, EventType, State, WatchType
 from zkwire.wire.paths import CONFIG_NODE
 
@@ -81,28 +79,6 @@ def test_the_same_watch_set_twice_is_one(script: Script, watch: Watch) -> None:
         assert types(watch) == [change]
         with pytest.raises(RuntimeError):
             watch.wait(0)
-
-
-def test_an_exists_waits_for_the_end_of_a_node_or_for_its_beginning(script: Script) -> None:
-    script.watching("exists", "/present")
-    script.watching_missing("/missing")
-    assert _restored_lists(script) == [("/present",), ("/missing",), ()]
-
-
-@pytest.mark.parametrize("code", [NO_NODE, None])
-def test_a_read_that_fails_sets_no_watch(code: int | None, script: Script, watch: Watch) -> None:
-    """Without a code the reply cannot be read."""
-    call = script.send("get_data", "/a", watch=watch)
-    script.log_when_ready(watch, "not set")
-    if code is None:
-        script.feed(reply_frame(call.xid, 1, 0, b"\0"))
-    else:
-        script.answer(call, error=code)
-    assert script.wake() == ["not set"]
-    assert not armed(watch)
-    assert _restored_lists(script) == []
-    script.watching("get_data", "/a").close()
-    assert script.names() == ["remove_watches"], "nothing else is expected"
 
 
 def test_a_guard_that_is_refused_fires(script: Script) -> None:
@@ -221,21 +197,6 @@ def test_the_configuration_is_outside_every_chroot(watch: Watch) -> None:
         script.call("add_watch", "/a", Watch(), recursive=True)
 
 
-def test_of_many_pieces_only_those_with_persistent_watches_need_the_new_request() -> None:
-    script, long = script_in(State.CONNECTED), "/" + "x" * (BATCH_BYTES // 2)
-    for number in range(3):
-        script.watching("get_data", f"{long}{number}")
-    script.persistent(f"{long}p")
-    script.persistent(f"{long}r", recursive=True)
-    script.greet_again()
-    names = [sent.name for sent in script.flush()]
-    assert names == ["set_watches"] * 3 + ["set_watches2"] * 2
-    for _ in names:
-        assert not script.state.usable, "before all pieces are answered"
-        script.feed(reply_frame(-8))
-    assert script.state.usable
-
-
 def test_a_child_watch_is_set_again_behind_a_recursive_one(script: Script) -> None:
     """Up to 3.8 ``add_watch`` writes both tables, but does not send what the child watch needs."""
     script.watching("get_children", "/c")
@@ -268,29 +229,19 @@ def test_a_reconnect_tells_persistent_watches_to_read_again(script: Script) -> N
     assert types(once) == []
 
 
-COVERED = [
-    *((False, verb) for verb in ("get_data", "exists", "get_children", "get_children_with_stat")),
-    *((True, verb) for verb in ("get_data", "exists")),
-]
-
-
-@pytest.mark.parametrize(("recursive", "verb"), COVERED)
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.parametrize("verb", ["get_data", "exists"])
 def test_a_read_behind_an_add_that_is_not_answered_is_refused(recursive: bool, verb: str) -> None:
     script, watch = script_in(State.CONNECTED), Watch()
     call = script.send("add_watch", "/a", Watch(), recursive=recursive)
     with pytest.raises(RuntimeError, match="has not been answered"):
         script.call(verb, "/a", watch=watch)
-    _leaves_nothing_behind(script, watch)
+    assert script.names() == []
+    assert repr(watch).startswith("<Watch 0 armed")
+    assert script.session.queued == 0
     script.call(verb, "/a")
     script.send(verb, "/b", watch=Watch())
     script.answer(call)
-
-
-def _leaves_nothing_behind(script: Script, watch: Watch) -> None:
-    assert script.names() == []
-    assert watch.ready
-    assert repr(watch).startswith("<Watch 0 armed")
-    assert script.session.queued == 0
 
 
 @pytest.mark.parametrize("guarding", [False, True])
@@ -350,19 +301,6 @@ def test_removing_by_type(which: WatchType, gone: set[str], script: Script) -> N
     assert script.session.watch_count == len(watches) - len(gone)
 
 
-def test_removing_without_a_connection_is_done_at_once(script: Script) -> None:
-    """A new connection is not told of them, so there is nothing to wait for."""
-    watch = script.persistent("/a")
-    script.lose()
-    call = script.call("remove_watches", "/a")
-    assert call.ready
-    assert call.value() is None
-    assert types(watch) == [PERSISTENT_GONE]
-    script.connect()
-    assert "set_watches2" not in [sent.name for sent in script.sent]
-    assert script.names() == []
-
-
 def test_known_A1_A2_A5_watches_come_back_until_they_have_fired_once(script: Script) -> None:
     """Even when the connection that sets them again breaks before that is answered."""
     watches = {kind: _watching(script, kind, f"/{kind}") for kind in KINDS}
@@ -381,9 +319,7 @@ def test_known_A1_A2_A5_watches_come_back_until_they_have_fired_once(script: Scr
     assert _restored_lists(script) == []
 
 
-def test_known_A3_what_comes_before_the_answer_to_set_watches_meets_no_call(
-    script: Script,
-) -> None:
+def test_known_A3_A41_what_comes_before_the_answer_to_set_watches(script: Script) -> None:
     gone, staying = script.watching("get_data", "/a"), script.watching("get_data", "/b")
     script.greet_again()
     call = script.call("create", "/c")

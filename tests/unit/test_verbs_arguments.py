@@ -14,9 +14,6 @@ from zkwire.operations.nodes import LONGEST_TTL
 from zkwire.session.waitable import Watch
 from zkwire.wire import ops
 
-CREATES = ["create", "create_with_stat"]
-
-
 READS = ["exists", "get_data", "get_children", "get_children_with_stat"]
 
 
@@ -33,33 +30,17 @@ def refused(
     return str(caught.value)
 
 
-def refuses(script: Script, *names: str) -> None:
-    """All that is wrong for the arguments of these names, of every operation that has one."""
-    tried = 0
+def test_a_wrong_argument_is_refused(script: Script) -> None:
+    """Of every operation; a wrong time to live would end the server's process for good."""
     for verb, arguments in ARGUMENTS.items():
         good = {name: value for name, value, _ in arguments}
         for name, _, wrongs in arguments:
-            for value, error, message in wrongs if name in names else ():
+            for value, error, message in wrongs:
                 said = refused(script, error, verb, **{**good, name: value})
                 assert message in said, (verb, name, value)
-                tried += 1
-    assert tried > 1
-
-
-def test_other_arguments(script: Script) -> None:
-    refuses(script, "path", "data", "watch", "which", "prefix")
-
-
-def test_versions(script: Script) -> None:
-    refuses(script, "version")
-
-
-def test_access_lists(script: Script) -> None:
-    refuses(script, "acl")
 
 
 def test_credentials(script: Script) -> None:
-    refuses(script, "scheme", "secret")
     for scheme, secret, error in (
         ("digest", "u:p", TypeError),
         ("\udc80", b"u:p", ValueError),
@@ -68,30 +49,6 @@ def test_credentials(script: Script) -> None:
         assert "u:p" not in refused(script, error, "add_auth", scheme, secret)
     script.reconnect()
     assert [sent.name for sent in script.sent] == ["connect"], "it is not remembered either"
-
-
-@pytest.mark.parametrize("verb", CREATES)
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        {"ephemeral": True, "container": True},
-        {"ephemeral": True, "ttl": 1.0},
-        {"container": True, "ttl": 1.0},
-        {"container": True, "sequential": True},
-        {"ephemeral": True, "container": True, "ttl": 1.0, "sequential": True},
-    ],
-)
-def test_a_node_is_of_one_kind(script: Script, verb: str, kinds: dict[str, Any]) -> None:
-    refused(script, ValueError, verb, "/a", **kinds)
-
-
-def test_a_flag_that_is_no_bool_is_refused(script: Script) -> None:
-    refuses(script, "ephemeral", "sequential", "container", "recursive")
-
-
-def test_times_to_live(script: Script) -> None:
-    """A wrong one would end the server's process, and every attempt to start it again."""
-    refuses(script, "ttl")
 
 
 @pytest.mark.parametrize(
@@ -108,24 +65,6 @@ def test_a_time_to_live_is_sent_in_milliseconds(
     assert (request.ttl, request.flags) == (milliseconds, 6 if sequential else 5)
 
 
-@pytest.mark.parametrize(
-    ("kinds", "op", "flags"),
-    [
-        ({}, ops.CREATE, 0),
-        ({"ephemeral": True}, ops.CREATE, 1),
-        ({"sequential": True}, ops.CREATE, 2),
-        ({"ephemeral": True, "sequential": True}, ops.CREATE, 3),
-        ({"container": True}, ops.CREATE_CONTAINER, 4),
-    ],
-)
-def test_kinds_of_nodes(script: Script, kinds: dict[str, Any], op: ops.Op, flags: int) -> None:
-    call = script.call("create", "/a", **kinds)
-    assert (call.op, r.CreateRequest.decode(call.body).flags) == (op, flags)
-    with_stat = script.call("create_with_stat", "/a", **kinds)
-    assert with_stat.op is (ops.CREATE2 if op is ops.CREATE else op)
-    assert with_stat.body == call.body
-
-
 def test_a_prefix_is_text_and_no_path() -> None:
     script = Script(chroot="/app")
     script.connect()
@@ -133,20 +72,6 @@ def test_a_prefix_is_text_and_no_path() -> None:
     assert r.GetEphemeralsRequest.decode(call.body).prefix_path == "/app/a/"
     script.answer(call, r.GetEphemeralsResponse(("/app/a/1", "/app/a/2")))
     assert call.value() == ["/a/1", "/a/2"]
-
-
-def test_reconfigurations(script: Script) -> None:
-    wrongs: list[tuple[type[Exception], dict[str, Any]]] = [
-        (ValueError, {}),
-        *((ValueError, {"members": ["a"], side: ["b"]}) for side in ("joining", "leaving")),
-        (ValueError, {"members": ["a"], "joining": [], "leaving": []}),
-        (TypeError, {"joining": "server.1=a:1:2;3"}),
-        *((TypeError, {"leaving": value}) for value in ([1], b"1")),
-        (TypeError, {"members": [None]}),
-        *((ValueError, {"members": ["a"], "version": v}) for v in (-2, 2**63, "1", None)),
-    ]
-    for error, named in wrongs:
-        refused(script, error, "reconfig", **named)
 
 
 def test_a_request_that_no_server_would_read(script: Script) -> None:

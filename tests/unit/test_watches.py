@@ -14,7 +14,7 @@ import pytest
 from tests.support.scripted import script_in
 from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.session.request import Request
-from zkwire.session.states import Listener, Observers, StateWait
+from zkwire.session.states import StateWait
 from zkwire.session.waitable import CallbackWatch, Waitable, Watch
 from zkwire.session.watch_table import WatchManager, WatchTable
 from zkwire.wire import ops
@@ -34,7 +34,6 @@ class Owner:
     def __init__(self) -> None:
         self.waits: list[float | None] = []
         self.meanwhile: list[Callable[[], object]] = []
-        self.closed: list[Watch] = []
         self.dispatched: list[Callable[[], object]] = []
         self.half_done: list[Callable[[], object]] = []
 
@@ -53,7 +52,7 @@ class Owner:
         self.wait(waitable, None)
 
     def close_watch(self, watch: Watch) -> None:
-        self.closed.append(watch)
+        """Nobody has to be told."""
 
     def dispatch(self, function: Callable[[], object]) -> None:
         self.dispatched.append(function)
@@ -145,14 +144,6 @@ def test_iteration_ends_with_the_watch_and_raises_what_ended_the_session(
         with pytest.raises(error):
             all_of(watch)
         assert owner.meanwhile == []
-
-
-def test_an_event_that_an_interrupt_makes_come_again_is_one(owner: Owner) -> None:
-    watch, twice = armed(owner, 2), event()
-    watch._deliver(twice)
-    watch._deliver(twice)
-    assert watch.take() == twice
-    assert watch.take() is None, "the second read's watch is still set"
 
 
 @pytest.mark.parametrize("look", [Watch.take, Watch.wait, lambda watch: next(iter(watch))])
@@ -249,15 +240,14 @@ def test_a_watch_that_waits_is_small() -> None:
 
 
 class Observer:
-    """Writes down what it sees, and again when its waker is called."""
+    """Writes down what it sees."""
 
-    def __init__(self, log: list[str], name: str = "") -> None:
+    def __init__(self) -> None:
         self.seen: list[State] = []
-        self._log, self._name = log, name
 
     def see(self, state: State) -> list[Waker]:
         self.seen.append(state)
-        return [lambda: self._log.append(f"{self._name}{state.value}")]
+        return []
 
 
 def test_who_waits_for_a_connection_is_woken_once_and_in_order() -> None:
@@ -280,32 +270,11 @@ def test_a_state_that_is_already_there(current: State) -> None:
     assert wait.reached is (current if wait.ready else None)
 
 
-def test_a_listener_is_called_by_way_of_the_shell_and_is_its_function() -> None:
-    """Who takes one back makes another one for the same function."""
-    told, dispatched = list[State](), list[Callable[[], object]]()
-    observers, function = Observers(), told.append
-    for _ in range(2):
-        observers.add(Listener(function, dispatched.append))
-    (waker,) = observers.tell(State.CONNECTED)
-    assert dispatched == [], "not in the state machine"
-    waker()
-    assert told == [], "and not in who wakes"
-    for work in dispatched:
-        work()
-    assert told == [State.CONNECTED]
-    assert Listener(function, print) not in (Listener(print, print), function)
-    observers.remove(Listener(function, print))
-    assert observers.tell(State.DISCONNECTED) == []
-
-
 def test_a_session_tells_every_transition() -> None:
-    script, log = script_in(State.NOT_STARTED), list[str]()
-    onlooker = Observer(log)
+    script, onlooker = script_in(State.NOT_STARTED), Observer()
     script.session.observers.add(onlooker)
     script.connect()
     script.reconnect()
     script.session.closed()
     way = [State.CONNECTING, State.HANDSHAKE, State.CONNECTED]
     assert onlooker.seen == [*way, State.DISCONNECTED, *way, State.CLOSED]
-    script.wake()
-    assert log == [state.value for state in onlooker.seen]

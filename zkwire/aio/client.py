@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from zkwire.aio.driver import LoopDriver
     from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
-    from zkwire.recipes.runtime import Runtime
     from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 
 
@@ -100,12 +99,10 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
         return reply
 
     @property
-    def _recipe_runtime(self) -> Runtime:
+    def _recipe_runtime(self) -> LoopDriver:
         return self._driver
 
-    @property
-    def _sessions(self) -> LoopDriver:
-        return self._driver
+    _sessions = _recipe_runtime
 
     async def __aenter__(self) -> Self:
         try:

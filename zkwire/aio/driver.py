@@ -23,11 +23,10 @@ from weakref import WeakSet
 from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
 from zkwire.aio.replies import StepReply
 from zkwire.errors import ClientClosedError, ForkedError, ZooKeeperError
-from zkwire.net.driver import Seeing
 from zkwire.net.lifetime import close_in_child
 from zkwire.net.one_thread import OneThreadDriver, uninterruptible, value_of_each_task
 from zkwire.net.timing import DEFER_SECONDS, FLUSH_AT
-from zkwire.session.request import Failed
+from zkwire.session.request import Failed, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from zkwire.net.pipeline import Pipeline
     from zkwire.recipes.runtime import Owned
-    from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable
 
@@ -272,10 +270,6 @@ class LoopDriver(Calling, OneThreadDriver):
             return
         super().replace_hosts(hosts)
 
-    def dispatch(self, function: Callable[[], object]) -> None:
-        """Call a user's function soon; a coroutine that it returns runs as a task."""
-        self.call_soon(partial(self._call, function))
-
     def never_retrieved(self, error: BaseException) -> None:
         """Report an operation whose error went unnoticed, as a future's."""
         if self.loop is not None and not self.forked:
@@ -419,12 +413,7 @@ class LoopDriver(Calling, OneThreadDriver):
         first, self.closing = self.closing is None, timeout
         try:
             if not (self.io is None or session.ended or detach or self.loop_closed):
-                if first:
-                    session.close(self.now())
-                    self.flush()
-                    self._turn_soon()
-                with Seeing(self) as over:
-                    await self.within(over, timeout)
+                await self._end_session(timeout, tell=first)
         finally:
             self._stop()
 

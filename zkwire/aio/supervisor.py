@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from random import Random
 
@@ -19,7 +19,6 @@ from zkwire.session.states import StateWait
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
-    from contextlib import AbstractAsyncContextManager
     from typing import Any, Final, Self, Unpack
 
     from zkwire.net.options import ClientOptions

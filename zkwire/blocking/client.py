@@ -6,7 +6,7 @@ import sys
 
 from zkwire.blocking.sync import BlockingOperations, in_thread, iterate, iterator, operation
 from zkwire.net.client import ClientBase, ClientCoroutines
-from zkwire.net.pipeline import TransactionBase
+from zkwire.net.pipeline import Pipeline, TransactionBase
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import public
 from zkwire.recipes._service import NodeWatches
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zkwire.blocking.services import ChildrenWatch, DataWatch
     from zkwire.jute import records as r
     from zkwire.jute.records import ACL
-    from zkwire.net.pipeline import Pipeline
     from zkwire.operations.multi import Operation
     from zkwire.operations.nodes import AnyWatch
     from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     )
 
 
+# <watches: tools/generate.py>
 class ThreadNodeWatches(NodeWatches):
     """See :class:`zkwire.recipes._service.NodeWatches`."""
 
@@ -67,6 +67,9 @@ class ThreadNodeWatches(NodeWatches):
 
     watch_data.__doc__ = NodeWatches.watch_data.__doc__
     watch_children.__doc__ = NodeWatches.watch_children.__doc__
+
+
+# </watches>
 
 
 @public

@@ -17,7 +17,7 @@ import selectors
 import threading
 
 from zkwire.net.background import report
-from zkwire.net.connection import LONG_LINE, STREAM
+from zkwire.net.connection import LONG_LINE, STREAM, Connection
 from zkwire.net.connector import Connector
 from zkwire.net.dial import readable_within
 from zkwire.net.lifetime import OwnerRef, close_in_child
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkwire.blocking.leader import LeaderFollower
-    from zkwire.net.connection import Connection
     from zkwire.net.wakeup import Poller, Ready
 
 # Seconds after which it checks whether callers still read, where there are no epolls; doubled as

@@ -17,7 +17,7 @@ from zkwire.net.timing import clock
 from zkwire.net.wakeup import Sleeper
 from zkwire.recipes._recipe import public, shield_from_interrupts
 from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
-from zkwire.session.waitable import check_timeout
+from zkwire.session.waitable import Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from zkwire.blocking.locks import SequentialLock
     from zkwire.net.options import ClientOptions
     from zkwire.recipes.sequential import Names
-    from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0
 _numbers = count(1)

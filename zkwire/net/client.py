@@ -22,7 +22,7 @@ from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
 from zkwire.session.states import Listener
 from zkwire.session.waitable import check_timeout
-from zkwire.wire.model import OPEN_ACL_UNSAFE, State
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Credentials, State
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from zkwire.net.sasl import Mechanism
     from zkwire.net.server_list import ServerListUpdates
     from zkwire.session.trace import TraceFrame
-    from zkwire.wire.model import Credentials
 
     Init = TypeVar("Init", bound=Callable[..., None])
 

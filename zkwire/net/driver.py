@@ -23,11 +23,11 @@ from zkwire.net.dial import resolve
 from zkwire.net.listeners import log_failure, warn
 from zkwire.net.pipeline import BackgroundReply, LazyPipeline, Pipeline
 from zkwire.net.timing import clock
-from zkwire.recipes._service import Background
+from zkwire.recipes._service import Background, Service
 from zkwire.session.outcomes import CLOSING
 from zkwire.session.states import StateWait
-from zkwire.session.waitable import Alarm, Awaited, Either
-from zkwire.wire.model import OPEN_ACL_UNSAFE, State
+from zkwire.session.waitable import Alarm, Awaited, Either, Waitable, Watch
+from zkwire.wire.model import OPEN_ACL_UNSAFE, Event, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,15 +43,12 @@ if TYPE_CHECKING:
     from zkwire.operations import Reply
     from zkwire.recipes._node import Token
     from zkwire.recipes._recipe import Cancellable
-    from zkwire.recipes._service import Service
     from zkwire.recipes.runtime import ActiveLock
     from zkwire.recipes.runtime import Runtime as _Runtime
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
-    from zkwire.session.waitable import Waitable, Watch
-    from zkwire.wire.model import Event
 
     T = TypeVar("T")
 else:
@@ -289,29 +286,9 @@ class Driver(_Runtime):
         return self.session.session_id
 
     @property
-    def session_timeout(self) -> float:
-        """The session timeout in seconds."""
-        return self.session.timeout
-
-    @property
-    def send_limit(self) -> int:
-        """The bytes of the longest request."""
-        return self.session.send_limit
-
-    @property
-    def resumed(self) -> bool:
-        """Whether the session was another client's before."""
-        return self.session.resumed
-
-    @property
     def usable(self) -> bool:
         """Whether requests leave at once."""
         return self.session.usable and not self.forked
-
-    @property
-    def connection(self) -> object:
-        """Another object for each connection, to be compared by ``is``."""
-        return self.session.connection
 
     @property
     def lease_deadline(self) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from functools import cache, partial
 
-from zkwire.errors import ZooKeeperError
+from zkwire.errors import OperationTimeoutError, ZooKeeperError
 from zkwire.jute.record import Record
 from zkwire.net.listeners import log_failure
 from zkwire.session.request import STILL_THERE, Request
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from zkwire.errors import OperationTimeoutError
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waker
     from zkwire.wire.model import Event, State
@@ -165,10 +164,7 @@ class Observation:
 
     def tell(self, begun: Any, end: RequestEnd) -> None:
         """Tell the observer of the end of a request."""
-        try:
-            self._observer.request_ended(begun, end)
-        except Exception as error:
-            _failed("request_ended", error)
+        self._call("request_ended", (begun, end))
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""

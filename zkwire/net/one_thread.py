@@ -13,8 +13,8 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from zkwire.errors import ClientClosedError
-from zkwire.net.connection import INTERRUPTED
-from zkwire.net.driver import Driver
+from zkwire.net.connection import INTERRUPTED, Connection
+from zkwire.net.driver import Driver, Seeing
 from zkwire.net.timing import DEADLINES_EVERY
 
 TYPE_CHECKING = False
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any, Final, TypeVar
 
-    from zkwire.net.connection import Connection
     from zkwire.recipes._recipe import Cancellable
     from zkwire.session.request import Request
     from zkwire.session.session import Session
@@ -150,6 +149,23 @@ class OneThreadDriver(Driver):
             self.session.forget_watch(watch, tell=tell)
             self.call_callbacks()
             self.flush()
+
+    def _call(self, function: Callable[[], object]) -> None:
+        """Call a user's function; a coroutine that it returns runs as a task."""
+        raise NotImplementedError
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function soon; a coroutine that it returns runs as a task."""
+        self.call_soon(partial(self._call, function))
+
+    async def _end_session(self, timeout: float, *, tell: bool) -> None:
+        """Wait for the end of the session, with ``tell`` after asking the server for it."""
+        if tell:
+            self.session.close(self.now())
+            self.flush()
+            self._turn_soon()
+        with Seeing(self) as over:
+            await self.within(over, timeout)
 
     # --- bytes ------------------------------------------------------------------------------------
 

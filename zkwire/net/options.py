@@ -5,7 +5,7 @@ TypeError or ValueError, when the client is made.
 
 from __future__ import annotations
 
-from zkwire.jute.records import AuthPacket, ConnectRequest
+from zkwire.jute.records import ACL, AuthPacket, ConnectRequest
 from zkwire.operations.nodes import HEADER_BYTES, too_large
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.session.waitable import check_timeout
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import Any, TypedDict
 
-    from zkwire.jute.records import ACL
     from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
     from zkwire.session.trace import TraceFrame

@@ -8,7 +8,7 @@ from zkwire.operations import Operations
 from zkwire.operations.multi import WRITES, Recorder
 from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
-from zkwire.session.waitable import Bound, ClosedWatchError
+from zkwire.session.waitable import Bound, ClosedWatchError, Watch
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.jute.records import ACL
-    from zkwire.session.waitable import Watch
 
 
 def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> OperationTimeoutError:

@@ -74,13 +74,13 @@ class TlsFilter:
 
     __slots__ = ("_incoming", "_outgoing", "_ready", "_tls", "eof", "error")
 
-    def __init__(self, context: ssl.SSLContext, server_hostname: str) -> None:
-        """``server_hostname``: the name or address that the certificate must be for."""
+    def __init__(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
+        """``server_hostname``: what the certificate is to be for; None on the server's side."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         # No certificate names a zone of this machine, nor writes a name with the root's dot.
-        name = server_hostname.partition("%")[0].rstrip(".")
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+        name = server_hostname and server_hostname.partition("%")[0].rstrip(".")
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, name is None, name)
         self._ready = False
         self.eof: bool = False
         self.error: ssl.SSLError | None = None

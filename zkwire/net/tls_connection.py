@@ -14,7 +14,7 @@ import ssl
 
 from zkwire.net.connection import FLAGS, Connection
 from zkwire.net.dial import kernel_says, shut_down
-from zkwire.net.tls import describe
+from zkwire.net.tls import TlsFilter, describe
 from zkwire.session.outcomes import CLOSED
 
 TYPE_CHECKING = False
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from zkwire.net.tls import TlsFilter
 
 RECORD_BYTES = 16 * 1024
 

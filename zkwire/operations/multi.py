@@ -14,9 +14,9 @@ from types import NoneType
 from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.jute.multi import pack_multi
+from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.jute.record import Record
-from zkwire.jute.records import ErrorResponse
+from zkwire.jute.records import ACL, ErrorResponse
 from zkwire.operations.nodes import EPHEMERAL, SEQUENTIAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Concatenate, Final, NoReturn, ParamSpec
 
-    from zkwire.jute.multi import MultiResponse
-    from zkwire.jute.records import ACL
     from zkwire.operations.nodes import Reply
     from zkwire.session.waitable import Watch
     from zkwire.wire.ops import Op

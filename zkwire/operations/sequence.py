@@ -8,14 +8,13 @@ request sets the counter.  Each create counts, so pairs of a create and a delete
 
 from __future__ import annotations
 
-from zkwire.operations.multi import Create, Delete
+from zkwire.operations.multi import Create, Delete, Operation
 from zkwire.wire.paths import LAST_SEQUENCE, sequence_number
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zkwire.operations.multi import Operation
 
 TOGETHER = 500
 """Numbers that one request uses up at most: a server is busy with it for some hundredths of a

@@ -30,7 +30,7 @@ from zkwire import errors
 from zkwire.recipes._service import check_function
 from zkwire.recipes.runtime import REPEATABLE, WINDOW
 from zkwire.session.waitable import Watch
-from zkwire.wire.model import EventType
+from zkwire.wire.model import Event, EventType
 from zkwire.wire.paths import check_path, parent
 
 TYPE_CHECKING = False
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations
-    from zkwire.wire.model import Event
 
     Asked = tuple[str, int, Any, Any]
 

@@ -36,19 +36,8 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
-from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
-    LockLostError,
-    LockTakenError,
-    LockTimeoutError,
-    MultiError,
-    NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
-from zkwire.operations.multi import Check
+from zkwire import errors
+from zkwire.operations.multi import Check, Operation
 from zkwire.recipes._node import RETRYABLE, Attempt, OwnedNode, OwnNodeWatch
 from zkwire.recipes._recipe import (
     Cancellable,
@@ -70,7 +59,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.jute.records import ACL
-    from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
@@ -154,7 +142,7 @@ class Acquirable(Cancellable, Recipe, Enterable):
         if not self.held:
             self._runtime.check()
             held_once = self.lost.is_set() or self._owned
-            raise LockLostError(
+            raise errors.LockLostError(
                 f"{self._called} is not held: {self.lost.reason or 'not acquired, or no longer'}",
                 session_id=self._runtime.session_id if held_once else 0,
             )
@@ -169,7 +157,7 @@ class Acquirable(Cancellable, Recipe, Enterable):
         """
         try:
             return await self._take(timeout)
-        except OperationTimeoutError:
+        except errors.OperationTimeoutError:
             if timeout is None:
                 raise
             return False
@@ -232,8 +220,8 @@ class Acquirable(Cancellable, Recipe, Enterable):
         def add(cancel: Callable[[object], None]) -> Callable[[], None]:
             return partial(lost._drop_waker, lost._call_back(cancel))
 
-        def error() -> LockLostError:
-            return LockLostError(
+        def error() -> errors.LockLostError:
+            return errors.LockLostError(
                 f"{self._called} was lost: {lost.reason}", session_id=self._runtime.session_id
             )
 
@@ -251,15 +239,15 @@ class Acquirable(Cancellable, Recipe, Enterable):
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         try:
             await self.release()
-        except (LockLostError, OperationTimeoutError):
+        except (errors.LockLostError, errors.OperationTimeoutError):
             if kind is None:
                 raise
 
     def _abandon(self) -> None:
         self._release_in_background()
 
-    def _taken_error(self, timeout: float | None) -> LockTakenError:
-        kind = LockTakenError if timeout is None else LockTimeoutError
+    def _taken_error(self, timeout: float | None) -> errors.LockTakenError:
+        kind = errors.LockTakenError if timeout is None else errors.LockTimeoutError
         return kind(f"{self._called} is held by another contender")
 
     async def _take(self, timeout: float | None) -> bool:
@@ -274,12 +262,12 @@ class Acquirable(Cancellable, Recipe, Enterable):
             return await self._acquire_by(runtime.now() + limit, True)
         self._refuse_two()
         await runtime.connected(runtime.now())
-        limit = min(self._one_try(), runtime.session_timeout / 3)
+        limit = min(self._one_try(), runtime.session.timeout / 3)
         return await self._acquire_by(runtime.now() + limit, False)
 
     def _one_try(self) -> float:
         limit = self._runtime.operation_timeout
-        return self._runtime.session_timeout if limit is None else limit
+        return self._runtime.session.timeout if limit is None else limit
 
 
 class Within(Enterable):
@@ -359,7 +347,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
         if not self._lasts:
             why = f"{self._path} was lost in the moment it was acquired"
-            raise LockLostError(why, session_id=self._runtime.session_id)
+            raise errors.LockLostError(why, session_id=self._runtime.session_id)
         # interrupt-safe: last, and together: another thread may release it at once.
         self._granted = attempt
         self._pending_cleanup = None
@@ -375,7 +363,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         if watch.request is not None or watch.closed:
             return
         # What is over ends the claim, too; a watch may be dismissed at any moment of this.
-        with contextlib.suppress(ZooKeeperError, ClosedWatchError):
+        with contextlib.suppress(errors.ZooKeeperError, ClosedWatchError):
             self._watch_own_node(attempt, watch)
 
     def _end_claim(self) -> None:
@@ -449,12 +437,12 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         multi = self._runtime.operations.multi([*checks, *operations])
         try:
             results = await self._runtime.until(multi, in_time(self._runtime, None))
-        except MultiError as error:
+        except errors.MultiError as error:
             index = error.index - len(checks)
             if index >= 0:
-                raise MultiError(error.results[len(checks) :], index) from error.__cause__
+                raise errors.MultiError(error.results[len(checks) :], index) from error.__cause__
             refusal = error._culprit
-            if not isinstance(refusal, (NoNodeError, BadVersionError)):
+            if not isinstance(refusal, (errors.NoNodeError, errors.BadVersionError)):
                 raise refusal from error
             raise self._lost_before("the server does not find its node", "used") from error
         return results[len(checks) :]
@@ -468,9 +456,9 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             raise self._lost_before(self._lost.reason or LAPSED, "used")
         return self._proof(attempt)
 
-    def _lost_before(self, reason: str, done: str = "released") -> LockLostError:
+    def _lost_before(self, reason: str, done: str = "released") -> errors.LockLostError:
         """The error for something that only a holder may do."""
-        return LockLostError(
+        return errors.LockLostError(
             f"{self._path} had been lost before it was {done}: {reason}",
             session_id=self._runtime.session_id,
         )
@@ -538,11 +526,11 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             if self._granted is not None:
                 self._pending_cleanup, self._granted = self._granted, None
             self._clean_up_pending()
-            if not isinstance(error, OperationTimeoutError):
+            if not isinstance(error, errors.OperationTimeoutError):
                 raise
-            if self._seen_taken or isinstance(error, LockTimeoutError):
+            if self._seen_taken or isinstance(error, errors.LockTimeoutError):
                 raise self._taken_error(deadline) from None
-            raise OperationTimeoutError(
+            raise errors.OperationTimeoutError(
                 f"no server could tell in time whether {self._path} is free; nothing is held"
             ) from None
 
@@ -580,14 +568,14 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             self._end_claim()
             await self._free(attempt, version, deadline)
             self._pending_cleanup = None
-        except NoNodeError:
+        except errors.NoNodeError:
             raise self._lost_before("its node was deleted") from None
-        except SessionExpiredError as error:
+        except errors.SessionExpiredError as error:
             raise self._lost_before("the session has expired") from error
-        except (ConnectionLossError, BadVersionError, *RETRYABLE):
+        except (errors.ConnectionLossError, errors.BadVersionError, *RETRYABLE):
             pass
-        except OperationTimeoutError:
-            raise OperationTimeoutError(
+        except errors.OperationTimeoutError:
+            raise errors.OperationTimeoutError(
                 f"no server has confirmed in time that {self._path} is free; it is not held here, "
                 "and the client goes on deleting its node: there is nothing to do",
                 op="release",
@@ -603,7 +591,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         try:
             lease = self._runtime.lease_deadline
             await self._runtime.connected(lease if deadline is None else min(lease, deadline))
-        except ZooKeeperError:
+        except errors.ZooKeeperError:
             return  # the lock is lost then
 
     def _refuse_if_lost(self) -> None:

@@ -35,26 +35,12 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from zkwire.errors import (
-    BUSY,
-    BadVersionError,
-    ConnectionLossError,
-    MultiError,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    NotReadOnlyError,
-    NotSentError,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    ServerError,
-    ZooKeeperError,
-)
-from zkwire.operations.multi import Create, SetData
+from zkwire import errors
+from zkwire.operations.multi import Create, Operation, SetData
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
 from zkwire.recipes._service import Problem
-from zkwire.recipes.runtime import ensure_path, retry, runtime_of, unwrap_multi_error
+from zkwire.recipes.runtime import CHANGED, ensure_path, retry, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.paths import check_below_root
@@ -66,11 +52,10 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations, Reply
-    from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
-RETRYABLE = (*BUSY, NotReadOnlyError)
+RETRYABLE = (*errors.BUSY, errors.NotReadOnlyError)
 """Refusals that say nothing about the node."""
 
 
@@ -100,19 +85,19 @@ class Attempt:
         )
 
 
-def former(path: str) -> NodeExistsError:
+def former(path: str) -> errors.NodeExistsError:
     """The error for a node that lives as long as the very session that would wait for its end."""
-    return NodeExistsError(
+    return errors.NodeExistsError(
         f"{path} is this session's own, from before this client has resumed it, and stays as long "
         "as the session: delete it if no work is done under it any more",
         path=path,
     )
 
 
-def permanent(path: str) -> NodeExistsError:
+def permanent(path: str) -> errors.NodeExistsError:
     """The error for a node that no end of a session takes away: a wait for that has no end."""
     message = f"{path} is no lock: the node there is not ephemeral, and does not go by itself"
-    return NodeExistsError(message, path=path)
+    return errors.NodeExistsError(message, path=path)
 
 
 async def is_permanent(runtime: Runtime, deadline: float | None, path: str) -> bool:
@@ -121,7 +106,7 @@ async def is_permanent(runtime: Runtime, deadline: float | None, path: str) -> b
     It is not seen if the connection is lost or the time is over.  From 3.8.4 and 3.9.2 on a server
     shows it only to clients that may read the node.
     """
-    with suppress(ConnectionLossError, NoAuthError, OperationTimeoutError):
+    with suppress(errors.ConnectionLossError, errors.NoAuthError, errors.OperationTimeoutError):
         stat = await runtime.until(runtime.operations.exists(path), deadline)
         return stat is not None and stat.ephemeral_owner == 0
     return False
@@ -169,7 +154,7 @@ class OwnNodeWatch(Watch):
             what = "may not be watched" if self.refused else "was deleted"
             self._wakers = (*self._wakers, *self.lost._lose(f"its node {event.path} {what}"))
 
-    def _end(self, state: State, error: Callable[[], ZooKeeperError]) -> None:
+    def _end(self, state: State, error: Callable[[], errors.ZooKeeperError]) -> None:
         """The end of the session reaches the lock as a hold."""
 
 
@@ -236,7 +221,7 @@ class OwnedNode:
         while True:
             try:
                 return await ensure(self._runtime, path, self._acl, deadline)
-            except OperationTimeoutError:
+            except errors.OperationTimeoutError:
                 if deadline is not None:
                     raise
 
@@ -263,7 +248,7 @@ class OwnedNode:
                 self._runtime.pending_cleanups.add(attempt.id)
             self._pending_cleanup = None
             self._set_inactive()
-        with suppress(ZooKeeperError):
+        with suppress(errors.ZooKeeperError):
             end_claim()
             if attempt.entered:
                 self._runtime.spawn(partial(self._clean_up, attempt=attempt))
@@ -280,7 +265,7 @@ class OwnedNode:
 
     def _hand_over(self, attempt: Attempt) -> None:
         # What is over ends the session's nodes, too.
-        with suppress(ZooKeeperError):
+        with suppress(errors.ZooKeeperError):
             self._end_claim()
             if attempt.entered:
                 self._runtime.pending_cleanups.add(attempt.id)
@@ -300,24 +285,25 @@ class OwnedNode:
             try:
                 await unwrap_multi_error(self._leave, operations, attempt)
                 return
-            except (ConnectionLossError, BadVersionError):
+            except (errors.ConnectionLossError, errors.BadVersionError):
                 pass  # on the next connection, for which each try waits; or after another look
-            except NotReadOnlyError:
+            except errors.NotReadOnlyError:
                 await runtime.another_state()
-            except BUSY:
+            except errors.BUSY:
                 pass  # a server that takes its time to refuse is asked again at once
-            except NoNodeError:
+            except errors.NoNodeError:
                 return
-            except ServerError as refusal:
+            except errors.ServerError as refusal:
                 runtime.pending_cleanups.discard(attempt.id)  # contenders need not wait for it
                 what = (
                     f"{self._path}: a node stays until this session ends, or until a server no "
                     "longer refuses to delete it, which is tried again"
                 )
                 pause = problem.stands(what, refusal, runtime.warn)
-                with suppress(ZooKeeperError):  # the next try raises what has ended the session
+                # The next try raises what has ended the session.
+                with suppress(errors.ZooKeeperError):
                     await runtime.pause(pause * runtime.jitter())
-            except ZooKeeperError:
+            except errors.ZooKeeperError:
                 return  # the session is over, and the node with it
 
 
@@ -394,21 +380,22 @@ class TokenPool(OwnedNode):
         marking = token.written(value, self._acl)
         steps = [*operations, *marking]  # an operation may have several results
         tried = doubt = False
-        refusal: MultiError | None = None
+        refusal: errors.MultiError | None = None
         token.entered = token.in_doubt = True
         try:
             while True:
                 try:
                     results = await runtime.until(runtime.operations.multi(steps), deadline)
                     return self._done(token, results[-1], results[: -len(marking)])
-                except NotSentError:
+                except errors.NotSentError:
                     continue
-                except BUSY as error:  # a server that takes its time to refuse is asked again
+                except errors.BUSY as error:
+                    # A server that takes its time to refuse is asked again.
                     tried, doubt = True, doubt or error.maybe_applied
                     continue
-                except OutcomeUnknownError:
+                except errors.OutcomeUnknownError:
                     tried = doubt = True
-                except MultiError as error:
+                except errors.MultiError as error:
                     refusal = error
                 if tried:
                     stat = await self._look(token, value, deadline)
@@ -419,7 +406,7 @@ class TokenPool(OwnedNode):
                     token.entered, token.in_doubt = token.version >= 0, False
                 if refusal is not None:
                     raise _meaning(refusal, len(refusal.results) - len(marking), token)
-        except ZooKeeperError as error:
+        except errors.ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or doubt
             raise
         finally:
@@ -440,15 +427,15 @@ class TokenPool(OwnedNode):
                 await self._runtime.until(synced, deadline)
                 data, stat = await self._runtime.until(read, deadline)
                 return stat if data == value else None
-            except ConnectionLossError:
+            except errors.ConnectionLossError:
                 continue
-            except OperationTimeoutError:
+            except errors.OperationTimeoutError:
                 self._runtime.withdraw(read)
                 raise
-            except NoNodeError:
+            except errors.NoNodeError:
                 if token.version < 0:
                     return None
-                raise OutcomeUnknownError(
+                raise errors.OutcomeUnknownError(
                     "its mark was deleted, perhaps with all of the node: read it and decide",
                     path=self._path,
                 ) from None
@@ -457,13 +444,13 @@ class TokenPool(OwnedNode):
         await operations.delete(attempt.node)
 
 
-def _meaning(refusal: MultiError, count: int, token: Token) -> ZooKeeperError:
+def _meaning(refusal: errors.MultiError, count: int, token: Token) -> errors.ZooKeeperError:
     """The refusal itself if it is among the first ``count``, else what the token's is."""
     if refusal.index < count:
         return refusal
     error = refusal._culprit
-    if isinstance(error, (BadVersionError, NodeExistsError, NoNodeError)):
-        return NoNodeError(path=token.node)
+    if isinstance(error, CHANGED):
+        return errors.NoNodeError(path=token.node)
     return error
 
 
@@ -487,7 +474,7 @@ class TemporaryTokens(TokenPool):
         while True:
             try:
                 return await super().execute(token, operations, deadline)
-            except NoNodeError:
+            except errors.NoNodeError:
                 look = self._runtime.operations.exists
                 stat = await retry(self._runtime, deadline, look, token.node)
                 token.version = -1 if stat is None else stat.version
@@ -503,19 +490,19 @@ class TemporaryTokens(TokenPool):
                     await retry(
                         self._runtime, deadline, create, node, acl=self._acl, ephemeral=True
                     )
-                except NodeExistsError:
+                except errors.NodeExistsError:
                     pass  # made by a try whose reply was lost
-                except NoNodeError:
+                except errors.NoNodeError:
                     await self._provide(self._path, deadline)
                     continue
                 token.version, token.in_doubt = 0, False
-        except ZooKeeperError as error:
+        except errors.ZooKeeperError as error:
             error.maybe_applied = False  # but for the token itself
             raise
 
     def release(self, token: Token) -> None:
         super().release(token)
-        with suppress(ZooKeeperError):  # the session is over, and its tokens with it
+        with suppress(errors.ZooKeeperError):  # the session is over, and its tokens with it
             self._runtime.check_open()
             self._runtime.defer(self._tidy)
 

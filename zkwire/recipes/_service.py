@@ -35,13 +35,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from zkwire.errors import (
-    ClientClosedError,
-    ForkedError,
-    NotReadOnlyError,
-    OperationTimeoutError,
-    ServerError,
-)
+from zkwire import errors
 from zkwire.jute.record import Record
 from zkwire.recipes._recipe import Enterable, Recipe
 from zkwire.recipes.runtime import REPEATABLE, SESSION_OVER
@@ -318,7 +312,7 @@ class Service(HasProblem, Enterable):
         self._trouble.is_over()
         self._left_out.is_over()
 
-    def _is_right_but(self, refusal: ServerError, runtime: Background) -> float:
+    def _is_right_but(self, refusal: errors.ServerError, runtime: Background) -> float:
         """The same but for a node, which is left out; seconds until that is to be tried again."""
         self._trouble.is_over()
         what = f"a node of {self._what} is left out, and tried again"
@@ -335,9 +329,9 @@ class Service(HasProblem, Enterable):
                     break
                 except REPEATABLE:
                     pass  # a server that takes its time to refuse is asked again at once
-                except NotReadOnlyError:
+                except errors.NotReadOnlyError:
                     await runtime.another_state()
-                except ServerError as refusal:
+                except errors.ServerError as refusal:
                     pause = self._refused(runtime, refusal)
                     await runtime.pause(pause * runtime.jitter(), self._hurry)
             self._sessions.dismiss(self)
@@ -351,7 +345,7 @@ class Service(HasProblem, Enterable):
             self._session_ended()
             self._changed()
 
-    def _refused(self, runtime: Background, refusal: ServerError) -> float:
+    def _refused(self, runtime: Background, refusal: errors.ServerError) -> float:
         what = f"{self._what} is refused, and tried again"
         pause = self._trouble.stands(what, refusal, runtime.warn)
         self._refused_try = self._begun_try
@@ -424,12 +418,14 @@ class Service(HasProblem, Enterable):
         if self._error is not None:
             raise self._error.with_traceback(self._origin)  # which each raise would make longer
         if self._closed:
-            raise ClientClosedError(f"{self._what} has been closed")
+            raise errors.ClientClosedError(f"{self._what} has been closed")
 
     def _check_memory(self) -> None:
         """Raise if what is remembered here must not be taken for an answer."""
         if self._sessions.forked:
-            raise ForkedError(f"{self._what} belongs to the parent process; make one in this one")
+            raise errors.ForkedError(
+                f"{self._what} belongs to the parent process; make one in this one"
+            )
         self._check_ended()
         self._sessions.check_open()
 
@@ -489,7 +485,7 @@ async def until_closed(
     try:
         while not closed():
             yield await next_one()
-    except ClientClosedError:
+    except errors.ClientClosedError:
         if not closed():
             raise
     finally:
@@ -519,7 +515,7 @@ class ObservableService(Service):
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         try:
             await self.close()
-        except OperationTimeoutError:
+        except errors.OperationTimeoutError:
             if kind is None:
                 raise
 
@@ -536,7 +532,9 @@ class ObservableService(Service):
             raise kept_by
         if not in_time:
             message = "it did not end in time, and goes on to do so in the background"
-            raise OperationTimeoutError(message, op="close", path=self._path, maybe_applied=True)
+            raise errors.OperationTimeoutError(
+                message, op="close", path=self._path, maybe_applied=True
+            )
 
 
 # What watching shows, and the methods that begin it, stand here: a client loads this module only.

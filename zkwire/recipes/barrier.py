@@ -28,18 +28,13 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from functools import partial
 
-from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
-    NodeExistsError,
-    NoNodeError,
-    OperationTimeoutError,
-)
-from zkwire.operations.multi import Check, Create, Delete, SetData
+from zkwire import errors
+from zkwire.operations.multi import Check, Create, Delete, Operation, SetData
 from zkwire.operations.nodes import check_acl
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
 from zkwire.recipes.runtime import (
+    CHANGED,
     answers,
     deadline_of,
     ensure_gone,
@@ -51,7 +46,7 @@ from zkwire.recipes.runtime import (
     within,
 )
 from zkwire.session.waitable import Watch
-from zkwire.wire.model import EventType
+from zkwire.wire.model import Event, EventType
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
@@ -61,9 +56,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
-    from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import AsyncClientLike
-    from zkwire.wire.model import Event
 
     Step = Callable[[float | None], Coroutine[Any, Any, None]]
 
@@ -130,11 +123,11 @@ class AsyncBarrier(HasPath):
                     await self._runtime.until(read, answer)
                     if await self._runtime.event(watch, deadline) is None:
                         return False
-            except NoNodeError:
+            except errors.NoNodeError:
                 return True
-            except ConnectionLossError:
+            except errors.ConnectionLossError:
                 continue
-            except OperationTimeoutError:
+            except errors.OperationTimeoutError:
                 return False
 
 
@@ -232,7 +225,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         try:
             multi = self._runtime.operations.multi(steps)
             return await unwrap_multi_error(self._runtime.until, multi, deadline)
-        except (ConnectionLossError, BadVersionError, NodeExistsError, NoNodeError):
+        except (errors.ConnectionLossError, *CHANGED):
             return None
 
     # --- one member -------------------------------------------------------------------------------
@@ -244,20 +237,20 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         while True:
             try:
                 if attempt.stat is None:
-                    with suppress(NodeExistsError):  # the reply was lost
+                    with suppress(errors.NodeExistsError):  # the reply was lost
                         await retry(runtime, deadline, create, node, self._data, self._acl)
                     attempt.stat = await retry(runtime, deadline, operations.exists, node)
                 seen = await self._look(deadline, watch)
                 if attempt.stat is not None and attempt.id in seen.names:
                     return seen
                 attempt.stat = None  # an outsider has deleted it
-            except NoNodeError:
+            except errors.NoNodeError:
                 await self._provide(self._path, deadline)
                 attempt.stat = None
 
     async def _gone(self, name: str, deadline: float | None) -> None:
         """Wait until a member has gone, or something has happened to it."""
-        with suppress(NoNodeError), closing(Watch()) as watch:
+        with suppress(errors.NoNodeError), closing(Watch()) as watch:
             read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
             await retry(self._runtime, deadline, read, path, watch=watch)
             await self._event(watch, deadline)
@@ -265,11 +258,11 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     async def _event(self, watch: Watch, deadline: float | None) -> Event:
         event = await self._runtime.event(watch, deadline)
         if event is None:
-            raise OperationTimeoutError("the other members were not there in time")
+            raise errors.OperationTimeoutError("the other members were not there in time")
         return event
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        with suppress(NoNodeError):
+        with suppress(errors.NoNodeError):
             await operations.delete(attempt.node)
         names, stat = await operations.get_children_with_stat(self._path)
         if names == [READY]:
@@ -337,7 +330,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             self._runtime.active_locks.add(self)
             await step(deadline)
             return True
-        except OperationTimeoutError:
+        except errors.OperationTimeoutError:
             return False
         finally:
             self._clean_up_pending()
@@ -385,7 +378,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         attempt = self._pending_cleanup = self._inside
         assert attempt is not None
         self._inside = None
-        with suppress(NoNodeError):
+        with suppress(errors.NoNodeError):
             while True:
                 seen = await self._look(deadline)
                 own = attempt.id if attempt.id in seen.names else None

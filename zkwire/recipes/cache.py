@@ -21,16 +21,9 @@ from contextlib import suppress
 from itertools import islice
 
 from zkwire.errors import ClientClosedError, UnimplementedError
-from zkwire.recipes._cache_tree import Reading, Scope, Tree, check_limit
+from zkwire.recipes import _service
+from zkwire.recipes._cache_tree import CachedNode, Reading, Scope, Tree, check_limit
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import (
-    Condition,
-    Service,
-    call_back,
-    check_function,
-    sessions_of,
-    until_closed,
-)
 from zkwire.recipes.runtime import REPEATABLE
 from zkwire.session.waitable import Bound, Watch
 
@@ -40,7 +33,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from zkwire.jute.records import Stat
-    from zkwire.recipes._cache_tree import CachedNode
     from zkwire.recipes._service import Background, OnProblem
     from zkwire.recipes.runtime import AsyncClientLike
 
@@ -155,7 +147,7 @@ class AsyncCacheEvents(Bound):
         if self._callback is None or self._cache._closed or not self._handed:
             return None
         sessions, arguments = self._cache._sessions, (self._take(),)
-        return call_back(sessions, self._callback, arguments, self._next_call)
+        return _service.call_back(sessions, self._callback, arguments, self._next_call)
 
     def _next_call(self, _: object) -> None:
         if self._handed:
@@ -183,7 +175,9 @@ class AsyncCacheEvents(Bound):
         return self._take()
 
     def __aiter__(self) -> AsyncGenerator[CacheEvent, None]:
-        return until_closed(self.next, lambda: self._closed or self._cache._closed, self.close)
+        return _service.until_closed(
+            self.next, lambda: self._closed or self._cache._closed, self.close
+        )
 
     def close(self) -> None:
         """Events are kept no longer.  Idempotent."""
@@ -193,7 +187,7 @@ class AsyncCacheEvents(Bound):
         self._cache._changed()
 
 
-class AsyncCache(HasPath, Service):
+class AsyncCache(HasPath, _service.Service):
     """A mirror of a node (``depth=0``), its children (1) or its whole tree (None).
 
         async with AsyncCache(client, "/services") as services:
@@ -243,9 +237,9 @@ class AsyncCache(HasPath, Service):
         on_problem: OnProblem | None = None,
     ) -> None:
         check_limit("max_bytes", max_bytes)
-        check_function("decode", decode)
-        check_function("on_event", on_event)
-        sessions = sessions_of(client)
+        _service.check_function("decode", decode)
+        _service.check_function("on_event", on_event)
+        sessions = _service.sessions_of(client)
         sessions.check_callback(on_event)
         super().__init__(sessions, on_problem)
         self._scope = Scope(path, depth, skip)
@@ -258,8 +252,10 @@ class AsyncCache(HasPath, Service):
         self._is_ready = False
         self._left_out_at: float | None = None  # when it is tried again
         self._fresh_asked = False
-        self._asked = Condition(lambda: self._fresh_asked)
-        self._wanted = Condition(lambda: any(reader._wants for reader in list(self._readers)))
+        self._asked = _service.Condition(lambda: self._fresh_asked)
+        self._wanted = _service.Condition(
+            lambda: any(reader._wants for reader in list(self._readers))
+        )
         if on_event is not None:
             self._readers.append(AsyncCacheEvents(self, on_event))
         self._begin()

@@ -19,16 +19,9 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from zkwire.errors import (
-    BadVersionError,
-    ForkedError,
-    NodeExistsError,
-    NoNodeError,
-    OperationTimeoutError,
-    SequenceExhaustedError,
-)
+from zkwire import errors
 from zkwire.operations.multi import Create, SetData
-from zkwire.recipes._node import Token, TokenPool
+from zkwire.recipes._node import Attempt, Token, TokenPool
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import ensure_above, retry, unwrap_multi_error, within
 from zkwire.recipes.sequential import OrderQueue
@@ -40,7 +33,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes._node import Attempt
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
@@ -133,7 +125,7 @@ class ContentionQueue:
 
     async def come(self, turn: QueuePlace, deadline: float) -> None:
         """Wait for the turn; without it go on after ``PATIENCE`` seconds."""
-        with suppress(OperationTimeoutError):
+        with suppress(errors.OperationTimeoutError):
             await turn._acquire_by(min(deadline, self._runtime.now() + PATIENCE), True)
         self.crowded = not turn.alone
         turn.until = self._runtime.now() + SLICE
@@ -202,7 +194,7 @@ class AsyncCounter(HasPath):
         forked child.
         """
         if self._runtime.forked:
-            raise ForkedError(f"the Counter of {self.path} belongs to the parent process")
+            raise errors.ForkedError(f"the Counter of {self.path} belongs to the parent process")
         if self._version is None:
             raise RuntimeError("this counter has neither been read nor changed here")
         return self._version
@@ -264,8 +256,8 @@ class AsyncCounter(HasPath):
                     fresh = True
                 try:
                     return await self._try(change, deadline, fresh)
-                except (BadVersionError, NodeExistsError):  # another client has changed it
-                    tries += 1
+                except (errors.BadVersionError, errors.NodeExistsError):
+                    tries += 1  # another client has changed it
         finally:
             queue.end(turn, begun)
 
@@ -277,13 +269,13 @@ class AsyncCounter(HasPath):
             token.seen = None
         try:
             return await self._set(token, change, deadline)
-        except (BadVersionError, NodeExistsError):
+        except (errors.BadVersionError, errors.NodeExistsError):
             token.seen = None
             raise
-        except NoNodeError:  # of the number, or of the token, which goes with it
+        except errors.NoNodeError:  # of the number, or of the token, which goes with it
             token.in_doubt = True
             await ensure_above(self._runtime, parent(self._path), self._acl, deadline)
-            raise BadVersionError from None
+            raise errors.BadVersionError from None
         finally:
             self._tokens.release(token)
 
@@ -292,7 +284,7 @@ class AsyncCounter(HasPath):
     ) -> int | None:
         data, version = token.seen or await self._read(deadline)
         if not -1 <= version < LAST_VERSION:  # servers go on at -2**31
-            raise SequenceExhaustedError(
+            raise errors.SequenceExhaustedError(
                 f"{self._path} has used up its versions: delete_tree() it, and set the number again"
             )
         new = change(self._format.decode(data))
@@ -315,7 +307,7 @@ class AsyncCounter(HasPath):
         try:
             read = self._runtime.operations.get_data
             data, stat = await retry(self._runtime, deadline, read, self._path)
-        except NoNodeError:
+        except errors.NoNodeError:
             return b"", -1
         self._version = stat.mzxid
         return data, stat.version

@@ -39,19 +39,8 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from functools import partial
 
-from zkwire.errors import (
-    BadVersionError,
-    LockLostError,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-    NotSentError,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    SessionMovedError,
-    ZooKeeperError,
-)
-from zkwire.operations.multi import Check, Create, Delete, SetData
+from zkwire import errors
+from zkwire.operations.multi import Check, Create, Delete, Operation, SetData
 from zkwire.recipes._lock import Acquirable, AsyncPathLock
 from zkwire.recipes._node import Attempt, former, is_permanent, permanent
 from zkwire.recipes._recipe import (
@@ -71,7 +60,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zkwire.operations import Operations
-    from zkwire.operations.multi import Operation
     from zkwire.recipes.runtime import Runtime
     from zkwire.wire.model import DataAndStat
 
@@ -93,14 +81,14 @@ class SingleNodeLock(AsyncPathLock):
                 alone = await self._claim(attempt, deadline)
                 if alone or await self._outlast(attempt, deadline):
                     return True
-            except NodeExistsError:
+            except errors.NodeExistsError:
                 if not doubt:
                     attempt.entered = False
                     return False
                 try:
                     read = self._runtime.operations.get_data
                     seen = await retry(self._runtime, deadline, read, self._path)
-                except NoNodeError:
+                except errors.NoNodeError:
                     await self._start_over(attempt, deadline)
                     continue  # gone meanwhile, whatever it was
                 if not (self._is_own(attempt, seen) and self._adopt(attempt, seen)):
@@ -109,11 +97,11 @@ class SingleNodeLock(AsyncPathLock):
                     return False
                 if await self._outlast(attempt, deadline):
                     return True
-            except NoNodeError:
+            except errors.NoNodeError:
                 await self._provide(self._grants, deadline)
-            except (NotSentError, SessionMovedError):
+            except (errors.NotSentError, errors.SessionMovedError):
                 pass  # nothing was done; the next try waits for the next connection
-            except OutcomeUnknownError:
+            except errors.OutcomeUnknownError:
                 doubt = True
 
     async def _claim(self, attempt: Attempt, deadline: float | None) -> bool:
@@ -136,7 +124,7 @@ class SingleNodeLock(AsyncPathLock):
         """
         runtime, operations = self._runtime, self._runtime.operations
         czxid = attempt.stat.czxid
-        with suppress(NoNodeError):
+        with suppress(errors.NoNodeError):
             for name in await retry(runtime, deadline, operations.get_children, self._grants):
                 if name == attempt.id:
                     continue
@@ -182,14 +170,14 @@ class SingleNodeLock(AsyncPathLock):
             try:
                 await operations.multi(self._end(attempt, version))
                 return
-            except MultiError as error:
+            except errors.MultiError as error:
                 refusal = error._culprit
-                if not isinstance(refusal, (NoNodeError, BadVersionError)):
+                if not isinstance(refusal, (errors.NoNodeError, errors.BadVersionError)):
                     raise refusal from None
                 token_gone = error.index == 0
             try:
                 seen = await newest(operations, operations.get_data, self._path)
-            except NoNodeError:
+            except errors.NoNodeError:
                 seen = None
             if seen is None or not self._is_own(attempt, seen):
                 if not token_gone:
@@ -219,7 +207,7 @@ class SingleNodeLock(AsyncPathLock):
                     raise permanent(self._path)
                 return False
             self._seen_taken = True
-            with suppress(NoNodeError), closing(Watch()) as watch:  # freed since the create
+            with suppress(errors.NoNodeError), closing(Watch()) as watch:  # freed since the create
                 # get_data and not exists: it leaves no watch behind on a node that is gone.
                 read = self._runtime.operations.get_data
                 seen = await retry(self._runtime, deadline, read, self._path, watch=watch)
@@ -234,11 +222,11 @@ class SingleNodeLock(AsyncPathLock):
         multi = operations.multi(self._end(attempt, version))
         try:
             await unwrap_multi_error(runtime.until, multi, deadline)
-        except BadVersionError:
+        except errors.BadVersionError:
             sync, read = operations.sync(self._path), operations.get_data(self._path)
             await runtime.until(sync, deadline)
             if not self._is_own(attempt, await runtime.until(read, deadline)):
-                raise NoNodeError(op="delete", path=self._path) from None
+                raise errors.NoNodeError(op="delete", path=self._path) from None
             raise
 
     def _proof(self, attempt: Attempt) -> list[Operation]:
@@ -478,7 +466,7 @@ class AsyncMultiLock(Acquirable):
                 raise
             if not wait:  # a caller that tries expects to see it done; one that waited is late
                 for other in reversed(taken[:-1]):
-                    with suppress(LockLostError, OperationTimeoutError):
+                    with suppress(errors.LockLostError, errors.OperationTimeoutError):
                         await other._release_by(deadline)
             self._release_taken()
             return False
@@ -486,7 +474,7 @@ class AsyncMultiLock(Acquirable):
         if not self.held:
             reasons = [lock._lost._reason for lock in taken if lock._lost._reason]
             why = ": ".join(["one of the locks was lost while another was acquired", *reasons[:1]])
-            raise LockLostError(why, session_id=self._runtime.session_id)
+            raise errors.LockLostError(why, session_id=self._runtime.session_id)
         self._lost.watch([lock._lost for lock in taken])
         self._acquired = True
         return True
@@ -543,18 +531,18 @@ class AsyncMultiLock(Acquirable):
                 self._leave_to_client()
 
     async def _release_all(self, deadline: float | None) -> None:
-        errors: list[ZooKeeperError] = []
+        failed: list[errors.ZooKeeperError] = []
         try:
             for lock in reversed(self._parts):
                 try:
                     await lock._release_by(deadline)
-                except ZooKeeperError as error:
-                    errors.append(error)
+                except errors.ZooKeeperError as error:
+                    failed.append(error)
         finally:
             self._release_taken()
-        losses = [error for error in errors if isinstance(error, LockLostError)]
-        if errors:
-            raise (losses or errors)[0]
+        losses = [error for error in failed if isinstance(error, errors.LockLostError)]
+        if failed:
+            raise (losses or failed)[0]
 
     @property
     def _called(self) -> str:

@@ -24,22 +24,11 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 
-from zkwire.errors import (
-    NoAuthError,
-    NoNodeError,
-    OperationTimeoutError,
-    ServerError,
-    ZooKeeperError,
-)
+from zkwire import errors
 from zkwire.jute.record import Record
 from zkwire.operations.nodes import check_acl, check_text
+from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import (
-    Condition,
-    ObservableService,
-    sessions_of,
-    until_closed,
-)
 from zkwire.recipes.persistent_node import ID_LIKE, AsyncPersistentNode
 from zkwire.recipes.runtime import REPEATABLE, WINDOW
 from zkwire.session.waitable import Watch, check_timeout
@@ -100,7 +89,7 @@ def check_name(what: str, name: str) -> str:
     return str.__str__(name)  # a member of an enumeration is formatted as its name
 
 
-class AsyncGroup(HasPath, ObservableService):
+class AsyncGroup(HasPath, _service.ObservableService):
     """The members of a group, each with its data: to join them, and to know them.
 
         async with AsyncGroup(supervisor, "/services/web") as group:
@@ -124,7 +113,7 @@ class AsyncGroup(HasPath, ObservableService):
         acl: Sequence[ACL] | None = None,
         on_problem: OnProblem | None = None,
     ) -> None:
-        super().__init__(sessions_of(client), on_problem)
+        super().__init__(_service.sessions_of(client), on_problem)
         self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
         self._joined: list[AsyncPersistentNode] = []
@@ -133,7 +122,7 @@ class AsyncGroup(HasPath, ObservableService):
         self._names: list[str] | None = None  # of the members; None: stale
         self._known: dict[str, Member] = {}  # those whose newest state is known
         self._pause: float | None = None  # until a member that is left out is read again
-        self._asked = Condition(lambda: self._leaving or bool(self._requests))
+        self._asked = _service.Condition(lambda: self._leaving or bool(self._requests))
 
     @property
     def problem(self) -> Exception | None:
@@ -163,8 +152,8 @@ class AsyncGroup(HasPath, ObservableService):
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
             await keeper.wait_present(timeout)
-        except ServerError:
-            with suppress(ZooKeeperError):
+        except errors.ServerError:
+            with suppress(errors.ZooKeeperError):
                 await keeper.close()  # at once: a repetition must not meet it
             raise
         except BaseException:
@@ -195,7 +184,7 @@ class AsyncGroup(HasPath, ObservableService):
         self._asked.notify()
         if not await self._until(lambda: bool(answer), timeout):
             message = "the members were not read in time"
-            raise OperationTimeoutError(message, op="members", path=self._path)
+            raise errors.OperationTimeoutError(message, op="members", path=self._path)
         return list(answer[0])
 
     def changes(self) -> AsyncGenerator[list[Member], None]:
@@ -216,7 +205,7 @@ class AsyncGroup(HasPath, ObservableService):
             seen = self._members
             return list(seen or ())
 
-        return until_closed(newer, lambda: self._closed)
+        return _service.until_closed(newer, lambda: self._closed)
 
     async def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
@@ -275,9 +264,9 @@ class AsyncGroup(HasPath, ObservableService):
             for name, reply in zip(window, replies, strict=True):
                 try:
                     data, stat = await reply
-                except NoNodeError:  # gone meanwhile, which the watch on the list tells
+                except errors.NoNodeError:  # gone meanwhile, which the watch on the list tells
                     continue
-                except NoAuthError as error:
+                except errors.NoAuthError as error:
                     refusal = error
                     continue
                 self._known[name] = Member(name, data, stat.ephemeral_owner, stat.czxid)
@@ -290,7 +279,7 @@ class AsyncGroup(HasPath, ObservableService):
         """The names of the members; None if they must be read again."""
         try:
             return await operations.get_children(self._path, watch=watch)
-        except NoNodeError:
+        except errors.NoNodeError:
             there = await operations.exists(self._path, watch=watch)
             return [] if there is None else None
 

@@ -15,18 +15,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from zkwire.errors import (
-    BadVersionError,
-    NodeExistsError,
-    NoNodeError,
-    NotSentError,
-    OutcomeUnknownError,
-    ZooKeeperError,
-)
+from zkwire import errors
 from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import (
+    CHANGED,
     SESSION_OVER,
     ensure_path,
     newest,
@@ -94,12 +88,12 @@ class AsyncOncePer(HasPath, OwnedNode):
                         await retry(runtime, deadline, runtime.operations.sync, self._path)
                     won = await self._try(attempt, deadline)
                     break
-                except OutcomeUnknownError:
+                except errors.OutcomeUnknownError:
                     doubt = True
-                except (BadVersionError, NodeExistsError, NoNodeError, NotSentError):
-                    continue  # something has changed: look again
+                except (errors.NotSentError, *CHANGED):
+                    continue  # look again
         except BaseException as error:
-            if isinstance(error, ZooKeeperError):
+            if isinstance(error, errors.ZooKeeperError):
                 # A session that is over gives nothing back, and the node is not ephemeral.
                 over = isinstance(error, SESSION_OVER)
                 error.maybe_applied = over and attempt.entered
@@ -124,7 +118,7 @@ class AsyncOncePer(HasPath, OwnedNode):
             if data.startswith(attempt.id.encode()):
                 write = self._runtime.operations.set_data
                 await retry(self._runtime, deadline, write, self._path, b"", stat.version)
-        except (NoNodeError, BadVersionError):
+        except (errors.NoNodeError, errors.BadVersionError):
             pass
         except BaseException:
             self._clean_up_after(attempt)
@@ -135,7 +129,7 @@ class AsyncOncePer(HasPath, OwnedNode):
         data = attempt.id.encode() + b" " + self._text
         try:
             seen, stat = await self._read(deadline)
-        except NoNodeError:
+        except errors.NoNodeError:
             await ensure_path(self._runtime, parent(self._path), self._acl, deadline)
             attempt.entered = True
             await until(operations.create(self._path, data, self._acl), deadline)

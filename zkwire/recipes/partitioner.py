@@ -29,25 +29,14 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from hashlib import sha256
 
-from zkwire.errors import (
-    LockLostError,
-    NoNodeError,
-    ServerError,
-)
+from zkwire import errors
 from zkwire.operations.nodes import check_acl
+from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes._service import (
-    Condition,
-    ObservableService,
-    Problem,
-    Service,
-    sessions_of,
-    until_closed,
-)
 from zkwire.recipes.membership import check_name
 from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.runtime import REPEATABLE, retry
@@ -57,7 +46,6 @@ from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from typing import Any, Literal
 
     from zkwire.jute.records import ACL
@@ -140,7 +128,7 @@ class ItemLock(AsyncSequentialLock):
         return await super()._look_again(attempt, names, ahead, deadline)
 
 
-class ItemOwnership(Service):
+class ItemOwnership(_service.Service):
     """The lock of an item, for as long as this member is to have it; ``tell`` is told each change.
 
     It belongs to one session and is not begun anew.  Dismissed, it lets the lock go.  ``wanted``:
@@ -155,7 +143,7 @@ class ItemOwnership(Service):
         partition: Partition,
         item: str,
         tell: Callable[[], object],
-        trouble: Problem,
+        trouble: _service.Problem,
     ) -> None:
         super().__init__(runtime)  # the driver behind it runs services
         self._path, self._trouble = f"{partition.path}/items/{item}", trouble
@@ -173,7 +161,7 @@ class ItemOwnership(Service):
             await self.lock.acquire()
             self._in_line()
             await runtime.wait_for(self.lock.lost)
-        except LockLostError:
+        except errors.LockLostError:
             pass  # in the moment it was acquired
         finally:
             self.lock._release_in_background()
@@ -226,7 +214,9 @@ class Partition:
         self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
         self.data: bytes = digest(self.items)
 
-    def join(self, runtime: Any, tell: Callable[[], object], trouble: Problem) -> MemberKeeper:
+    def join(
+        self, runtime: Any, tell: Callable[[], object], trouble: _service.Problem
+    ) -> MemberKeeper:
         """Make the member's node in this session, and keep it."""
         self.name = self.name or runtime.unique()
         member = MemberKeeper(runtime, f"{self.members}/{self.name}", self.data, acl=self.acl)
@@ -307,7 +297,7 @@ class AsyncShare(Bound, Mapping[str, int]):
         ownership = self._ownerships[item]
         if not ownership.held:
             why = f"{item!r} is no longer this member's"
-            raise LockLostError(why, session_id=ownership.lock._runtime.session_id)
+            raise errors.LockLostError(why, session_id=ownership.lock._runtime.session_id)
 
     @property
     def _stale(self) -> bool:
@@ -344,7 +334,7 @@ class ShareRequest:
         self.changed: bool = bool(told)
 
 
-class Rebalance(ObservableService):
+class Rebalance(_service.ObservableService):
     """How shares are given to the program: one at a time, each confirmed by the next.
 
     The reader leaves what it confirms in ``_asked``, and waits.
@@ -364,7 +354,7 @@ class Rebalance(ObservableService):
         self._state: State = "allocating"
         self._serving = False  # in a session at this moment
         self._dirty = False
-        self._todo = Condition(lambda: self._dirty)
+        self._todo = _service.Condition(lambda: self._dirty)
 
     def _wake(self) -> None:
         self._dirty = True
@@ -406,7 +396,7 @@ class Rebalance(ObservableService):
             self._reading = False
 
     def __aiter__(self) -> AsyncGenerator[AsyncShare, None]:
-        return until_closed(self.next, lambda: self._leaving)
+        return _service.until_closed(self.next, lambda: self._leaving)
 
     async def _until_changed(self, share: AsyncShare, timeout: float | None) -> bool:
         """Wait until the share has changed, at most so long; whether it has."""
@@ -511,11 +501,11 @@ class AsyncPartitioner(HasPath, Rebalance):
         on_problem: OnProblem | None = None,
     ) -> None:
         self._partition = partition = Partition(path, items, name, acl)
-        super().__init__(sessions_of(client), partition.path, on_problem)
+        super().__init__(_service.sessions_of(client), partition.path, on_problem)
         self._member: Any = None
         self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
         self._ownerships: dict[str, ItemOwnership] = {}
-        self._troubles: dict[str, Problem] = {}  # of the items, and of the member: ""
+        self._troubles: dict[str, _service.Problem] = {}  # of the items, and of the member: ""
         self._begin()
 
     @property
@@ -545,16 +535,16 @@ class AsyncPartitioner(HasPath, Rebalance):
 
     # --- the session's side -----------------------------------------------------------------------
 
-    def _parts(self) -> Iterable[Service]:
+    def _parts(self) -> Iterable[_service.Service]:
         member = self._member
         if self._leaving:  # what is given up is no problem any more
             return [member] if member is not None and member._leaving else []
         return [part for part in (member, *list(self._ownerships.values())) if part is not None]
 
-    def _trouble_of(self, part: str) -> Problem:
+    def _trouble_of(self, part: str) -> _service.Problem:
         """What a part is refused: each session has another part, and it is the same problem."""
         if part not in self._troubles:
-            self._troubles[part] = Problem(self._part_problem, self._sessions.dispatch)
+            self._troubles[part] = _service.Problem(self._part_problem, self._sessions.dispatch)
         return self._troubles[part]
 
     @property
@@ -585,7 +575,7 @@ class AsyncPartitioner(HasPath, Rebalance):
                     await runtime.wait_for(*signals)
                     self._dirty = False
         self._step(runtime)
-        with suppress(ServerError):  # the locks are released before this is answered
+        with suppress(errors.ServerError):  # the locks are released before this is answered
             await retry(runtime, None, runtime.operations.sync, self._path)
         member._leave()
         while not member._over:
@@ -602,13 +592,13 @@ class AsyncPartitioner(HasPath, Rebalance):
             return None
         try:
             names = await operations.get_children(partition.members, watch=watch)
-        except NoNodeError:
+        except errors.NoNodeError:
             return None
         new = {n: operations.get_data(f"{partition.members}/{n}") for n in names if n not in roll}
         for name in roll.keys() - set(names):
             del roll[name]
         for name, read in new.items():
-            with suppress(NoNodeError):
+            with suppress(errors.NoNodeError):
                 data, stat = await read
                 roll[name] = stat.czxid, data
         return partition.assigned(roll)

@@ -31,17 +31,8 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 
-from zkwire.errors import (
-    BadVersionError,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-    NotReadOnlyError,
-    OperationTimeoutError,
-    ServerError,
-    ZooKeeperError,
-)
-from zkwire.operations.multi import Create
+from zkwire import errors
+from zkwire.operations.multi import Create, Operation
 from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, ObservableService, sessions_of
@@ -56,7 +47,6 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations
-    from zkwire.operations.multi import Operation
     from zkwire.recipes._service import Background, OnProblem
     from zkwire.recipes.runtime import AsyncClientLike
 
@@ -71,7 +61,7 @@ class Wish:
     def __init__(self, data: bytes) -> None:
         self.data: bytes = data
         self.done: bool = False
-        self.error: ServerError | None = None
+        self.error: errors.ServerError | None = None
 
 
 class AsyncPersistentNode(HasPath, ObservableService):
@@ -135,11 +125,11 @@ class AsyncPersistentNode(HasPath, ObservableService):
         """A path that is at least as long as the node's."""
         return self._path
 
-    def _refused(self, runtime: Background, refusal: ServerError) -> float:
+    def _refused(self, runtime: Background, refusal: errors.ServerError) -> float:
         self._settle(tuple(self._wishes), refusal)  # perhaps for the data
         return super()._refused(runtime, refusal)
 
-    def _settle(self, wishes: tuple[Wish, ...], error: ServerError | None = None) -> None:
+    def _settle(self, wishes: tuple[Wish, ...], error: errors.ServerError | None = None) -> None:
         """The last of the wishes is fulfilled, or refused with this error."""
         if wishes and error is None:
             self._data = wishes[-1].data
@@ -152,9 +142,9 @@ class AsyncPersistentNode(HasPath, ObservableService):
         try:
             self._stat = await operations.set_data(self._path, wishes[-1].data, stat.version)
             self._settle(wishes)
-        except (NoNodeError, NotReadOnlyError, BadVersionError, *REPEATABLE):
+        except (errors.NoNodeError, errors.NotReadOnlyError, errors.BadVersionError, *REPEATABLE):
             raise
-        except ServerError as refused:
+        except errors.ServerError as refused:
             self._settle(wishes, refused)
         self._changed()
 
@@ -220,7 +210,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
         await self._outcome(lambda: wish.done, limit)
         self._check()
         if not wish.done:
-            raise OperationTimeoutError(
+            raise errors.OperationTimeoutError(
                 "not written in time; it will be as soon as it can be",
                 op="set_data",
                 path=self._path,
@@ -256,7 +246,9 @@ class AsyncPersistentNode(HasPath, ObservableService):
             k for k in list(active_locks) if isinstance(k, AsyncPersistentNode) and k is not self
         ]
         if any(other._path == self._path for other in others) and not self._leaving:
-            raise NodeExistsError(f"{self._path}: another object of this client keeps this node")
+            raise errors.NodeExistsError(
+                f"{self._path}: another object of this client keeps this node"
+            )
         active_locks.add(self)
         self._active_in = active_locks
         while not self._leaving:
@@ -278,7 +270,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
                     await runtime.wait_for(watch, self._todo)
                     if self._stat is not None and self._wishes:
                         await self._write(runtime.operations, self._stat)
-        except (NoNodeError, BadVersionError):
+        except (errors.NoNodeError, errors.BadVersionError):
             pass
 
     async def _provide(self, runtime: Any, watch: Watch) -> bool:
@@ -290,7 +282,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
         else:
             try:
                 made, stat = await self._create(runtime, data, watch)
-            except NoNodeError:
+            except errors.NoNodeError:
                 above = parent(self._path)
                 await ensure_path(runtime, above, self._acl, None, containers=True)
                 return False
@@ -314,9 +306,9 @@ class AsyncPersistentNode(HasPath, ObservableService):
         try:
             await created
             made = self._doubt = True  # until the look has told its czxid
-        except NodeExistsError:
+        except errors.NodeExistsError:
             pass
-        except ZooKeeperError as error:
+        except errors.ZooKeeperError as error:
             self._doubt = self._doubt or error.maybe_applied
             raise
         return made, await look
@@ -341,9 +333,9 @@ class AsyncPersistentNode(HasPath, ObservableService):
             stat = await newest(operations, operations.exists, self._path)
             if await self._is_own(runtime, stat) and stat is not None:
                 await operations.delete(self._path, stat.version)
-        except BadVersionError:
+        except errors.BadVersionError:
             return
-        except NoNodeError:
+        except errors.NoNodeError:
             pass
         self._czxid, self._doubt = 0, False
 
@@ -383,7 +375,7 @@ class PersistentModeKeeper(AsyncPersistentNode):
     async def _both_made(self, runtime: Any, made: Awaitable[object]) -> None:
         try:
             await made
-        except MultiError as error:
+        except errors.MultiError as error:
             if error.index == 1:  # of an earlier create, whose node is gone
                 await self._drop_token(runtime)
             raise error._culprit from None
@@ -398,7 +390,7 @@ class PersistentModeKeeper(AsyncPersistentNode):
         return stat is not None and stat.czxid == self._czxid
 
     async def _drop_token(self, runtime: Any) -> None:
-        with suppress(NoNodeError):
+        with suppress(errors.NoNodeError):
             await runtime.operations.delete(self._token)
         self._token = ""
 

@@ -31,28 +31,18 @@ watches: an item that comes wakes one consumer.  To lose that lock does no harm.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import closing, suppress
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from itertools import islice
 from zlib import crc32
 
-from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
-    LockLostError,
-    MultiError,
-    NodeExistsError,
-    NoNodeError,
-    OperationTimeoutError,
-    SequenceExhaustedError,
-    SessionExpiredError,
-    ZooKeeperError,
-)
+from zkwire import errors
 from zkwire.jute.record import Record
-from zkwire.operations.multi import Appended, Check, Create, Delete, SetData
+from zkwire.operations.multi import Appended, Check, Create, Delete, Operation, SetData
 from zkwire.operations.nodes import check_acl, check_data, check_flag
-from zkwire.recipes._node import Attempt, OwnedNode, TemporaryTokens
+from zkwire.recipes._node import Attempt, OwnedNode, TemporaryTokens, Token
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, Lost, Recipe
 from zkwire.recipes.runtime import (
+    CHANGED,
     answered,
     ensure_above,
     in_time,
@@ -69,12 +59,9 @@ from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, check_below_root, 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations, Reply
-    from zkwire.operations.multi import Operation
-    from zkwire.recipes._node import Token
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.wire.model import DataAndStat
 
@@ -86,11 +73,11 @@ _NAME_LENGTH = len(_PREFIX) + len("100-") + SEQUENCE_DIGITS
 _OTHER_BYTES = 8192
 
 
-class QueueEmptyError(OperationTimeoutError):
+class QueueEmptyError(errors.OperationTimeoutError):
     """There was no item to take until the time limit passed."""
 
 
-class QueueFullError(ZooKeeperError):
+class QueueFullError(errors.ZooKeeperError):
     """The queue has ``max_items`` items, or would have more with these; none was put."""
 
 
@@ -225,7 +212,7 @@ class ItemSelector:
             limit, path = in_time(runtime, deadline), f"{self._layout.items}/{name}"
             try:
                 return name, await answered(runtime, limit, reply, read, path)
-            except NoNodeError:
+            except errors.NoNodeError:
                 self._missed += 1
         return None
 
@@ -260,9 +247,9 @@ class ItemSelector:
                 claimed = set(await runtime.until(taken, limit))
                 free = (name for name in sorted(names) if name not in claimed and is_item(name))
                 return list(islice(free, WINDOW))
-            except NoNodeError:
+            except errors.NoNodeError:
                 await layout.provide(deadline)
-            except ConnectionLossError:
+            except errors.ConnectionLossError:
                 pass
 
 
@@ -308,7 +295,7 @@ class Search:
                     names = await selector.list(deadline, watch)
                     if names or await selector._runtime.event(watch, deadline) is None:
                         return names
-        except OperationTimeoutError:
+        except errors.OperationTimeoutError:
             raise self._empty() from None  # it was, when it was seen last
 
     async def _stand_in_line(self) -> None:
@@ -318,7 +305,7 @@ class Search:
             layout = selector._layout
             line = self._line = OrderQueue(layout.runtime, layout.waiting, acl=layout.acl)
             line._kept = layout.path
-            with suppress(LockLostError):  # nothing of this attempt is left
+            with suppress(errors.LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
 
     def _empty(self) -> QueueEmptyError:
@@ -424,10 +411,10 @@ class Taking(Recipe, OwnedNode, Enterable):
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
             await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
-        except (NoNodeError, BadVersionError, SessionExpiredError) as error:
-            over = isinstance(error, SessionExpiredError)
+        except (errors.NoNodeError, errors.BadVersionError, errors.SessionExpiredError) as error:
+            over = isinstance(error, errors.SessionExpiredError)
             why = "the session has expired" if over else "the server does not find its claim"
-            loss = LockLostError(
+            loss = errors.LockLostError(
                 f"{path} was no longer claimed when the work on it ended ({why}), and was not "
                 "removed: another consumer may have it"
             )
@@ -452,7 +439,7 @@ class Taking(Recipe, OwnedNode, Enterable):
         node, taken = attempt.node, self._item
         if taken is not None:  # at once: what the caller asks for next comes after it
             path = f"{self._queue._layout.items}/{taken.name}"
-            with suppress(MultiError):
+            with suppress(errors.MultiError):
                 await operations.multi([Check(path, taken.deliveries), Delete(node)])
                 return
         data, stat = await newest(operations, operations.get_data, node)
@@ -534,7 +521,7 @@ class AsyncQueue(HasPath):
         beginning = f"{self._layout.items}/{prefix(priority)}"
         if isinstance(items, bytes | str):
             raise TypeError("put_many takes a list of items: put() takes a single one")
-        limit = self._runtime.send_limit
+        limit = self._runtime.session.send_limit
         checked = [check_item(data, limit) for data in items]
         zxids: list[int] = []
         deadline = within(self._runtime, timeout)
@@ -544,7 +531,7 @@ class AsyncQueue(HasPath):
                 zxid = await self._add(token, beginning, together, deadline)
                 zxids += [zxid] * len(together)
                 deadline = within(self._runtime, timeout)
-        except ZooKeeperError as error:
+        except errors.ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or bool(zxids)
             raise
         finally:
@@ -618,7 +605,7 @@ class AsyncQueue(HasPath):
             try:
                 seen = await retry(self._runtime, deadline, read, f"{self._layout.items}/{name}")
                 return item(name, *seen)
-            except NoNodeError:
+            except errors.NoNodeError:
                 pass  # removed meanwhile
         return None
 
@@ -649,16 +636,16 @@ class AsyncQueue(HasPath):
                 if paths:
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid
-            except NodeExistsError:  # the counter is behind the names, or at its end
+            except errors.NodeExistsError:  # the counter is behind the names, or at its end
                 number = await catch_up(self._runtime, self._layout.items, MOST_MISSING, deadline)
                 if number > LAST_SEQUENCE - SPARE_NUMBERS:
                     self._number = LAST_SEQUENCE
                     raise self._used_up() from None
-            except NoNodeError:
+            except errors.NoNodeError:
                 await self._layout.provide(deadline)
 
-    def _used_up(self) -> SequenceExhaustedError:
-        return SequenceExhaustedError(
+    def _used_up(self) -> errors.SequenceExhaustedError:
+        return errors.SequenceExhaustedError(
             f"no number is left: empty the queue, delete {self._layout.items}, make a new Queue"
         )
 
@@ -686,13 +673,13 @@ class AsyncQueue(HasPath):
             try:
                 await self._tokens.execute(token, operations, in_time(self._runtime, deadline))
                 return True
-            except MultiError as error:
+            except errors.MultiError as error:
                 refusal = error._culprit
-                if not isinstance(refusal, (NodeExistsError, NoNodeError, BadVersionError)):
+                if not isinstance(refusal, CHANGED):
                     raise refusal from None
                 # Where a claim is created, its folder may be missing; else it is the item.
                 folder = error.index == 0 < len(operations) - 1
-                if not folder or isinstance(refusal, NodeExistsError):
+                if not folder or isinstance(refusal, errors.NodeExistsError):
                     self._selector.missed()
                     return False
                 await self._layout.provide(deadline)

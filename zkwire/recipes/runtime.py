@@ -21,24 +21,8 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from zkwire.errors import (
-    BUSY,
-    MISSING_CHROOT,
-    AuthFailedError,
-    ClientClosedError,
-    ConnectionLossError,
-    MultiError,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    ServerError,
-    SessionExpiredError,
-    UnimplementedError,
-    ZooKeeperError,
-    error_for,
-)
-from zkwire.session.waitable import Waitable, check_timeout
+from zkwire import errors
+from zkwire.session.waitable import Waitable, Watch, check_timeout
 from zkwire.wire.paths import check_below_root, check_path, parent
 
 TYPE_CHECKING = False
@@ -50,7 +34,6 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
     from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.waitable import Watch
     from zkwire.wire.model import Event
 
     T = TypeVar("T")
@@ -97,23 +80,15 @@ if TYPE_CHECKING:
             """The session's id; 0 before the first handshake."""
             ...
 
-        @property
-        def resumed(self) -> bool:
-            """Whether the session was another client's before."""
-            ...
+        session: Any
+        """The session: ``timeout`` in seconds, ``send_limit`` in bytes, ``change``.
+
+        ``resumed``: it was another client's before.  ``connection``: another object for each
+        connection, to be compared by ``is``.
+        """
 
         operation_timeout: float | None
         """The client's time limit for an operation in seconds; None without."""
-
-        @property
-        def session_timeout(self) -> float:
-            """The session timeout in seconds."""
-            ...
-
-        @property
-        def send_limit(self) -> int:
-            """The bytes of the longest request."""
-            ...
 
         @property
         def usable(self) -> bool:
@@ -126,11 +101,6 @@ if TYPE_CHECKING:
         @property
         def lease_deadline(self) -> float:
             """Until then the session is surely alive; 0 when it may be gone."""
-            ...
-
-        @property
-        def connection(self) -> object:
-            """Another object for each connection, to be compared by ``is``."""
             ...
 
         active_locks: set[ActiveLock]
@@ -297,7 +267,8 @@ def in_time(runtime: Runtime, deadline: float | None) -> float:
     if deadline is not None:
         return deadline
     limit = runtime.operation_timeout
-    return runtime.now() + (2 * runtime.session_timeout if limit is None else limit)
+    seconds: float = 2 * runtime.session.timeout if limit is None else limit
+    return runtime.now() + seconds
 
 
 def deadline_of(runtime: Runtime, timeout: float | None) -> float | None:
@@ -325,7 +296,7 @@ async def retry(
     while True:
         try:
             return await runtime.until(operation(*args, **kwargs), deadline)
-        except ConnectionLossError:
+        except errors.ConnectionLossError:
             pass
 
 
@@ -340,7 +311,7 @@ async def answered(
     """The same, of an operation that was asked for before: only a lost one is asked for again."""
     try:
         return await runtime.until(asked, deadline)
-    except ConnectionLossError:
+    except errors.ConnectionLossError:
         return await retry(runtime, deadline, operation, *args, **kwargs)
 
 
@@ -352,7 +323,7 @@ async def answers(
         replies = ask()
         try:
             return [await runtime.until(reply, deadline) for reply in replies]
-        except ConnectionLossError:
+        except errors.ConnectionLossError:
             pass
 
 
@@ -360,7 +331,7 @@ async def ensure_gone(runtime: Runtime, deadline: float | None, path: str) -> No
     """Delete a node, or find it deleted, over as many connections as it takes."""
     try:
         await retry(runtime, deadline, runtime.operations.delete, path)
-    except NoNodeError:
+    except errors.NoNodeError:
         pass
 
 
@@ -380,15 +351,17 @@ async def unwrap_multi_error(
     """The results of a multi; raises what one of its operations was refused with, if any was."""
     try:
         return await multi(*args, **kwargs)
-    except MultiError as error:
+    except errors.MultiError as error:
         refusals = [error._culprit]
     # Not in the handler, and popped: neither its context nor its traceback leads back to it.
     raise refusals.pop()
 
 
-REPEATABLE = (ConnectionLossError, *BUSY)
+REPEATABLE = (errors.ConnectionLossError, *errors.BUSY)
 """What says nothing of a read but that it was not answered, or not at this moment."""
-SESSION_OVER = (SessionExpiredError, ClientClosedError, AuthFailedError)
+CHANGED = (errors.BadVersionError, errors.NodeExistsError, errors.NoNodeError)
+"""What says that another client has changed a node meanwhile."""
+SESSION_OVER = (errors.SessionExpiredError, errors.ClientClosedError, errors.AuthFailedError)
 """What says that a session is over, and nothing about the next one."""
 # Requests in one write: enough to hide a round trip, few enough to be answered soon.
 WINDOW = 500
@@ -425,20 +398,22 @@ async def ensure_path(
                 await _ensure_node(runtime, missing[-1], acl, limit, container)
                 missing.pop()
                 begun = True
-            except NoNodeError:
+            except errors.NoNodeError:
                 if missing[-1] == "/":  # that is the chroot, and what is above it is out of reach
-                    raise NoNodeError(MISSING_CHROOT, op="create", path=path) from None
+                    raise errors.NoNodeError(
+                        errors.MISSING_CHROOT, op="create", path=path
+                    ) from None
                 missing.append(parent(missing[-1]))
-            except UnimplementedError:
+            except errors.UnimplementedError:
                 if not container:
                     raise
                 containers = False
-            except ConnectionLossError as lost:
+            except errors.ConnectionLossError as lost:
                 begun = begun or lost.maybe_applied
                 containers = containers and not lost.maybe_applied
                 continue
             limit = in_time(runtime, deadline)
-    except ZooKeeperError as error:
+    except errors.ZooKeeperError as error:
         error.maybe_applied = counts and (error.maybe_applied or begun)
         raise
 
@@ -453,9 +428,9 @@ async def _ensure_node(
     """Create one node whose parent is there."""
     try:
         await runtime.until(runtime.operations.create(path, b"", acl, container=container), limit)
-    except NodeExistsError:
+    except errors.NodeExistsError:
         pass
-    except NoAuthError:
+    except errors.NoAuthError:
         # A server looks at the rights on the parent before it sees that the node exists.
         if await retry(runtime, limit, runtime.operations.exists, path) is None:
             raise
@@ -489,12 +464,12 @@ async def _listed(
         try:
             try:
                 names = await runtime.until(reply, deadline())
-            except ConnectionLossError:
+            except errors.ConnectionLossError:
                 names = await retry(runtime, in_time(runtime, deadline()), read, node)
             found.append((node, names))
-        except NoNodeError:
+        except errors.NoNodeError:
             if node == root:
-                raise error_for(NoNodeError.code, "walk", root) from None
+                raise errors.error_for(errors.NoNodeError.code, "walk", root) from None
     return found
 
 
@@ -506,24 +481,25 @@ async def delete_tree(runtime: Runtime, path: str, deadline: float | None) -> No
         while True:
             try:
                 nodes = await _deepest(runtime, path, deadline)
-            except NoNodeError:
+            except errors.NoNodeError:
                 return
             for start in range(0, len(nodes), WINDOW):
                 window = nodes[start : start + WINDOW]
-                refusal: ServerError | None = None  # raised late: each that is gone is counted
+                # Raised late: each that is gone is counted.
+                refusal: errors.ServerError | None = None
                 for reply in [runtime.operations.delete(node) for node in window]:
                     try:
                         await runtime.until(reply, deadline)
                         deleted += 1
-                    except (NoNodeError, NotEmptyError):
+                    except (errors.NoNodeError, errors.NotEmptyError):
                         pass  # what is left is found again
-                    except ConnectionLossError as lost:
+                    except errors.ConnectionLossError as lost:
                         in_doubt = in_doubt or lost.maybe_applied
-                    except ServerError as refused:
+                    except errors.ServerError as refused:
                         refusal = refusal or refused
                 if refusal is not None:
                     raise refusal
-    except ZooKeeperError as error:
+    except errors.ZooKeeperError as error:
         error.maybe_applied = error.maybe_applied or deleted > 0 or in_doubt
         if deleted:
             count = "1 node" if deleted == 1 else f"{deleted} nodes"

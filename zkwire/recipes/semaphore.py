@@ -33,16 +33,9 @@ import re
 from contextlib import closing
 from functools import partial
 
-from zkwire.errors import (
-    BadVersionError,
-    ConnectionLossError,
-    LockTakenError,
-    LockTimeoutError,
-    NodeExistsError,
-    NoNodeError,
-)
+from zkwire import errors
 from zkwire.operations.multi import Check, Create
-from zkwire.recipes._node import is_permanent, permanent
+from zkwire.recipes._node import Attempt, is_permanent, permanent
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import retry, runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncQueueLock, OrderQueue, before, contenders, of_kazoo
@@ -54,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes._node import Attempt
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
     from zkwire.recipes.sequential import Contender, Names, Place
 
@@ -107,7 +99,7 @@ class AsyncLease(AsyncQueueLock):
         try:
             while True:
                 await self._agree(deadline)
-                if wait and self._runtime.resumed:  # a contender behind these waits forever
+                if wait and self._runtime.session.resumed:  # a contender behind these waits forever
                     await self._refuse_former(attempt, await self._list(deadline), deadline)
                 if not await self._queue._acquire_by(deadline, wait):
                     return False
@@ -131,7 +123,7 @@ class AsyncLease(AsyncQueueLock):
                 seen = watch if wait else None
                 try:
                     names = await retry(self._runtime, deadline, read, self._path, watch=seen)
-                except NoNodeError:
+                except errors.NoNodeError:
                     return True  # there are none
                 leases = self._counted(names)
                 if len(leases) < self._places:
@@ -158,8 +150,10 @@ class AsyncLease(AsyncQueueLock):
         if await self._runtime.event(watch, deadline) is None:
             raise self._taken_error(deadline)
 
-    def _taken_error(self, timeout: float | None) -> LockTakenError:
-        return LockTimeoutError(f"{self._base}: none of {self._places} leases was free in time")
+    def _taken_error(self, timeout: float | None) -> errors.LockTakenError:
+        return errors.LockTimeoutError(
+            f"{self._base}: none of {self._places} leases was free in time"
+        )
 
     def _clean_up_pending(self) -> None:
         try:
@@ -223,10 +217,10 @@ class AsyncLease(AsyncQueueLock):
                         runtime.operations.set_data(self._base, count, stat.version), deadline
                     )
                     return
-            except NoNodeError:
+            except errors.NoNodeError:
                 await self._provide(self._base, deadline)
                 continue
-            except (BadVersionError, ConnectionLossError):
+            except (errors.BadVersionError, errors.ConnectionLossError):
                 continue  # look again
             if data != str(self._places).encode():
                 # Any client may have written it: not at any length, nor lines into a log.
@@ -261,9 +255,9 @@ class KazooLease(AsyncLease):
         while True:
             try:
                 await unwrap_multi_error(runtime.until, operations.multi(claim), deadline)
-            except ConnectionLossError:
+            except errors.ConnectionLossError:
                 continue  # the name is the attempt's own, so repeating makes no second node
-            except (NoNodeError, NodeExistsError):
+            except (errors.NoNodeError, errors.NodeExistsError):
                 pass  # an earlier try may have worked, and the lock be gone since
             attempt.stat = await retry(runtime, deadline, operations.exists, node)
             return None if attempt.stat is None else True

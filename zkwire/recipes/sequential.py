@@ -36,20 +36,9 @@ import re
 from contextlib import closing, suppress
 from functools import partial
 
-from zkwire.errors import (
-    ConnectionLossError,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    NotSentError,
-    OperationTimeoutError,
-    OutcomeUnknownError,
-    SequenceExhaustedError,
-    ServerError,
-    UnimplementedError,
-)
+from zkwire import errors
 from zkwire.jute.record import Record
-from zkwire.jute.records import Stat
+from zkwire.jute.records import ACL, Stat
 from zkwire.operations.sequence import behind, highest_number, next_number, used_up
 from zkwire.recipes._lock import AsyncPathLock
 from zkwire.recipes._node import (
@@ -81,7 +70,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Literal, TypeAlias
 
-    from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
@@ -115,7 +103,7 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
     deadline = in_time(runtime, None)
     try:
         names = await retry(runtime, deadline, runtime.operations.get_children, path)
-    except NoNodeError:
+    except errors.NoNodeError:
         return []
     numbers = {f"{path}/{name}": sequence_number(name) if numbered else 0 for name in names}
     replies = {
@@ -123,12 +111,12 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
     }
     found: list[Contender] = []
     for node, reply in replies.items():
-        with suppress(NoNodeError):  # gone meanwhile
+        with suppress(errors.NoNodeError):  # gone meanwhile
             try:
                 data, stat = await answered(
                     runtime, deadline, reply, runtime.operations.get_data, node
                 )
-            except NoAuthError:
+            except errors.NoAuthError:
                 text, stat = None, await _stat(runtime, deadline, node)
             else:
                 text = data.decode("utf-8", "replace")
@@ -141,10 +129,10 @@ async def _stat(runtime: Runtime, deadline: float, node: str) -> Stat:
     """The stat of a node; all zeros if the server does not tell.  NoNodeError if it is gone."""
     try:
         stat = await retry(runtime, deadline, runtime.operations.exists, node)
-    except NoAuthError:
+    except errors.NoAuthError:
         return UNKNOWN
     if stat is None:
-        raise NoNodeError(op="exists", path=node)
+        raise errors.NoNodeError(op="exists", path=node)
     return stat
 
 
@@ -199,7 +187,7 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
     if missing > most:
         message = f"{behind(path, number, highest)}; {missing} numbers are missing, and a client "
         message += f"uses up {most} at most by itself"
-        raise NodeExistsError(message, path=path)
+        raise errors.NodeExistsError(message, path=path)
     runtime.warn(f"{behind(path, number, highest)}: it is brought past that")
     while number <= highest:
         pairs = used_up(path, highest + 1 - number)
@@ -207,7 +195,7 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
             used = runtime.operations.multi(pairs)
             await unwrap_multi_error(runtime.until, used, deadline)
             number += len(pairs) // 2
-        except ConnectionLossError:  # it may be executed
+        except errors.ConnectionLossError:  # it may be executed
             number = await _counter(runtime, path, deadline)
     return number
 
@@ -217,7 +205,7 @@ async def _counter(runtime: Runtime, path: str, deadline: float | None) -> int:
     sync, exists = runtime.operations.sync, runtime.operations.exists
     _, stat = await answers(runtime, deadline, lambda: (sync(path), exists(path)))
     if stat is None:
-        raise NoNodeError(op="exists", path=path)
+        raise errors.NoNodeError(op="exists", path=path)
     return next_number(stat.cversion, stat.num_children)
 
 
@@ -265,20 +253,20 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 attempt.node, attempt.stat = (made, None) if plain else made
                 self._check_sequence(attempt)
                 return await runtime.until(listing, deadline)
-            except UnimplementedError:
+            except errors.UnimplementedError:
                 if plain:
                     raise
                 plain = True
-            except NoNodeError:
+            except errors.NoNodeError:
                 attempt.node = None
                 await self._provide(self._path, deadline)
-            except ServerError:
+            except errors.ServerError:
                 attempt.entered = attempt.node is not None
                 raise
-            except NotSentError:
+            except errors.NotSentError:
                 if attempt.node is not None:
                     return await self._list(deadline)
-            except OutcomeUnknownError:
+            except errors.OutcomeUnknownError:
                 if attempt.node is not None:
                     return await self._list(deadline)
                 names = await self._find(attempt, deadline)
@@ -311,7 +299,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         asked = [operations.sync] * sync + [operations.get_children]
         try:
             found = await answers(self._runtime, deadline, lambda: [ask(path) for ask in asked])
-        except NoNodeError:
+        except errors.NoNodeError:
             return []
         names: list[str] = found[-1]
         return names
@@ -320,14 +308,14 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         """Leave the queue and see it done, if that is possible in time."""
         try:
             await self._runtime.until(self._runtime.operations.delete(attempt.node), deadline)
-        except NoNodeError:
+        except errors.NoNodeError:
             pass
-        except (ConnectionLossError, OperationTimeoutError, *RETRYABLE):
+        except (errors.ConnectionLossError, errors.OperationTimeoutError, *RETRYABLE):
             self._clean_up_after(attempt)
         attempt.entered = False
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        with contextlib.suppress(NoNodeError):
+        with contextlib.suppress(errors.NoNodeError):
             if attempt.node is not None:
                 await operations.delete(attempt.node)
                 return
@@ -341,7 +329,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
     def _check_sequence(self, attempt: Attempt) -> None:
         number = int(self._name(attempt)[len(attempt.id) + 1 + len(self._label) :])
         if not 0 <= number <= LAST_SEQUENCE - SPARE_NUMBERS:
-            raise SequenceExhaustedError(
+            raise errors.SequenceExhaustedError(
                 f"{self._path}: the sequence counter stands at {number} and ends at "
                 f"{LAST_SEQUENCE}; delete the node when it is not in use, or take another path"
             )
@@ -415,7 +403,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 await self._expect_one_to_go(ahead, deadline)
                 return False
             self._seen_taken = True
-            if self._runtime.resumed:
+            if self._runtime.session.resumed:
                 in_the_way = [*(name for _, name in before(names, last)), last]
                 await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
@@ -450,16 +438,16 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         if is_next and self._own_watch is None:
             self._own_watch = OwnNodeWatch()
             self._watch_own_node(attempt, self._own_watch)
-        connection = self._runtime.connection
+        connection = self._runtime.session.connection
         ahead[:] = [max(ahead)]
         names[:] = [own, *(name for _, name in before(names, own))] if is_next else [own, last]
         try:
             gone = await self._wait_for(last, deadline)
-        except NoAuthError:
+        except errors.NoAuthError:
             await self._expect_one_to_go(ahead, deadline)
             return await self._await_change(names, deadline)
         # After a reconnection events come in another order than the changes.
-        if is_next and gone and connection is self._runtime.connection and self._lasts:
+        if is_next and gone and connection is self._runtime.session.connection and self._lasts:
             return [name for name in names if name != last]
         return await self._list(deadline)
 
@@ -493,7 +481,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             if event is None:
                 raise self._taken_error(deadline)
             return event.type is EventType.NODE_DELETED
-        except NoNodeError:
+        except errors.NoNodeError:
             return True  # gone between the listing and the look: no event would come
         finally:
             watch.close()
@@ -507,7 +495,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
     async def _await_change(self, names: list[str], deadline: float | None) -> list[str]:
         """The children, as soon as they change, at once if one of ``names`` is not among them."""
         # Without a node all of it was deleted; the list will say so.
-        with suppress(NoNodeError), closing(Watch()) as watch:
+        with suppress(errors.NoNodeError), closing(Watch()) as watch:
             read = self._runtime.operations.get_children
             now = await retry(self._runtime, deadline, read, self._path, watch=watch)
             stand = set(names).issubset(now)

@@ -24,43 +24,24 @@ candidate comes back: after a term, a lost lock, and a session that has ended.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 
-from zkwire.errors import (
-    BUSY,
-    AuthFailedError,
-    ClientClosedError,
-    ConnectionLossError,
-    LockLostError,
-    NotReadOnlyError,
-    OperationTimeoutError,
-    ServerError,
-    UnreachableError,
-)
+from zkwire import errors
 from zkwire.operations.nodes import rehearse
+from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath, SupervisedRuntime
-from zkwire.recipes._service import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    Condition,
-    HasProblem,
-    Problem,
-    check_function,
-)
 from zkwire.recipes.runtime import SESSION_OVER, retry
-from zkwire.session.waitable import Either, check_timeout
+from zkwire.session.waitable import Either, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Any, Protocol
 
     from zkwire.recipes._service import OnProblem, Service
     from zkwire.recipes.sequential import Names
-    from zkwire.session.waitable import Waitable
 
     class SupervisorBackend(Protocol):
         """What a supervisor needs of threads, of an event loop, or of a simulation."""
@@ -134,12 +115,12 @@ class SessionLoop:
         self._begun = self._supervised = False
         self._refusal = ""
         self._services: dict[Service, None] = {}
-        self._waiting: dict[Condition, None] = {}  # for a session
+        self._waiting: dict[_service.Condition, None] = {}  # for a session
         self._recipe_runtime: SupervisedRuntime = SupervisedRuntime(self, backend.mutex)
         self._error: BaseException | None = None
         self._origin: TracebackType | None = None  # of the error
         self._closed = False
-        self._stopped = Condition(lambda: self._closed)
+        self._stopped = _service.Condition(lambda: self._closed)
 
     @property
     def latest_driver(self) -> Any:
@@ -174,7 +155,7 @@ class SessionLoop:
         """Raise what has ended the supervisor."""
         self.raise_error()
         if self._closed:
-            raise ClientClosedError("this supervisor has been closed")
+            raise errors.ClientClosedError("this supervisor has been closed")
 
     def _check(self) -> None:
         self._backend.check()
@@ -200,14 +181,14 @@ class SessionLoop:
             while True:
                 lasted = await self._run(self._newest)
                 if lasted is not None:  # one that is killed again and again must not wait for long
-                    pause = 0.0 if lasted else FIRST_PAUSE
+                    pause = 0.0 if lasted else _service.FIRST_PAUSE
                 if self._closed:
                     return
                 self._newest = self._backend.make_client()  # before the pause, for calls of recipes
                 self._notify_waiting()
                 if await self._backend.within(self._stopped, pause * self._backend.jitter()):
                     return
-                pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
+                pause = min(max(_service.FIRST_PAUSE, 2 * pause), _service.LONGEST_PAUSE)
         except Exception as error:  # a certificate that is gone, say
             self._end(error)
         finally:
@@ -222,7 +203,7 @@ class SessionLoop:
                 began = self._backend.now()
                 self._enter(client)
                 await driver.holds(self._stopped, None)
-        except AuthFailedError as error:
+        except errors.AuthFailedError as error:
             self._refusal = f": {error}"
             driver.warn(f"{driver.name}: {error}; a supervisor keeps trying")
         except SESSION_OVER:
@@ -244,16 +225,16 @@ class SessionLoop:
 
         A refusal is logged and tried again, as those of services are.
         """
-        trouble = Problem(None, self.dispatch)
+        trouble = _service.Problem(None, self.dispatch)
         while True:
             try:
                 await retry(driver, None, driver.operations.sync, "/")
                 return
-            except BUSY:
+            except errors.BUSY:
                 pass  # a server that takes its time to refuse is asked again at once
-            except NotReadOnlyError:
+            except errors.NotReadOnlyError:
                 return  # a read-only server is behind, and says so
-            except ServerError as refusal:
+            except errors.ServerError as refusal:
                 what = f"{driver.name}: a new session waits, and tries again"
                 pause = trouble.stands(what, refusal, driver.warn)
                 await driver.holds(self._stopped, pause * self._backend.jitter())
@@ -317,7 +298,7 @@ class SessionLoop:
                     driver.operations.sync("/")
                 return driver
             # B023: the client of this round.
-            replaced = Condition(lambda: self._newest is not client, self._waiting)  # noqa: B023
+            replaced = _service.Condition(lambda: self._newest is not client, self._waiting)  # noqa: B023
             with replaced:
                 await self.holds(replaced, None)
 
@@ -331,7 +312,7 @@ class SessionLoop:
         """The operations of a client of its, for rehearsals."""
         return self._newest._driver.operations
 
-    async def holds(self, condition: Condition, timeout: float | None) -> bool:
+    async def holds(self, condition: _service.Condition, timeout: float | None) -> bool:
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
         self._backend.check()
         await self._backend.within(Either(condition, self._stopped), timeout)
@@ -351,7 +332,7 @@ class SessionLoop:
                 found = present
             return found[1] is not None
 
-        with Condition(is_newer, self._waiting) as newer:
+        with _service.Condition(is_newer, self._waiting) as newer:
             await self.holds(newer, timeout)
             return found
 
@@ -360,7 +341,7 @@ class SessionLoop:
 
         None at the end of the supervisor; raises what has ended it.
         """
-        with suppress(ClientClosedError):
+        with suppress(errors.ClientClosedError):
             return await self._newer(number, None)
         self._backend.check()
         self.raise_error()
@@ -376,7 +357,9 @@ class SessionLoop:
         limit = check_timeout("timeout", timeout)
         _, client = await self._newer(0, limit)
         if client is None:
-            raise UnreachableError(f"there was no session within {limit:.3g} s{self._refusal}")
+            raise errors.UnreachableError(
+                f"there was no session within {limit:.3g} s{self._refusal}"
+            )
         return client
 
     async def wait(self, timeout: float | None = None) -> bool:
@@ -386,7 +369,7 @@ class SessionLoop:
         """
         limit = check_timeout("timeout", timeout)
         self._backend.check()
-        with suppress(ClientClosedError):  # there is nothing to wait for
+        with suppress(errors.ClientClosedError):  # there is nothing to wait for
             self.begin()
         over = await self._backend.within(self._stopped, limit)
         self.raise_error()
@@ -409,7 +392,7 @@ class SessionLoop:
             self._end(None)  # whatever has ended it, a cancellation from outside, too
 
 
-_NETWORK = (ConnectionLossError, LockLostError, OperationTimeoutError)
+_NETWORK = (errors.ConnectionLossError, errors.LockLostError, errors.OperationTimeoutError)
 LONGEST_NAME = 80  # of a contender's node
 SESSION_END = (*SESSION_OVER, *_NETWORK)
 """What the end of a session makes of the requests and locks of a caller."""
@@ -499,7 +482,7 @@ class Term:
             raise
 
 
-class Leadership(HasPath, HasProblem):
+class Leadership(HasPath, _service.HasProblem):
     """A candidacy forever, as :meth:`Supervisor.lead` returns it: its ``path``, its ``problem``.
 
     It ends with its supervisor.
@@ -516,12 +499,12 @@ class Leadership(HasPath, HasProblem):
         names: Names,
         on_problem: OnProblem | None,
     ) -> None:
-        check_function("on_problem", on_problem)
+        _service.check_function("on_problem", on_problem)
         self._path = path
         self._lock = path, text, names
         self._sessions = sessions
         self._function = function
-        self._trouble = Problem(on_problem, sessions.dispatch)
+        self._trouble = _service.Problem(on_problem, sessions.dispatch)
         sessions._backend.make_lock(sessions._newest, *self._lock)  # checks the arguments
         longest = f"{path}/{'x' * LONGEST_NAME}"
         rehearse(sessions.operations).create(longest, text.encode())
@@ -553,7 +536,7 @@ class Leadership(HasPath, HasProblem):
             ended = term.error or error
             if _ends_a_term(client, ended):
                 return
-            if not isinstance(ended, ServerError) or ended is term.error:
+            if not isinstance(ended, errors.ServerError) or ended is term.error:
                 raise ended from None
             what = f"the {self._called} at {self._path} is refused, and tried again"
             pause = self._trouble.stands(what, ended, client._driver.warn)

@@ -7,13 +7,12 @@ caller to do next.  It must not know when that happens; all of these texts stand
 from __future__ import annotations
 
 from zkwire import errors
-from zkwire.session.request import ANSWERED, Answered, Failed, Refused
+from zkwire.session.request import ANSWERED, Answered, Failed, Refused, Request
 from zkwire.wire import ops
 from zkwire.wire.model import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from zkwire.session.request import Request
     from zkwire.wire.ops import Op
 
 

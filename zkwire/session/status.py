@@ -21,8 +21,8 @@ from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.hosts import ReadWriteSearch
 from zkwire.session.liveness import Liveness, Reported
 from zkwire.session.outcomes import UnknownOperations
-from zkwire.session.request import RequestQueue
-from zkwire.session.states import StateMachine
+from zkwire.session.request import Failed, Refused, Request, RequestQueue
+from zkwire.session.states import Observers, StateChange, StateMachine
 from zkwire.session.watch_table import WatchManager
 from zkwire.wire.model import Credentials, State
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from zkwire.errors import ZooKeeperError
     from zkwire.session.hosts import Address, HostList
     from zkwire.session.liveness import LeaseHolder
-    from zkwire.session.request import Failed, Refused, Request
-    from zkwire.session.states import Observers, StateChange
     from zkwire.session.trace import Tracer
     from zkwire.session.waitable import Alarm, Waker
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+CHUNK = 64 * 1024  # bytes of one receive
+HIGH_WATER = 1024 * 1024  # bytes that may wait for a receiver
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close sends RST
 _BACKLOG = 512
 
 

@@ -107,20 +107,13 @@ def ready(clients: Sequence[Client]) -> list[Client]:
 def play(clients: Sequence[Client], points: Sequence[Point]) -> document.Cells:
     """Start the servers, and run all trials of these clients at these points."""
     backend = InstalledBackend("java", every_release()["3.8.0"])
-    over = threading.Event()
     with ExitStack() as stack:
-        server, restarting, empty = (
-            stack.enter_context(backend.standalone(Settings())) for _ in range(3)
-        )
+        server, empty = (stack.enter_context(backend.standalone(Settings())) for _ in range(2))
         ensemble = stack.enter_context(backend.ensemble(Settings()))
         flags = ("-Dreadonlymode.enabled=true",)
         left = stack.enter_context(backend.ensemble(Settings(java_flags=flags)))
-        stage = Stage(server, restarting, ensemble, left.leave_read_only(), empty)
+        stage = Stage(server, ensemble, left.leave_read_only(), empty)
         stack.callback(stage.observer.close)
-        restarter = threading.Thread(target=stage.restarts.run, args=(over.wait,))
-        stack.callback(restarter.join)
-        stack.callback(over.set)
-        restarter.start()
         return everything(clients, points, stage)
 
 

@@ -36,7 +36,6 @@ WAYS = {
     "none": "nothing breaks",
     "away": "the node changes while the client is away",
     "lost": "the frame of the event is lost",
-    "restart": "the server is restarted, then the node changes",
     "moved": "the session moves to another server, then the node changes",
 }
 EVENT_SECONDS = 4.0
@@ -45,9 +44,7 @@ BACK_SECONDS = 40.0
 
 def watch(kind: str, way: str, trial: Trial) -> Seen:
     """Set a watch, break the connection, change the node."""
-    if way == "restart":
-        trial.move_to(trial.stage.restarting)
-    elif way == "moved":
+    if way == "moved":
         trial.move_to(trial.stage.ensemble.servers[0])
     trial.connect(timeout=LONG)
     trial.make(trial.path)
@@ -67,14 +64,10 @@ def watch(kind: str, way: str, trial: Trial) -> Seen:
     elif way == "none":
         change(kind, trial, 1)
     else:
-        if way == "restart":
-            trial.restart()
-        else:
-            trial.proxy.upstream = trial.stage.ensemble.servers[1].hosts
-            trial.proxy.cut_all()
+        trial.proxy.upstream = trial.stage.ensemble.servers[1].hosts
+        trial.proxy.cut_all()
         if not trial.back(BACK_SECONDS).good:
             return Seen(cells.HUNG, f"does not come back within {BACK_SECONDS:g} s")
-        trial.stat(trial.path)  # the observer is back, too
         time.sleep(SOON)
         since = time.monotonic()
         change(kind, trial, 1)

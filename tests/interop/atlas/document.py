@@ -172,28 +172,11 @@ def clients() -> str:
     return pages.table(["client", "program", "as advised by"], rows)
 
 
-def varying(cells: Cells) -> str:
-    """The cells that have more than one word."""
-    titles = {client.name: client.title for client in CLIENTS}
-    found = [
-        f"* {point.title} ({titles[name]})\n"
-        for situation in SITUATIONS
-        for point in situation.points
-        for name, cell in cells.get(point.key, {}).items()
-        if len(cell["said"]) > 1
-    ]
-    total = sum(map(len, cells.values()))
-    runs = sum(cell["runs"] for found in cells.values() for cell in found.values())
-    text = f"{len(found)} of {total} cells, from {runs:,} runs, have more than one word:\n\n"
-    return text + "".join(found)
-
-
 def replaced(text: str, cells: Cells) -> str:
     """The page with its generated parts."""
     parts = {
         "summary": summary(cells),
         "clients": clients(),
-        "varying": varying(cells),
         **{f"situation {s.number}": table(s.number, cells) for s in SITUATIONS},
     }
     return pages.with_parts(text, parts)

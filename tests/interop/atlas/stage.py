@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,51 +41,12 @@ class Stage:
     """The servers, shared by all trials; `empty` stays behind all others."""
 
     server: ZooKeeperServer
-    restarting: ZooKeeperServer
     ensemble: Ensemble
     read_only: ZooKeeperServer
     empty: ZooKeeperServer
 
     def __post_init__(self) -> None:
-        self.restarts = Restarts(self.restarting)
         self.observer = Observer(self.server.hosts, session_timeout=30.0)
-
-
-class Restarts:
-    """One restart of a server for all trials that wait for it, and none while they look."""
-
-    def __init__(self, server: ZooKeeperServer) -> None:
-        self._server = server
-        self._changed = threading.Condition()
-        self._waiting = self._done = self._looking = 0
-        self._latest = 0.0
-
-    def wait(self) -> None:
-        """Return after a restart that began after this call; `release` follows."""
-        with self._changed:
-            mine = self._done + 1
-            self._waiting += 1
-            self._latest = time.monotonic()
-            self._changed.wait_for(lambda: self._done >= mine)
-
-    def release(self) -> None:
-        """The trial has seen what it came for."""
-        with self._changed:
-            self._looking -= 1
-
-    def run(self, over: Callable[[float], bool]) -> None:
-        """Restart it when trials wait and no other has come for a while, until it is over."""
-        while not over(0.2):
-            with self._changed:
-                still = time.monotonic() - self._latest < 1.5
-                if still or self._looking or not self._waiting:
-                    continue
-                self._waiting, self._looking = 0, self._waiting
-            self._server.kill()
-            self._server.start()
-            with self._changed:
-                self._done += 1
-                self._changed.notify_all()
 
 
 class Trial:
@@ -101,7 +61,7 @@ class Trial:
         self.proxy = FaultProxy(self.server.hosts)
         self.observer = stage.observer
         self._calls: list[Call] = []
-        self._closed = self._restarted = False
+        self._closed = False
 
     def move_to(self, server: ZooKeeperServer) -> None:
         """Use another server than that of most trials."""
@@ -109,15 +69,8 @@ class Trial:
         self.proxy.upstream = server.hosts
         self.observer = Observer(server.hosts, session_timeout=30.0, operation_timeout=20.0)
 
-    def restart(self) -> None:
-        """Have the restarting server restarted, and not again before the end of the trial."""
-        self.stage.restarts.wait()
-        self._restarted = True
-
     def close(self) -> None:
         """End the session, if nothing has ended it and no call of it is left, and the proxy."""
-        if self._restarted:
-            self.stage.restarts.release()
         if self.observer is not self.stage.observer:
             self.observer.close()
         idle = all(call.ended is not None for call in self._calls)

@@ -20,7 +20,7 @@ from tests.interop.neighbours.sides import CuratorMember, CuratorSide
 from tests.interop.other_clients.clients import NoClientError
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import ZooKeeperServer, poll
-from zkwire import Client, Counter, DoubleBarrier, Group, NoNodeError
+from zkwire import Client, Counter, DoubleBarrier, NoNodeError
 
 pytestmark = pytest.mark.apache
 
@@ -114,26 +114,3 @@ def names(client: Client, path: str) -> list[str]:
         return client.get_children(path)
     except NoNodeError:  # Curator makes a container
         return []
-
-
-def test_members_of_both_see_each_others_data(
-    curator: Curator, observer: Client, fresh_path: str
-) -> None:
-    def seen(expected: str) -> bool | None:
-        return curator.call("group", "theirs", "members") == expected or None
-
-    with Group(observer, fresh_path) as group:
-        curator.call("group", "theirs", "join", fresh_path, "a")
-        assert group.wait_for(1, PATIENCE)
-        membership = group.join(b"b", "ours")
-        membership.set_data(b"c")
-        poll("Curator sees its data", lambda: seen("{ours=c, theirs=a}"), PATIENCE)
-        curator.call("group", "theirs", "set", "d")
-        after = [("ours", b"c"), ("theirs", b"d")]
-
-        def shown() -> bool | None:
-            return sorted((m.name, m.data) for m in group.members(PATIENCE)) == after or None
-
-        poll("its data is seen", shown, PATIENCE)
-        membership.close()
-        curator.call("group", "theirs", "leave")

@@ -1,4 +1,4 @@
-"""27 checks of patroni's ZooKeeper class through the life of a leader, on ZOOKEEPER_HOSTS.
+"""Checks of patroni's ZooKeeper class through the life of a leader, on ZOOKEEPER_HOSTS.
 
 They follow each other: each goes on where the one before has ended.  They run in the environment of
 `tests.interop.kazoo_programs`, with kazoo's connection or zkwire's.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 from uuid import uuid4
 
-import pytest
 from kazoo.client import KazooClient
 from patroni.dcs.zookeeper import ZooKeeper
 from patroni.postgresql.mpp import get_mpp
@@ -36,168 +35,98 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-class Life:
-    """Two members, and what tests hand on."""
-
-    def __init__(self) -> None:
-        self.first, self.second = member("first"), member("second")
-        self.version: Any = None
-
-    def cluster(self, who: Any) -> Any:
-        return who.get_cluster()
+first, second = member("first"), member("second")
 
 
-@pytest.fixture(scope="module")
-def life() -> Iterator[Life]:
-    life = Life()
-    yield life
-    for one in (life.first, life.second):
-        one._client.stop()
-        one._client.close()
+def shows(who: Any, state: str) -> bool:
+    return bool(who.touch_member({"conn_url": f"postgres://{state}/", "state": state}))
 
 
-def test_01_a_new_cluster_is_empty(life: Life) -> None:
-    cluster = life.cluster(life.first)
-    assert cluster.initialize is None
-    assert not cluster.members
+def test_1_one_member_initializes_and_the_other_may_not() -> None:
+    assert not first.get_cluster().members
+    assert first.initialize(create_new=True, sysid="")
+    assert not second.initialize(create_new=True, sysid="")
+    assert first.cancel_initialization()
+    assert first.get_cluster().initialize is None
+    assert first.initialize(create_new=True)
+    assert first.initialize(create_new=False, sysid="12345")
+    assert second.get_cluster().initialize == "12345"
 
 
-def test_02_one_member_begins_to_initialize(life: Life) -> None:
-    assert life.first.initialize(create_new=True, sysid="")
+def test_2_members_show_themselves_and_write_no_more_than_needed() -> None:
+    assert shows(first, "running")
+    assert shows(second, "running")
+    assert sorted(one.name for one in first.get_cluster().members) == ["first", "second"]
+    assert shows(first, "starting")
+    assert second.get_cluster().get_member("first").data["state"] == "starting"
+    first.get_cluster()
+    before = first.get_node(first.member_path)[1].version
+    assert shows(first, "starting")
+    assert first.get_node(first.member_path)[1].version == before
 
 
-def test_03_the_other_may_not(life: Life) -> None:
-    assert not life.second.initialize(create_new=True, sysid="")
-
-
-def test_04_the_initialization_can_be_cancelled(life: Life) -> None:
-    assert life.first.cancel_initialization()
-    assert life.cluster(life.first).initialize is None
-
-
-def test_05_the_system_identifier_is_set(life: Life) -> None:
-    assert life.first.initialize(create_new=True)
-    assert life.first.initialize(create_new=False, sysid="12345")
-    assert life.cluster(life.second).initialize == "12345"
-
-
-def test_06_a_member_shows_itself(life: Life) -> None:
-    assert life.first.touch_member({"conn_url": "postgres://first/", "state": "running"})
-    assert [one.name for one in life.cluster(life.second).members] == ["first"]
-
-
-def test_07_a_second_member_shows_itself(life: Life) -> None:
-    assert life.second.touch_member({"conn_url": "postgres://second/", "state": "running"})
-    assert sorted(one.name for one in life.cluster(life.first).members) == ["first", "second"]
-
-
-def test_08_a_member_changes_its_data(life: Life) -> None:
-    life.cluster(life.first)
-    assert life.first.touch_member({"conn_url": "postgres://first/", "state": "starting"})
-    assert life.cluster(life.second).get_member("first").data["state"] == "starting"
-
-
-def test_09_what_has_not_changed_is_not_written(life: Life) -> None:
-    life.cluster(life.first)
-    before = life.first.get_node(life.first.member_path)[1].version
-    assert life.first.touch_member({"conn_url": "postgres://first/", "state": "starting"})
-    assert life.first.get_node(life.first.member_path)[1].version == before
-
-
-def test_10_a_member_gets_the_leader_key(life: Life) -> None:
-    assert life.first.attempt_to_acquire_leader()
-    assert life.cluster(life.second).leader.name == "first"
-
-
-def test_11_the_other_member_does_not(life: Life) -> None:
-    assert not life.second.attempt_to_acquire_leader()
-
-
-def test_12_the_leader_updates_its_key_and_status(life: Life) -> None:
-    cluster = life.cluster(life.first)
-    assert life.first.update_leader(cluster, 4711, {"slot": 4000})
-    status = life.cluster(life.second).status
+def test_3_one_is_the_leader_and_writes_its_status() -> None:
+    assert first.attempt_to_acquire_leader()
+    assert not second.attempt_to_acquire_leader()
+    assert second.get_cluster().leader.name == "first"
+    assert first.update_leader(first.get_cluster(), 4711, {"slot": 4000})
+    status = second.get_cluster().status
     assert (status.last_lsn, status.slots["slot"]) == (4711, 4000)
 
 
-def test_13_the_configuration_is_written(life: Life) -> None:
-    assert life.first.set_config_value('{"ttl": 30}')
-    assert life.cluster(life.second).config.data == {"ttl": 30}
-
-
-def test_14_an_old_version_of_the_configuration_is_refused(life: Life) -> None:
-    old = life.cluster(life.first).config.version
-    assert life.first.set_config_value('{"ttl": 31}', old)
+def test_4_the_configuration_and_what_is_asked_for_are_written() -> None:
+    assert first.set_config_value('{"ttl": 30}')
+    assert first.set_config_value('{"ttl": 31}', first.get_cluster().config.version)
     # patroni takes the version 0 for any.
-    old = life.cluster(life.first).config.version
-    assert life.first.set_config_value('{"ttl": 32}', old)
-    assert not life.second.set_config_value('{"ttl": 33}', old)
+    old = first.get_cluster().config.version
+    assert first.set_config_value('{"ttl": 32}', old)
+    assert not second.set_config_value('{"ttl": 33}', old)
+    assert second.get_cluster().config.data == {"ttl": 32}
+    assert first.set_history_value('[[1, 2, "reason"]]')
+    assert first.write_sync_state("first", ["second"], 0) is not None
+    assert second.manual_failover("first", "second")
+    cluster = second.get_cluster()
+    assert cluster.history.lines == [[1, 2, "reason"]]
+    assert (cluster.sync.members, cluster.failover.candidate) == (["first", "second"], "second")
+    assert first.delete_sync_state()
+    assert first.manual_failover("", "")
+    assert second.get_cluster().sync.is_empty
 
 
-def test_15_the_history_is_written(life: Life) -> None:
-    assert life.first.set_history_value('[[1, 2, "reason"]]')
-    assert life.cluster(life.second).history.lines == [[1, 2, "reason"]]
-
-
-def test_16_the_state_of_synchronous_replicas_is_written(life: Life) -> None:
-    life.version = life.first.write_sync_state("first", ["second"], 0)
-    assert life.version is not None
-    assert life.cluster(life.second).sync.members == ["first", "second"]
-
-
-def test_17_that_state_is_deleted(life: Life) -> None:
-    assert life.first.delete_sync_state()
-    assert life.cluster(life.second).sync.is_empty
-
-
-def test_18_a_failover_is_asked_for_and_withdrawn(life: Life) -> None:
-    assert life.second.manual_failover("first", "second")
-    assert life.cluster(life.first).failover.candidate == "second"
-    assert life.first.manual_failover("", "")
-
-
-def test_19_a_watching_member_is_woken_by_a_change(life: Life) -> None:
-    life.cluster(life.second)
-    leader = life.second.cluster.leader
-    woken: list[Any] = []
-    waiting = Thread(target=lambda: woken.append(life.second.watch(leader.version, PATIENCE)))
+def test_5_a_watching_member_is_woken_by_a_change() -> None:
+    leader, woken = second.get_cluster().leader, list[Any]()
+    waiting = Thread(target=lambda: woken.append(second.watch(leader.version, PATIENCE)))
     waiting.start()
     time.sleep(0.2)
-    assert life.first.set_config_value('{"ttl": 34}')
+    assert first.set_config_value('{"ttl": 34}')
     waiting.join(PATIENCE)
     assert woken == [True]
 
 
-def test_20_a_lost_connection_is_made_again_when_loop_wait_changes(life: Life) -> None:
+def test_6_a_lost_connection_is_made_again_and_the_leader_leads() -> None:
+    """It is lost when `loop_wait` changes."""
     states: list[Any] = []
-    life.first._client.add_listener(states.append)
-    life.first.reload_config({"retry_timeout": 10, "loop_wait": 9, "ttl": 30})
+    first._client.add_listener(states.append)
+    first.reload_config({"retry_timeout": 10, "loop_wait": 9, "ttl": 30})
     eventually(lambda: states == ["SUSPENDED", "CONNECTED"])
-    life.first._client.remove_listener(states.append)
+    first._client.remove_listener(states.append)
+    cluster = first.get_cluster()
+    assert cluster.leader.session == first._client.client_id[0]
+    assert first.update_leader(cluster, 4712, None)
 
 
-def test_21_the_leader_is_still_the_leader_of_its_session(life: Life) -> None:
-    cluster = life.cluster(life.first)
-    assert cluster.leader.session == life.first._client.client_id[0]
-    assert life.first.update_leader(cluster, 4712, None)
+def test_7_a_new_ttl_is_a_new_session() -> None:
+    before = second._client.client_id
+    second.reload_config({"retry_timeout": 10, "loop_wait": 10, "ttl": 40})
+    assert (second.ttl, second._client.client_id != before) == (40, True)
+    second.get_cluster()
+    assert shows(second, "running")
+    found = first.get_cluster().get_member("second", fallback_to_leader=False)
+    assert found.session == second._client.client_id[0]
 
 
-def test_22_a_new_ttl_is_a_new_session(life: Life) -> None:
-    before = life.second._client.client_id
-    life.second.reload_config({"retry_timeout": 10, "loop_wait": 10, "ttl": 40})
-    assert life.second.ttl == 40
-    assert life.second._client.client_id != before
-
-
-def test_23_the_member_shows_itself_in_the_new_session(life: Life) -> None:
-    life.cluster(life.second)
-    assert life.second.touch_member({"conn_url": "postgres://second/", "state": "running"})
-    found = life.cluster(life.first).get_member("second", fallback_to_leader=False)
-    assert found.session == life.second._client.client_id[0]
-
-
-def test_24_an_expired_session_is_replaced(life: Life) -> None:
-    client = life.first._client
+def test_8_an_expired_session_is_replaced_and_the_leader_key_goes_with_it() -> None:
+    client = first._client
     expired, states = client.client_id, list[Any]()
     client.add_listener(states.append)
     other = KazooClient(HOSTS, client_id=expired)
@@ -208,19 +137,16 @@ def test_24_an_expired_session_is_replaced(life: Life) -> None:
     eventually(lambda: states[-2:] == ["LOST", "CONNECTED"])
     assert client.client_id != expired
     client.remove_listener(states.append)
+    assert second.get_cluster().leader is None
+    assert second.attempt_to_acquire_leader()
+    assert first.get_cluster().leader.name == "second"
 
 
-def test_25_the_leader_key_went_with_the_session(life: Life) -> None:
-    assert life.cluster(life.second).leader is None
-    assert life.second.attempt_to_acquire_leader()
-    assert life.cluster(life.first).leader.name == "second"
-
-
-def test_26_the_leader_gives_its_key_back(life: Life) -> None:
-    assert life.second.delete_leader(life.cluster(life.second).leader)
-    eventually(lambda: life.cluster(life.first).leader is None)
-
-
-def test_27_the_cluster_is_deleted(life: Life) -> None:
-    life.first.delete_cluster()
-    assert life.cluster(life.second).initialize is None
+def test_9_the_leader_gives_its_key_back_and_the_cluster_is_deleted() -> None:
+    assert second.delete_leader(second.get_cluster().leader)
+    eventually(lambda: first.get_cluster().leader is None)
+    first.delete_cluster()
+    assert second.get_cluster().initialize is None
+    for one in (first, second):
+        one._client.stop()
+        one._client.close()

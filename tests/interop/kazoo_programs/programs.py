@@ -62,12 +62,17 @@ PROGRAMS = (
         ),
         40,
     ),
-    Program("kombu", "kombu 5.7: queues, priorities, purge, delete", ("check_kombu.py",), 9),
+    Program(
+        "kombu",
+        "kombu 5.7: queues, priorities, purge, delete; checks of ours",
+        ("check_kombu.py",),
+        4,
+    ),
     Program(
         "patroni",
-        "patroni 4.1.5: its ZooKeeper class through the life of a leader",
+        "patroni 4.1.5: its ZooKeeper class through the life of a leader; checks of ours",
         ("check_patroni.py",),
-        27,
+        9,
     ),
     Program(
         "zk_shell",

@@ -12,6 +12,8 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from operator import methodcaller
 from statistics import median
 from typing import Any
@@ -25,7 +27,7 @@ from zkwire import Client, SequentialLock
 from zkwire.kazoo import KazooClient
 
 ROUNDS = 15
-GETS, FLIGHT, LOCKS = 200, 5000, 30
+COUNTS = {"get": 200, "get_async": 5000, "free Lock": 30}
 HEAD = (
     "| CPU, µs | kazoo | kazoo on zkwire | zkwire's own API | of kazoo's |\n"
     "| --- | ---: | ---: | ---: | ---: |\n"
@@ -34,70 +36,57 @@ BOUNDS = {"get": 0.65, "get_async": 0.2, "free Lock": 0.85}
 """Of kazoo's CPU time."""
 
 
-def works(
-    get: Callable[[str], Any],
-    ask: Callable[[str], Any],
-    end: Callable[[Any], Any],
-    lock: Callable[[str], Any],
-) -> dict[str, Callable[[], int]]:
-    """The operations with these calls of a client; each returns how many it has made."""
-
-    def gets() -> int:
-        for _ in range(GETS):
-            get("/node")
-        return GETS
-
-    def flight() -> int:
-        for reply in [ask("/node") for _ in range(FLIGHT)]:
-            end(reply)
-        return FLIGHT
-
-    def locks() -> int:
-        for _ in range(LOCKS):
-            with lock("/lock"):
-                pass
-        return LOCKS
-
-    return dict(zip(BOUNDS, (gets, flight, locks), strict=True))
+Calls = dict[str, Callable[[str], Any]]
 
 
-def cpu(work: Callable[[], int]) -> float:
+def clients(stack: ExitStack, hosts: str) -> dict[str, Calls]:
+    """Of each client what it calls for each operation; of a reply, what waits for it."""
+    found: dict[str, Calls] = {}
+    for name, kind in (("kazoo", PlainClient), ("zkwire.kazoo", KazooClient)):
+        client: Any = kind(hosts)
+        stack.callback(client.close)
+        stack.callback(client.stop)
+        client.start()
+        client.ensure_path("/node")
+        calls = client.get, client.get_async, client.Lock
+        found[name] = {**dict(zip(BOUNDS, calls, strict=True)), "end": methodcaller("get")}
+    own = stack.enter_context(Client(hosts))
+    own.set_data("/node", b"x" * 100)
+    calls = own.get_data, own.pipeline.get_data, partial(SequentialLock, own)
+    found["zkwire"] = {**dict(zip(BOUNDS, calls, strict=True)), "end": methodcaller("result")}
+    return found
+
+
+def cpu(operation: str, calls: Calls) -> float:
     """Microseconds of CPU for one."""
+    call, end, count = calls[operation], calls["end"], COUNTS[operation]
     gc.collect()
     begun = time.process_time()
-    count = work()
+    if operation == "get":
+        for _ in range(count):
+            call("/node")
+    elif operation == "get_async":
+        for reply in [call("/node") for _ in range(count)]:
+            end(reply)
+    else:
+        for _ in range(count):
+            with call("/lock"):
+                pass
     return (time.process_time() - begun) / count * 1e6
 
 
 def measured(hosts: str) -> dict[str, dict[str, float]]:
     """For each operation, the median of each client."""
-    plain: Any = PlainClient(hosts)
-    engine: Any = KazooClient(hosts)
-    with Client(hosts) as own:
-        plain.start()
-        engine.start()
-        plain.create("/node", b"x" * 100)
-        by_name = {
-            who: works(client.get, client.get_async, methodcaller("get"), client.Lock)
-            for who, client in (("kazoo", plain), ("zkwire.kazoo", engine))
-        }
-        by_name["zkwire"] = works(
-            own.get_data, own.pipeline.get_data, methodcaller("result"),
-            lambda path: SequentialLock(own, f"{path}-own"),
-        )  # fmt: skip
-        times: dict[str, dict[str, list[float]]] = {
-            op: {who: [] for who in by_name} for op in BOUNDS
-        }
-        for round_number in range(ROUNDS + 1):
-            for op, by_client in times.items():
-                for who, work in by_name.items():
-                    spent = cpu(work[op])
-                    if round_number:  # the first warms up
-                        by_client[who].append(spent)
-        for client in (plain, engine):
-            client.stop()
-            client.close()
-    return {op: {who: median(t) for who, t in by.items()} for op, by in times.items()}
+    with ExitStack() as stack:
+        calls = clients(stack, hosts)
+        rounds = [
+            {operation: {who: cpu(operation, calls[who]) for who in calls} for operation in BOUNDS}
+            for _ in range(ROUNDS + 1)
+        ][1:]  # the first warms up
+    return {
+        operation: {who: median(one[operation][who] for one in rounds) for who in calls}
+        for operation in BOUNDS
+    }
 
 
 def main() -> int:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zkwire
 from tests.interop import pages
-from tests.interop.matrix.rows import PATIENCE, folder
+from tests.interop.matrix.rows import PATIENCE
 from tests.interop.matrix.table import numbers
 from tests.support.secure_servers import USERS, installed_backend, sasl_settings
 from tests.support.server_control import Settings
@@ -35,8 +35,8 @@ SESSION_TIMEOUTS = 1.25
 class Case(NamedTuple):
     """Servers with these ``options`` (zoo.cfg) and ``flags`` (Java), and the client's options.
 
-    ``size`` is that of the data.  ``busy``: another client always has 200 writes under way.
-    ``quick``: tried in CI.  ``since``: the first release that knows the settings.
+    ``size`` is that of the data.  ``quick``: tried in CI.  ``since``: the first release that knows
+    the settings.
     """
 
     title: str
@@ -45,7 +45,6 @@ class Case(NamedTuple):
     flags: tuple[str, ...] = ()
     client: Mapping[str, Any] = {}
     size: int = 1_000_000
-    busy: bool = False
     quick: bool = False
     since: str = ""
 
@@ -61,7 +60,7 @@ class Case(NamedTuple):
 def prepare(hosts: str, **options: Any) -> None:
     """Make the nodes that the columns use."""
     with zkwire.Client(hosts, **options) as client:
-        for path in ("/lock", "/lease", "/data", "/watch", "/busy"):
+        for path in ("/lock", "/lease", "/data", "/watch"):
             client.create(path)
 
 
@@ -77,8 +76,8 @@ def alone(case: Case) -> Iterator[str]:
 def with_login(case: Case) -> Iterator[str]:
     """One server that knows users."""
     with (
-        folder() as made,
-        installed_backend().standalone(sasl_settings(made, **case.options)) as server,
+        tempfile.TemporaryDirectory(prefix="zkwire-matrix-") as made,
+        installed_backend().standalone(sasl_settings(Path(made), **case.options)) as server,
     ):
         prepare(server.hosts, **LOGIN)
         yield server.hosts
@@ -122,10 +121,6 @@ CASES = [
          quick=True, since="3.5"),
     Case("`localSessionsUpgradingEnabled` too, at a follower", partial(member, "follower"),
          UPGRADING, since="3.5"),
-    Case("`globalOutstandingLimit=1`, other clients are busy", alone,
-         {"globalOutstandingLimit": "1"}, busy=True),
-    Case("`request_throttle_max_requests=1`, other clients are busy", alone,
-         flags=("zookeeper.request_throttle_max_requests=1",), busy=True, since="3.6"),
     Case("`sessionRequireClientSASLAuth`", with_login, {"sessionRequireClientSASLAuth": "true"},
          since="3.6"),
     Case("the same, `sasl=DigestMD5(...)`", with_login, {"sessionRequireClientSASLAuth": "true"},
@@ -186,11 +181,7 @@ COLUMNS: dict[str, Callable[[zkwire.Client, Case], str]] = {
 
 def outcomes(case: Case) -> dict[str, str]:
     """The result of each column, all at the same time; an error by its name."""
-    with (
-        case.where(case) as hosts,
-        _others(hosts, case),
-        ThreadPoolExecutor(len(COLUMNS)) as pool,
-    ):
+    with case.where(case) as hosts, ThreadPoolExecutor(len(COLUMNS)) as pool:
         cells = {title: pool.submit(_outcome, hosts, case, do) for title, do in COLUMNS.items()}
         return {title: cell.result() for title, cell in cells.items()}
 
@@ -204,33 +195,6 @@ def _outcome(hosts: str, case: Case, do: Callable[[zkwire.Client, Case], str]) -
             return f"`{zkwire.ConnectionLossError.__name__}`"
         except (zkwire.ZooKeeperError, ValueError) as error:
             return f"`{type(error).__name__}`"
-
-
-@contextmanager
-def _others(hosts: str, case: Case) -> Iterator[None]:
-    """Keep the server busy, if the case wants that."""
-    if not case.busy:
-        yield
-        return
-    ended, begun = threading.Event(), threading.Event()
-
-    def write() -> None:
-        with zkwire.Client(hosts) as client:
-            while not ended.is_set():
-                replies = [client.pipeline.set_data("/busy", b"") for _ in range(200)]
-                for reply in replies:
-                    with suppress(zkwire.ThrottledOpError):
-                        reply.result(PATIENCE)
-                begun.set()
-
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
-        try:
-            assert begun.wait(PATIENCE)
-            yield
-        finally:
-            ended.set()
-            writing.result()
 
 
 # --- the table ------------------------------------------------------------------------------------

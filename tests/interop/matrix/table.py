@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.interop import pages
-from tests.interop.matrix.rows import OPERATIONS, PATIENCE, RECIPES, SWITCHES, Row
+from tests.interop.matrix.rows import OPERATIONS, PATIENCE, RECIPES, Row
 from tests.support.installed_servers import find_installed
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client, ConnectionLossError, ZooKeeperError
@@ -16,10 +16,8 @@ from zkwire import Client, ConnectionLossError, ZooKeeperError
 DATA = Path(__file__).with_name("outcomes.json")
 DOCUMENT = pages.DOCUMENTS / "operations.md"
 PARTS = {"operations": OPERATIONS, "recipes": RECIPES}
-SWITCHED = "switches"
-TITLES = {**{part: list(rows) for part, rows in PARTS.items()}, SWITCHED: list(SWITCHES)}
 Outcomes = dict[str, dict[str, str]]
-"""By the part and the row: `yes`, or the name of the error; of what is switched on, `no`."""
+"""By the part and the row: `yes`, or the name of the error."""
 
 
 def numbers(release: str) -> list[int]:
@@ -86,9 +84,9 @@ def replaced(text: str, by_release: dict[str, Outcomes]) -> str:
         {
             f"releases of {part}": pages.table(
                 ["", *releases],
-                ([title, *(by_release[r][part][title] for r in releases)] for title in titles),
+                ([title, *(by_release[r][part][title] for r in releases)] for title in rows),
             )
-            for part, titles in TITLES.items()
+            for part, rows in PARTS.items()
         },
     )
 
@@ -96,8 +94,7 @@ def replaced(text: str, by_release: dict[str, Outcomes]) -> str:
 def found(_: str) -> Outcomes:
     """Everything on the release that is chosen."""
     with find_installed().standalone() as server:
-        made = outcomes(server, "/matrix")
-    return {**made, SWITCHED: {title: "yes" if do() else "no" for title, do in SWITCHES.items()}}
+        return outcomes(server, "/matrix")
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -13,12 +14,11 @@ from typing import NamedTuple, Self
 from tests.check.environment import ROOT
 from tests.interop.curator.process import find_curator
 from tests.interop.neighbours.arbiter import HOLD_SECONDS, Arbiter, Holder, Judgement
-from tests.interop.neighbours.contenders import LEASES
+from tests.interop.neighbours.contenders import LEASES, SESSION_SECONDS
 from tests.support.installed_servers import _leash
 from tests.support.lock_helpers import end_session
 from tests.support.server_control import ZooKeeperServer
 from zkwire import Client
-from zkwire.jute.records import ConnectResponse
 from zkwire.testing.proxy import FaultProxy
 
 LIMIT_SECONDS = 120.0
@@ -40,6 +40,8 @@ NAMES = {
     "kazoo-plain election": "kazoo's `Election`",
     "kazoo-plain read-write": "kazoo's `ReadLock`, `WriteLock`",
     "kazoo-plain semaphore": "kazoo's `Semaphore`",
+    "zkwire-asyncio mutex": "`AsyncSequentialLock`",
+    "zkwire.kazoo-plain mutex": "kazoo's `Lock` on zkwire",
     "zkwire-kazoo mutex": '`SequentialLock` with `names="kazoo"`',
     "zkwire-kazoo election": '`Election` with `names="kazoo"`',
     "zkwire-kazoo read-write": '`ReadWriteLock` with `names="kazoo"`',
@@ -73,6 +75,7 @@ class Pair(NamedTuple):
 
 PAIRS = (
     Pair("mutex", ("zkwire-kazoo mutex", "kazoo-plain mutex")),
+    Pair("mutex", ("zkwire-kazoo mutex", "zkwire.kazoo-plain mutex")),
     Pair("mutex", ("zkwire-kazoo mutex", "zkwire mutex")),
     Pair("mutex", ("zkwire mutex", "kazoo-patterns mutex")),
     Pair("mutex", ("zkwire mutex", "kazoo mutex")),
@@ -92,6 +95,7 @@ PAIRS = (
     Pair("election", ("zkwire election", "curator latch")),
     Pair("election", ("zkwire election", "curator selector")),
 )
+ALL = Pair("mutex", ("zkwire mutex", "zkwire-asyncio mutex", "kazoo mutex", "curator mutex"))
 
 
 # --- the processes, and what is done to them ------------------------------------------------------
@@ -143,6 +147,12 @@ class Crew:
         self.proxy.reset()
         self.proxy.reset_all()
 
+    def stop_for_long(self) -> None:
+        """As on a machine that stands still for longer than its sessions live."""
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5 * SESSION_SECONDS)
+        self.process.send_signal(signal.SIGCONT)
+
     def ended(self, until: float) -> bool:
         """Whether it has ended by itself by then."""
         with suppress(subprocess.TimeoutExpired):
@@ -182,10 +192,9 @@ class Sessions:
         return SURPRISED_SECONDS
 
     def _end(self, holder: Holder) -> None:
-        known = ConnectResponse(0, 4000, holder.session_id, holder.password, False)
         # The client may come back at once, and the connection that it takes away says nothing.
         with suppress(LookupError, EOFError, OSError):
-            end_session(self._server, known, at_once=True)
+            end_session(self._server, holder.session_id, holder.password)
             self.ended += 1
 
 

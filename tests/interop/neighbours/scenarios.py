@@ -19,7 +19,6 @@ import zkwire
 from tests.interop.neighbours.sides import KazooSide, Side
 from tests.support.lock_helpers import PATIENCE, Running, end_session
 from tests.support.server_control import poll
-from zkwire.jute.records import ConnectResponse
 
 TIMES = 20
 A_WHILE = 0.2
@@ -43,7 +42,7 @@ class Scene:
 
     def end(self, session: tuple[int, bytes]) -> None:
         """End a session by a second connection, and see its nodes gone."""
-        end_session(self.hosts, ConnectResponse(0, 20_000, *session, False), at_once=True)
+        end_session(self.hosts, *session)
 
     def end_theirs(self, theirs: Side) -> int:
         """End the session that it has, and wait until it has another; the id of the old one."""

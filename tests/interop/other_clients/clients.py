@@ -8,15 +8,12 @@ from __future__ import annotations
 import fcntl
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.check.environment import ROOT
-from zkwire import Client, Watch
-from zkwire.testing import FaultProxy
 
-EXPIRY_SECONDS = 60.0
 FOLDER = ROOT / ".check" / "clients"
 SECONDS = 300
 
@@ -58,23 +55,3 @@ def execute(command: list[str], folder: Path) -> None:
         raise NoClientError(f"{command}: {error}") from error
     if done.returncode:
         raise NoClientError(f"{command} has ended with {done.returncode}:\n{done.stdout[-2000:]}")
-
-
-def act(action: str, paths: Sequence[str], proxy: FaultProxy, hosts: str) -> None:
-    """End the connections behind this proxy, and let the client come back.
-
-    ``cut``: meanwhile another client writes to these nodes; ``expire``: not before they are gone
-    with their session.
-    """
-    with Client(hosts) as client:
-        for path in paths:
-            client.exists(path)  # it is connected, and the other is away for a moment only
-        proxy.refuse(True)
-        proxy.cut_all()
-        for path in paths:
-            watch = Watch()
-            if action == "cut":
-                client.set_data(path, b"from elsewhere")
-            elif client.exists(path, watch=watch) is not None:
-                watch.wait(EXPIRY_SECONDS)
-        proxy.refuse(False)

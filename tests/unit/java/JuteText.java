@@ -29,9 +29,8 @@ import org.apache.jute.BinaryOutputArchive;
 import org.apache.jute.Record;
 
 public class JuteText {
-    // The last one is for MultiOperationRecord and MultiResponse.
     private static final String[] PACKAGES = {
-        "org.apache.zookeeper.data.", "org.apache.zookeeper.proto.", "org.apache.zookeeper."
+        "org.apache.zookeeper.data.", "org.apache.zookeeper.proto."
     };
 
     public static void main(String[] arguments) throws IOException {

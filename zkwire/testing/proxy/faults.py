@@ -184,7 +184,7 @@ def delay(seconds: float) -> Action:
 
 def delay_reply(seconds: float) -> Action:
     """As `delay`, for the reply to the request."""
-    return _on_reply(delay(seconds))
+    return on_reply(delay(seconds))
 
 
 def drip(seconds: float) -> Action:
@@ -199,7 +199,7 @@ def drip(seconds: float) -> Action:
         gaps = -(-len(frame.raw) // size) - 1
         return (Send(frame.raw, size, seconds / max(gaps, 1)),)
 
-    return _on_reply(trickle)
+    return on_reply(trickle)
 
 
 def hold(gate: Gate) -> Action:
@@ -213,7 +213,9 @@ def _send_then(frame: Frame, action: Action) -> Iterable[Step]:
     return (Send(frame.raw), *action(frame))
 
 
-def _on_reply(action: Action) -> Action:
+def on_reply(action: Action) -> Action:
+    """Do ``action`` to the reply to the request; a frame of the server is itself a reply."""
+
     def act(frame: Frame) -> Iterable[Step]:
         return (Send(frame.raw, reply=action),) if frame.direction == "c2s" else action(frame)
 

@@ -10,7 +10,7 @@ the proxy must show this.
 Invariants: no byte is lost or added, whatever the peers send.  The time is linear in the bytes,
 however small the pieces.  From the first impossible length on, the bytes of a direction are passed
 on without being parsed.  Steps are performed in the order in which they were added, and a step that
-ends the direction comes after the bytes that were received before it.  If `_HIGH_WATER` bytes wait
+ends the direction comes after the bytes that were received before it.  If `HIGH_WATER` bytes wait
 for a receiver, nothing more is read from the sender; the other connections go on.
 
 Rules of this file:
@@ -27,7 +27,6 @@ import math
 import os
 import selectors
 import socket
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -40,16 +39,9 @@ from itertools import islice
 from time import monotonic
 from typing import Any, TypeAlias, assert_never
 
-from zkwire.testing.proxy import faults
-from zkwire.testing.proxy.frames import (
-    Direction,
-    Frame,
-    reply_frame,
-    reply_xid,
-    request_frame,
-    sent_xid,
-)
-from zkwire.testing.socket_thread import SocketThread, listening_socket
+from zkwire.testing.proxy import faults, frames
+from zkwire.testing.proxy.frames import Direction, Frame
+from zkwire.testing.socket_thread import CHUNK, HIGH_WATER, RESET, SocketThread, listening_socket
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 ChooseSteps: TypeAlias = Callable[
@@ -58,11 +50,8 @@ ChooseSteps: TypeAlias = Callable[
 Observe: TypeAlias = Callable[[int, str, str], None]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-_RESET = struct.pack("ii", 1, 0)
 _LINGER = 1.0
 _LONGEST_WAIT = 86400.0  # a selector takes no more than 24 days
-_CHUNK = 64 * 1024
-_HIGH_WATER = 1024 * 1024
 # Sends of one direction in one round: a frame in single bytes must not keep the others waiting.
 _ROUND = 64
 # Far above what any server sends, and below the lengths that four ASCII letters encode.
@@ -83,7 +72,7 @@ class _Splitter:
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that ``data`` completes."""
         self._buffer += data
-        frames: list[bytes] = []
+        found: list[bytes] = []
         at, have = 0, len(self._buffer)
         with memoryview(self._buffer) as view:
             while self.framed and have - at >= 4:
@@ -91,10 +80,10 @@ class _Splitter:
                 self.framed = 0 <= length <= _LONGEST
                 if not self.framed or have - at < 4 + length:
                     break
-                frames.append(bytes(view[at : at + 4 + length]))
+                found.append(bytes(view[at : at + 4 + length]))
                 at += 4 + length
         del self._buffer[:at]
-        return frames
+        return found
 
     def rest(self) -> list[bytes]:
         """Remove and return the incomplete frame: no piece or one."""
@@ -130,7 +119,7 @@ class Conversation:
             elif first:
                 yield Frame(direction, self._connection, "connect", "connect", raw, now), None
             else:
-                yield request_frame(self._connection, raw, now), None
+                yield frames.request_frame(self._connection, raw, now), None
         if not splitter.framed:
             for raw in splitter.rest():
                 yield self._unframed(direction, raw, now), None
@@ -143,13 +132,13 @@ class Conversation:
         """Note that ``sent`` goes to the server for ``request``; ``action`` is for the reply."""
         if request.kind in ("command", "raw"):
             return
-        xid = None if request.kind == "connect" else sent_xid(sent)
+        xid = None if request.kind == "connect" else frames.sent_xid(sent)
         self._expected.setdefault(xid, deque()).append((request, action))
 
     def _reply(self, first: bool, raw: bytes, now: float) -> tuple[Frame, faults.Action | None]:
-        request, action = self._answered(None if first else reply_xid(raw))
+        request, action = self._answered(None if first else frames.reply_xid(raw))
         if not first:
-            return reply_frame(self._connection, raw, now, request), action
+            return frames.reply_frame(self._connection, raw, now, request), action
         frame = Frame("s2c", self._connection, "connect", "connect", raw, now, request=request)
         return frame, action
 
@@ -200,7 +189,7 @@ class Flow:
     @property
     def readable(self) -> bool:
         """Whether more bytes may be read from the source."""
-        return not self.ended and self._backlog < _HIGH_WATER
+        return not self.ended and self._backlog < HIGH_WATER
 
     @property
     def deadline(self) -> float:
@@ -254,7 +243,7 @@ class Flow:
         parts = [memoryview(step.data)[self._offset :]]
         size = len(parts[0])
         for following in islice(self._steps, 1, None):
-            if not isinstance(following, faults.Send) or following.size or size >= _CHUNK:
+            if not isinstance(following, faults.Send) or following.size or size >= CHUNK:
                 break
             parts.append(memoryview(following.data))
             size += len(following.data)
@@ -291,7 +280,6 @@ class ProxiedConnection:
         self._on_server = partial(self._on_event, self._replies, self._requests)
         self._connected = False
         self._black_hole = False
-        self._watched = (0, 0)
         self.deadline: float = 0.0  # the latest time of the next call of advance
         for end in (client, self._server):
             end.setblocking(False)
@@ -328,7 +316,7 @@ class ProxiedConnection:
         self._relay.forget(self)
         for end in (self._client, self._server):
             if reset:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 self._relay.close_socket(end)
             else:
                 self._relay.drain(end)
@@ -353,9 +341,6 @@ class ProxiedConnection:
         return True
 
     def _watch(self, client_events: int, server_events: int) -> None:
-        if self._watched == (client_events, server_events):
-            return
-        self._watched = (client_events, server_events)
         self._relay.watch(self._client, client_events, self._on_client)
         self._relay.watch(self._server, server_events, self._on_server)
 
@@ -368,7 +353,7 @@ class ProxiedConnection:
 
     def _receive(self, flow: Flow) -> None:
         try:
-            data: bytes | None = flow.source.recv(_CHUNK)
+            data: bytes | None = flow.source.recv(CHUNK)
         except BlockingIOError:
             return
         except OSError:
@@ -498,7 +483,7 @@ class Relay(SocketThread):
 
     def _on_drain(self, end: socket.socket, events: int) -> None:
         try:
-            if end.recv(_CHUNK):
+            if end.recv(CHUNK):
                 return
         except BlockingIOError:
             return

@@ -11,18 +11,12 @@ rules; everything else runs in the thread that drives the processor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step
-from zkwire.testing.proxy.frames import (
-    OPCODES,
-    Frame,
-    check_rule,
-    reply_frame,
-    request_description,
-    request_frame,
-)
+from zkwire.testing.proxy import frames
+from zkwire.testing.proxy.faults import Action, BlackHole, Cut, Hold, Send, Step, on_reply
+from zkwire.testing.proxy.frames import OPCODES, Frame
 from zkwire.testing.proxy.proxy import _Once
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
@@ -59,9 +53,9 @@ class FaultPoints:
 
         ``op`` is a name of `OPCODES` or "connect".
         """
-        check_rule(op, nth, {*OPCODES, "connect"})
-        description = request_description(op, nth, reply)
-        act = _to_reply(action) if reply else action
+        frames.check_rule(op, nth, {*OPCODES, "connect"})
+        description = frames.request_description(op, nth, reply)
+        act = on_reply(action) if reply else action
         self._rules.append(_Once(lambda frame: frame.op == op, description, nth, act))
 
     def refuse(self, op: str, code: int, *, nth: int, close: bool) -> None:
@@ -69,7 +63,7 @@ class FaultPoints:
 
         The request is not carried out; ``close`` ends the connection after the answer.
         """
-        check_rule(op, nth, OPCODES)
+        frames.check_rule(op, nth, OPCODES)
         refusal: Any = (_Refuse(code, close),)  # a step that the proxy does not have
         self.on(op, action=lambda _: refusal, nth=nth)
 
@@ -89,7 +83,7 @@ class FaultPoints:
             return
         raw = len(body).to_bytes(4, "big") + body
         frame = (
-            request_frame(connection.number, raw, now)
+            frames.request_frame(connection.number, raw, now)
             if connection.greeted
             else Frame("c2s", connection.number, "connect", "connect", raw, now)
         )
@@ -159,7 +153,7 @@ class FaultPoints:
             return
         # An operation that ends the connection has ended it already; its reply gets the action.
         connection.ended, ended = False, connection.ended
-        frame = reply_frame(connection.number, connection.undo_send(), now, request)
+        frame = frames.reply_frame(connection.number, connection.undo_send(), now, request)
         for step in action(frame):
             match step:
                 case Send(data, 0):
@@ -178,10 +172,3 @@ class FaultPoints:
                 connection.mute = True
             case _:
                 raise ValueError(f"{step!r} is about the network and needs the fault proxy")
-
-
-def _to_reply(action: Action) -> Action:
-    def act(frame: Frame) -> Iterable[Step]:
-        return (Send(frame.raw, reply=action),)
-
-    return act

@@ -3,7 +3,7 @@
 Decides when something is read and written; must not know what the bytes mean.  A `Peer` is the
 socket of one client, with TLS in between.
 
-Only the loop's thread touches the processor.  If a peer does not read and `_HIGH_WATER` bytes wait
+Only the loop's thread touches the processor.  If a peer does not read and `HIGH_WATER` bytes wait
 for it, its requests wait, too; requests are carried out one by one for that reason.
 """
 
@@ -13,7 +13,6 @@ import errno
 import math
 import selectors
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,19 +24,16 @@ from typing import TYPE_CHECKING, TypeVar
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
-from zkwire.testing.socket_thread import SocketThread, listening_socket
+from zkwire.testing.socket_thread import CHUNK, HIGH_WATER, RESET, SocketThread, listening_socket
 
 if TYPE_CHECKING:
-    import ssl
-
     from zkwire.testing.server.tls import ServerTls
+
+    NewTls = Callable[[], ServerTls]
 
 T = TypeVar("T")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-_RESET = struct.pack("ii", 1, 0)
-_CHUNK = 64 * 1024
 _NOTHING = memoryview(b"")
-_HIGH_WATER = 1024 * 1024
 _LONGEST_WAIT = 3600.0
 _PAUSE = 0.01  # seconds without a free descriptor
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -92,7 +88,7 @@ class Peer:
     def receive(self) -> bytes | None:
         """The bytes that have arrived; None if there are none yet, empty at the end."""
         try:
-            data = self.sock.recv(_CHUNK)
+            data = self.sock.recv(CHUNK)
         except BlockingIOError:
             return None
         except OSError:
@@ -116,11 +112,11 @@ class Loop(SocketThread):
     _called = "the embedded server"
 
     def __init__(
-        self, processor: Processor, now: Callable[[], float], tls: ssl.SSLContext | None = None
+        self, processor: Processor, now: Callable[[], float], new_tls: NewTls | None = None
     ) -> None:
         super().__init__("zkwire-server")
         self.processor = processor
-        self._tls = tls
+        self._new_tls = new_tls
         self.faults: FaultPoints = FaultPoints(processor, self._wake_up)
         self._now = now
         self._listeners: dict[socket.socket, int] = {}
@@ -212,16 +208,10 @@ class Loop(SocketThread):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
-            peer = self._peers[connection] = Peer(sock, connection, self._new_tls())
+            tls = self._new_tls and self._new_tls()
+            peer = self._peers[connection] = Peer(sock, connection, tls)
             connection.queued = partial(self._queued, peer)
             self.watch(sock, _READ, partial(self._serve, peer))
-
-    def _new_tls(self) -> ServerTls | None:
-        if self._tls is None:
-            return None
-        from zkwire.testing.server.tls import ServerTls
-
-        return ServerTls(self._tls)
 
     def _serve(self, peer: Peer, mask: int) -> None:
         if peer.connection not in self._peers:
@@ -247,9 +237,9 @@ class Loop(SocketThread):
         while peer.requests is not None and connection in self._peers:
             if self.faults.holds(connection):
                 break
-            if peer.backlog > _HIGH_WATER:
+            if peer.backlog > HIGH_WATER:
                 self._flush(peer)
-                if peer.backlog > _HIGH_WATER:
+                if peer.backlog > HIGH_WATER:
                     break
             body = next(peer.requests, None)
             if body is None:
@@ -318,14 +308,14 @@ class Loop(SocketThread):
         self.watch(peer.sock, 0)
         if peer.connection.reset:
             with suppress(OSError):
-                peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         else:
             if peer.tls is not None and not peer.unsent:
                 with suppress(OSError):
                     peer.sock.send(peer.tls.close_notify())
             # Unread input would turn the FIN into a reset, which can destroy the last reply.
             with suppress(OSError):
-                while peer.sock.recv(_CHUNK):
+                while peer.sock.recv(CHUNK):
                     pass
         peer.sock.close()
 

@@ -75,25 +75,18 @@ def get_data(state: ServerState, connection: Connection, body: bytes) -> bytes:
     return r.GetDataResponse.pack(node.data, node.stat())
 
 
-def _children(state: ServerState, connection: Connection, path: str, watch: bool) -> Node:
-    node = _readable(state, connection, path)
-    if watch:
-        state.watchers.watch_children(path, connection)
-    return node
-
-
-def get_children(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """The names of a node's children."""
+def get_children(
+    state: ServerState, connection: Connection, body: bytes, *, with_stat: bool = False
+) -> bytes:
+    """The names of a node's children; for get_children2 with its stat."""
     request, _ = java.read(r.GetChildrenRequest, body)
-    node = _children(state, connection, request.path, request.watch)
-    return r.GetChildrenResponse.pack(tuple(node.children))
-
-
-def get_children2(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """The names of a node's children, and its stat."""
-    request, _ = java.read(r.GetChildren2Request, body)
-    node = _children(state, connection, request.path, request.watch)
-    return r.GetChildren2Response.pack(tuple(node.children), node.stat())
+    node = _readable(state, connection, request.path)
+    if request.watch:
+        state.watchers.watch_children(request.path, connection)
+    names = tuple(node.children)
+    if with_stat:
+        return r.GetChildren2Response.pack(names, node.stat())
+    return r.GetChildrenResponse.pack(names)
 
 
 def get_acl(state: ServerState, connection: Connection, body: bytes) -> bytes:
@@ -272,7 +265,7 @@ READS: Final[dict[int, Read]] = {
     ops.GET_DATA.opcode: get_data,
     ops.GET_ACL.opcode: get_acl,
     ops.GET_CHILDREN.opcode: get_children,
-    ops.GET_CHILDREN2.opcode: get_children2,
+    ops.GET_CHILDREN2.opcode: partial(get_children, with_stat=True),
     ops.SYNC.opcode: sync,
     ops.CHECK_WATCHES.opcode: check_watches,
     ops.REMOVE_WATCHES.opcode: remove_watches,

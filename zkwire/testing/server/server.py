@@ -36,6 +36,8 @@ from zkwire.testing.server.tree import DataTree
 if TYPE_CHECKING:
     import ssl
 
+    from zkwire.testing.server.tls import ServerTls
+
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
@@ -48,6 +50,7 @@ class _Service:
     """The common part of a server and an ensemble: the processor, its thread, the controls."""
 
     _listeners: Sequence[OneServer]
+    _new_tls: Callable[[], ServerTls] | None = None
 
     def __init__(
         self, members: int, tick: float, timeouts: tuple[float, float] | None,
@@ -55,10 +58,10 @@ class _Service:
         behaviour: Behaviour,
     ) -> None:  # fmt: skip
         if tls is not None:
-            from zkwire.testing.server.tls import check_context
+            from zkwire.testing.server.tls import ServerTls, check_context
 
             check_context(tls)
-        self._tls = tls
+            self._new_tls = partial(ServerTls, tls)
         self._now = now or time.monotonic
         self._processor = Processor(
             rng=random.Random(seed),
@@ -159,7 +162,7 @@ class _Service:
         """Serve at one more address; if this fails and is the first, no thread is left."""
         is_first = self._loop is None
         if self._loop is None:
-            self._loop = Loop(self._processor, self._now, self._tls)
+            self._loop = Loop(self._processor, self._now, self._new_tls)
         try:
             if listener.listener is None:
                 listener.listener = self._loop.listen(listener.host, listener.port, listener.member)

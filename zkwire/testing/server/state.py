@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum, IntFlag
-from typing import Final, TypeVar
+from typing import Final
 
 from zkwire.errors import MarshallingError
 from zkwire.jute.records import WatcherEvent
@@ -28,10 +28,6 @@ from zkwire.testing.server.sessions import Connection, Sessions
 from zkwire.testing.server.tree import DataTree, Event
 from zkwire.wire.model import EventType, Perms
 from zkwire.wire.ops import NOTIFICATION_XID
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-_W = TypeVar("_W")
 
 
 class Mode(IntFlag):
@@ -70,7 +66,6 @@ class _Table:
 
     def __init__(self, *, one_mode: bool) -> None:
         self.watchers: dict[str, dict[Connection, Mode]] = {}
-        self.paths: dict[Connection, dict[str, None]] = {}
         self.recursive = 0  # the number of recursive entries; with none, parents are skipped
         self._one_mode = one_mode
 
@@ -113,18 +108,22 @@ class _Table:
         return told
 
     def forget(self, connection: Connection) -> None:
-        for path in list(self.paths.get(connection, ())):
+        for path in self.paths(connection):
             self._set(path, connection, Mode(0))
+
+    def paths(self, connection: Connection) -> list[str]:
+        """The paths that a connection watches."""
+        return [path for path, watchers in self.watchers.items() if connection in watchers]
 
     def _set(self, path: str, connection: Connection, modes: Mode) -> None:
         old = self.modes(path, connection)
         self.recursive += (Mode.RECURSIVE in modes) - (Mode.RECURSIVE in old)
         if modes:
             self.watchers.setdefault(path, {})[connection] = modes
-            self.paths.setdefault(connection, {})[path] = None
         elif old:
-            _discard(self.watchers, path, connection)
-            _discard(self.paths, connection, path)
+            del self.watchers[path][connection]
+            if not self.watchers[path]:
+                del self.watchers[path]
 
 
 class Watchers:
@@ -184,10 +183,9 @@ class Watchers:
         if event.type is EventType.NODE_DELETED:
             yield from (c for c in self._child.fire(event) if c not in told)
 
-    def paths(self, connection: Connection) -> Iterator[str]:
+    def paths(self, connection: Connection) -> list[str]:
         """The paths that a connection watches, once for each table."""
-        for table in (self._data, self._child):
-            yield from table.paths.get(connection, ())
+        return self._data.paths(connection) + self._child.paths(connection)
 
     def forget(self, connection: Connection) -> None:
         """Remove all watches of a connection that has ended."""
@@ -205,14 +203,6 @@ def _ancestors(path: str) -> Iterator[str]:
     while path != "/":
         path = path[: path.rindex("/")] or "/"
         yield path
-
-
-def _discard(table: dict[_K, dict[_V, _W]], key: _K, value: _V) -> None:
-    values = table.get(key)
-    if values is not None:
-        values.pop(value, None)
-        if not values:
-            del table[key]
 
 
 _REPLY = struct.Struct(">iiqi")  # length of the rest, xid, zxid, err

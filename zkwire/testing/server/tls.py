@@ -64,15 +64,9 @@ class ServerTls(TlsFilter):
     """
 
     __slots__ = ("subject",)
-    error: ssl.SSLError | None
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._ready = False
-        self.eof = False
-        self.error = None
+        super().__init__(context, None)
         self.subject: str | None = None
 
     def receive(self, ciphertext: bytes) -> bytes:

@@ -370,8 +370,6 @@ class DataTree:
 
     def count_new(self, path: str) -> None:
         """Add a node to the statistics of quotas, after the answer to its create was encoded."""
-        if not self.nodes[_QUOTAS].names:
-            return
         node = self.nodes[path]
         size = len(node.data or b"")
         if (below := _counted(path)) is not None:

@@ -21,7 +21,7 @@ from zkwire.aio.client import AsyncClient
 from zkwire.aio.replies import StepReply
 from zkwire.net.driver import Driver
 from zkwire.net.pipeline import Pipeline
-from zkwire.recipes._service import Background
+from zkwire.recipes._service import Background, Service
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
@@ -29,7 +29,6 @@ from zkwire.session.waitable import Waitable, Watch
 from zkwire.testing.server.sessions import Connection
 
 if TYPE_CHECKING:
-    from zkwire.recipes._service import Service
     from zkwire.recipes.runtime import Owned
 
 

@@ -26,17 +26,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zkwire.errors import ThrottledOpError
 from zkwire.testing.server.credentials import Credentials
-from zkwire.testing.simulation.client import Step
-from zkwire.testing.simulation.stage import StaleServer
+from zkwire.testing.simulation.client import Client, Link, Step
+from zkwire.testing.simulation.stage import StaleServer, System
 from zkwire.wire.paths import LAST_SEQUENCE
-
-if TYPE_CHECKING:
-    from zkwire.testing.simulation.client import Client, Link
-    from zkwire.testing.simulation.stage import System
 
 FAULTS: Final = (
     "cut", "unsent", "linger", "expire", "delete", "pause", "partition", "blip", "cancel", "close",

@@ -240,8 +240,7 @@ def _may_receive(sim: Simulation, client: Client) -> bool:
         link.up
         or client.ghosts
         or link.connection in sim.stale_servers
-        or watchers._data.paths.get(link.connection)
-        or watchers._child.paths.get(link.connection)
+        or watchers.paths(link.connection)
     )
 
 

@@ -157,7 +157,7 @@ class StaleServer:
         kept = [
             (table, path, table.modes(path, connection))
             for table in tables
-            for path in table.paths.get(connection, ())
+            for path in table.paths(connection)
         ]
         data, child = (
             sorted(

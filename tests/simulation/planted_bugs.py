@@ -15,32 +15,28 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
-from tests.support.simulation_cache import mirror
-from tests.support.simulation_family import (
+import zkwire
+from tests.simulation.scenarios import MEMBERS, QUEUES, RANDOM, SIMPLE
+from tests.support.simulation_locks import (
+    BLOCKING,
+    SEQUENTIAL,
+    Usage,
+    contenders,
     disagreement,
     meeting,
     semaphore,
-    various_multi_lock,
-    various_read_write,
-    various_semaphore,
 )
-from tests.support.simulation_following import following
-from tests.support.simulation_locks import BLOCKING, SEQUENTIAL, SEQUENTIAL_TRY, Usage, contenders
-from tests.support.simulation_locks import various as contending
-from tests.support.simulation_membership import keepers, various_group, various_keepers
-from tests.support.simulation_partitioner import shared_out
 from tests.support.simulation_parts import NETWORK, Change
 from tests.support.simulation_queue import ITEMS, Plan, queues
-from tests.support.simulation_queue import various as various_queues
-from tests.support.simulation_shared import adding, asking
-from tests.support.simulation_shared import meeting as at_barrier
-from tests.support.simulation_supervisor import supervised
+from tests.support.simulation_services import mirror
+from tests.support.simulation_sessions import following
 from zkwire.errors import ConnectionLossError, MultiError, NoNodeError, OutcomeUnknownError
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Appended
-from zkwire.recipes.persistent_node import PersistentModeKeeper
 from zkwire.recipes.queue import ItemSelector
 from zkwire.recipes.runtime import in_time, retry
 from zkwire.testing.simulation import Claims, Scenario
@@ -99,50 +95,25 @@ def as_if_made(token: Any) -> Stat:
 # --- where they are looked for --------------------------------------------------------------------
 
 MODULES = [
-    import_module(f"zkwire.{name}")
-    for name in [
-        "recipes._cache_tree",
-        "recipes._node",
-        "recipes.barrier",
-        "recipes.cache",
-        "recipes.counter",
-        "recipes.locks",
-        "recipes.membership",
-        "recipes.once_per",
-        "recipes.partitioner",
-        "recipes.persistent_node",
-        "recipes.queue",
-        "recipes.read_write",
-        "recipes.semaphore",
-        "recipes.sequential",
-        "recipes.supervisor",
-        "recipes.watching",
-        "session.handshake",
-        "session.liveness",
-        "session.outcomes",
-        "session.session",
-        "session.watch_table",
-    ]
+    import_module(f"zkwire.{package}.{module.name}")
+    for package in ("recipes", "session")
+    for module in iter_modules([str(Path(zkwire.__file__).parent / package)])
 ]
 HOMES: dict[str, Any] = {
     **{module.__name__.rpartition(".")[2]: module for module in MODULES},
     **{name: home for module in MODULES for name, home in vars(module).items()},
 }
 WORLDS: dict[str, Scenario] = {
-    "sequential": contending(SEQUENTIAL),
-    "blocking": contending(BLOCKING),
-    "try": contending(SEQUENTIAL_TRY),
+    **{name: world.scenario for name, world in RANDOM.items()},
+    **SIMPLE,
+    "try": RANDOM["sequential, try"].scenario,
     "alone": contenders(SEQUENTIAL, 1, Usage(stay=0)),
     "brief": contenders(BLOCKING, 2, Usage(stay=1)),
     "blocking, held": contenders(BLOCKING, 2, Usage(stay=1, hold=30.0)),  # longer than a session
-    "read-write": various_read_write(),
     "readers": meeting(),
-    "semaphore": various_semaphore(),
     "semaphore, long": semaphore(1, 3, Usage(stay=12)),
     "disagreement": disagreement(),
-    "multi-lock": various_multi_lock(),
-    "queue": various_queues(),
-    "queue of 1": queues(Plan()),
+    "queue of 1": QUEUES["put and get"],
     "queue of 2": queues(Plan(items=2)),
     "queue of 3": queues(Plan(items=3)),
     "queue, both ways": queues(Plan(consumers=("take", "get"), items=2)),
@@ -150,20 +121,12 @@ WORLDS: dict[str, Scenario] = {
     "queue, long": queues(Plan(consumers=("take", "take"), items=3, stay=12)),
     "queue, one long": queues(Plan(consumers=("take",), stay=12)),
     "queue, given back": queues(Plan(consumers=("fail", "get"), patience=30.0)),
-    "node": various_keepers(),
-    "nodes of one": keepers(together=True),
-    "standing node": various_keepers(PersistentModeKeeper),
-    "group": various_group(),
-    "cache": mirror(version="3.9"),
-    "cache, one by one": mirror(version="3.5"),
+    "nodes of one": MEMBERS["two objects of one client"],
+    "cache": mirror(),
     "watch": following(),
-    "barrier": at_barrier(2, 2, more=1),
-    "counter": adding(2, 2),
-    "crowded counter": adding(2, 2, crowded=True),
-    "once per": asking(2, 2),
-    "partitioner": shared_out(),
-    "supervisor": supervised(),
-    "supervisor, behind": supervised(lagging=True),
+    "watch, behind": following(sessions=3, lagging=True),
+    "barrier": RANDOM["barrier of 2 of 3"].scenario,
+    "supervisor": RANDOM["2 supervisors"].scenario,
 }
 LOCKS = {"blocking": "AsyncBlockingLock"}
 """What ``Lock`` stands for; elsewhere for `AsyncSequentialLock`."""
@@ -176,7 +139,7 @@ sequential + blocking: one cleaning | cut cancel | ORPHAN LIVE | beside
   # A clean-up is tried once (B5, B25).
   Lock._delete_until_gone: while True: => for _ in range(1):
 sequential + blocking: busy is never | cancel refuse | ORPHAN LIVE | beside
-  Lock._delete_until_gone: BUSY:\n            pass => BUSY:\n            return
+  Lock._delete_until_gone: errors.BUSY:\n            pass => errors.BUSY:\n            return
 sequential + blocking: no lease | pause | ME FENCE | beside
   Lock._lasts: self._runtime.now() < self._runtime.lease_deadline => True
 sequential + blocking: late end | | ME | beside
@@ -235,7 +198,7 @@ sequential: hopeful | expire | STATE
   Lock._lasts: return ( => return True or (
   Lock._acquire: won = await self._contend(attempt, deadline, wait)
     => try:\n            won = await self._contend(attempt, deadline, wait)
-    \n        except SessionExpiredError:\n            won = attempt.stat is not None
+    \n        except errors.SessionExpiredError:\n            won = attempt.stat is not None
   Lock._grant: self._runtime.hold(self._lost) => pass
   Lock._grant: self._runtime.check_open() => pass
 blocking: exists means taken | linger cut | ORPHAN LIVE | beside
@@ -340,7 +303,7 @@ multi-lock: no last look | delete pause | ERROR
   AsyncMultiLock._acquire: if not self.held: => if False:
 multi-lock: one release | delete cancel | ORPHAN LIVE WATCH
   # Gives the others up only if nothing happens to the first.
-  AsyncMultiLock._release_all: errors.append(error) => raise
+  AsyncMultiLock._release_all: failed.append(error) => raise
   AsyncMultiLock._release_all: self._release_taken() => self._taken, self._acquired = [], False
 
 queue of 2: repeats blindly | linger cut | ONCE LOST TWICE
@@ -390,8 +353,8 @@ nodes of one: session is owner | | ONE
   AsyncPersistentNode._is_own: self._doubt and =>
   AsyncPersistentNode._serve: other._path == self._path for other in others => ()
 node: deletes once | cut | LEFT LIVE
-  AsyncPersistentNode._delete: except BadVersionError:\n        return
-    => except (BadVersionError, *REPEATABLE):\n        pass
+  AsyncPersistentNode._delete: except errors.BadVersionError:\n        return
+    => except (errors.BadVersionError, *REPEATABLE):\n        pass
 node: deletes blindly | cut linger | FOREIGN
   AsyncPersistentNode._delete: await self._is_own(runtime, stat) and =>
   AsyncPersistentNode._delete: , stat.version =>
@@ -490,9 +453,9 @@ barrier: any round | cancel crash expire | EARLY LIVE LATE STUCK
   AsyncDoubleBarrier._waits: seen.round > attempt.stat.czxid => seen.round
 barrier: ends at once | | LIVE STUCK LATE
   # The first to leave deletes ``ready``, as kazoo's does: others may not have seen it yet.
-  AsyncDoubleBarrier._exit: with suppress(NoNodeError):\n        while
+  AsyncDoubleBarrier._exit: with suppress(errors.NoNodeError):\n        while
     => await ensure_gone(self._runtime, deadline, f'{self._path}/{READY}')
-    \n    with suppress(NoNodeError):\n        while
+    \n    with suppress(errors.NoNodeError):\n        while
 barrier: leaves alone | | LATE
   AsyncDoubleBarrier._exit: await self._gone(others[0], deadline) => break
 barrier: keeps its node | cancel slow | ORPHAN LIVE
@@ -581,7 +544,7 @@ supervisor: another session beside the old | cut | ONE
 supervisor: a service is begun once | expire | LIVE
   SessionLoop._enter: in list(self._services)
     => in list(self._services) if self._present[0] < 2 else ()
-supervisor, behind: no sync | expire lag | OLDER
+watch, behind: no sync | lag | ORDER
   SessionLoop._connect: self._present[0] > 0 => False
 supervisor: the old run goes on | expire slow | RUNS
   # Leaves it to the services to notice the end of their session.
