@@ -24,13 +24,11 @@ import pytest
 import zkwire.testing
 from tests.support.differential_sides import RealLink
 from tests.support.embedded import multi_body
-from zkwire import (
-    Client,
-    OutcomeUnknownError,
-)
+from zkwire import Client, OutcomeUnknownError
 from zkwire.jute import records as r
 from zkwire.jute.frames import frame
-from zkwire.testing.proxy import faults
+from zkwire.testing import socket_thread
+from zkwire.testing.proxy import FaultProxy, faults
 from zkwire.testing.proxy.faults import Action, Gate
 from zkwire.testing.server.loop import VirtualClock
 from zkwire.testing.server.server import Ensemble, OneServer, Server, serve
@@ -364,23 +362,25 @@ def test_one_who_does_not_read_costs_bounded_memory(server: Server) -> None:
         assert grown < 64 * 1024, f"{grown} KiB"
 
 
+@pytest.mark.parametrize("hops", [0, 1])
 @pytest.mark.parametrize("why", [errno.ECONNABORTED, errno.EMFILE])
 def test_who_could_not_be_accepted_is_accepted_later(
-    server: Server, monkeypatch: pytest.MonkeyPatch, why: int
+    server: Server, monkeypatch: pytest.MonkeyPatch, why: int, hops: int
 ) -> None:
-    accept, errors = socket.socket.accept, [OSError(why, "once")]
+    """By the server, and by a proxy; without a free descriptor neither tries again at once."""
+    accept, errors, pauses = socket.socket.accept, [OSError(why, "once")], list[float]()
 
     def refuse_once(listener: socket.socket) -> tuple[socket.socket, object]:
         if errors:
             raise errors.pop()
         return accept(listener)
 
-    monkeypatch.setattr(socket.socket, "accept", refuse_once)
-    with dial(server) as connection:
-        connection.settimeout(SECONDS)
-        connection.sendall(b"ruok")
-        assert read_to_end(connection) == b"imok"
-    assert not errors
+    with FaultProxy(server.hosts) as proxy:
+        monkeypatch.setattr(socket_thread, "sleep", pauses.append)
+        monkeypatch.setattr(socket.socket, "accept", refuse_once)
+        with Client((server.hosts, proxy.hosts)[hops]) as client:
+            assert client.exists("/") is not None
+    assert (len(errors), len(pauses)) == (0, why == errno.EMFILE)
 
 
 # --- the command ----------------------------------------------------------------------------------

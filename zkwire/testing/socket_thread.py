@@ -7,11 +7,12 @@ Rules of such a thread:
 * It alone touches the sockets and the selector.  :meth:`SocketThread.call` runs a function of
   another thread there, between two rounds, so that no event of a round is for a socket that the
   function has closed.
-* Nothing blocks but the one ``select``.
+* Nothing blocks but the one ``select``, and for a moment what finds no free descriptor.
 """
 
 from __future__ import annotations
 
+import errno
 import selectors
 import socket
 import struct
@@ -20,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from time import sleep
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +29,8 @@ CHUNK = 64 * 1024  # bytes of one receive
 HIGH_WATER = 1024 * 1024  # bytes that may wait for a receiver
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close sends RST
 _BACKLOG = 512
+_PAUSE = 0.01  # seconds without a free descriptor
+_NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -35,6 +39,21 @@ def listening_socket(host: str, port: int) -> socket.socket:
     listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     listener.setblocking(False)
     return listener
+
+
+def accept(listener: socket.socket) -> tuple[socket.socket, Any] | None:
+    """A connection, which never blocks, and its peer's address; None if no one waits, or has gone.
+
+    It sleeps a moment if no descriptor is free: the selector reports the listener until one is.
+    """
+    try:
+        sock, address = listener.accept()
+    except OSError as error:
+        if error.errno in _NONE_FREE:
+            sleep(_PAUSE)
+        return None
+    sock.setblocking(False)
+    return sock, address
 
 
 class SocketThread:

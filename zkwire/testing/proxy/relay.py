@@ -39,6 +39,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, TypeAlias, assert_never
 
+from zkwire.testing import socket_thread
 from zkwire.testing.proxy import faults, frames
 from zkwire.testing.proxy.frames import Direction, Frame
 from zkwire.testing.socket_thread import CHUNK, HIGH_WATER, RESET, SocketThread, listening_socket
@@ -468,12 +469,11 @@ class Relay(SocketThread):
         self._deadline = min([*deadlines, *self._draining.values()], default=math.inf)
 
     def _accept(self, events: int) -> None:
-        try:
-            client, address = self._listener.accept()
-        except OSError:  # the client is gone already
+        accepted = socket_thread.accept(self._listener)
+        if accepted is None:
             return
+        client, address = accepted
         if self.refusing:
-            client.setblocking(False)
             self.drain(client)
             return
         self.connections.append(ProxiedConnection(self, client, self._accepted))

@@ -9,7 +9,6 @@ for it, its requests wait, too; requests are carried out one by one for that rea
 
 from __future__ import annotations
 
-import errno
 import math
 import selectors
 import socket
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from zkwire.testing import socket_thread
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
@@ -35,8 +35,6 @@ T = TypeVar("T")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _NOTHING = memoryview(b"")
 _LONGEST_WAIT = 3600.0
-_PAUSE = 0.01  # seconds without a free descriptor
-_NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class VirtualClock:
@@ -197,15 +195,10 @@ class Loop(SocketThread):
     def _accept(self, listener: socket.socket, _: int) -> None:
         member = self._listeners.get(listener)
         while member is not None:
-            try:
-                sock, address = listener.accept()
-            except BlockingIOError:
+            accepted = socket_thread.accept(listener)
+            if accepted is None:
                 return
-            except OSError as error:
-                if error.errno in _NONE_FREE:
-                    time.sleep(_PAUSE)  # the selector reports the listener until one is free
-                return  # any other error is about one peer that has closed its connection
-            sock.setblocking(False)
+            sock, address = accepted
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self.processor.connect(member=member, address=address[0], now=self._now())
             tls = self._new_tls and self._new_tls()
