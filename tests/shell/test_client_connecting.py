@@ -239,7 +239,7 @@ def test_the_addresses_of_a_name_share_the_time_and_are_tried_in_turn() -> None:
         assert (waiting.advance(5.0, 10.0), waiting.address) == (10.0, there)
         assert dialled([nobody, nobody]).failure == "Connection refused"
         last, one = dialled([nobody, nobody, here]), dialled([here, there])
-        assert (last.address, one.following) == (here, there)
+        assert (last.address, last.following, one.following) == (here, nobody, there)
         two = dialled([here, there], one.following)
         assert (two.address, two.following) == (there, here)
         for dialer in (waiting, last, one, two):
