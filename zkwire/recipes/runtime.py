@@ -56,6 +56,23 @@ if TYPE_CHECKING:
     ActiveLock = Any  # a lock of which a node may stand on the server: an OwnedNode, or like one
     Owned = Any  # a lock that only the thread or task which has acquired it can release
 
+    class SessionSeen(Protocol):
+        """A session, as recipes see it: ``timeout`` in seconds, ``send_limit`` in bytes.
+
+        ``resumed``: it was another client's before.  ``connection``: another object for each
+        connection, to be compared by ``is``.  ``change``: its next change of state.
+        """
+
+        resumed: bool
+        send_limit: int
+
+        @property
+        def timeout(self) -> float: ...
+        @property
+        def connection(self) -> object: ...
+        @property
+        def change(self) -> Waitable: ...
+
     class Runtime(AsyncClientLike, Protocol):
         """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
 
@@ -80,12 +97,10 @@ if TYPE_CHECKING:
             """The session's id; 0 before the first handshake."""
             ...
 
-        session: Any
-        """The session: ``timeout`` in seconds, ``send_limit`` in bytes, ``change``.
-
-        ``resumed``: it was another client's before.  ``connection``: another object for each
-        connection, to be compared by ``is``.
-        """
+        @property
+        def session(self) -> SessionSeen:
+            """The session."""
+            ...
 
         operation_timeout: float | None
         """The client's time limit for an operation in seconds; None without."""
@@ -267,8 +282,7 @@ def in_time(runtime: Runtime, deadline: float | None) -> float:
     if deadline is not None:
         return deadline
     limit = runtime.operation_timeout
-    seconds: float = 2 * runtime.session.timeout if limit is None else limit
-    return runtime.now() + seconds
+    return runtime.now() + (2 * runtime.session.timeout if limit is None else limit)
 
 
 def deadline_of(runtime: Runtime, timeout: float | None) -> float | None:
