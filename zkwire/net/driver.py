@@ -101,7 +101,7 @@ class Driver(_Runtime):
         resolver: Resolver | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self.session: Session = session
+        self.session: Session = session  # pyright: ignore[reportIncompatibleMethodOverride]
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
         self.forked: bool = False
         self.name = name
