@@ -62,7 +62,7 @@ class _TrioIO:
         self._driver = driver
         self._thread = threading.get_ident()
         self._selector: Any = selectors.DefaultSelector()  # epoll or kqueue: one descriptor
-        self.connector: Connector = Connector(driver, self._selector, self.wake)
+        self.connector: Connector = Connector(driver, self._selector)
         self._soon: deque[Callable[[], object]] = deque()
         self._waiting: trio.CancelScope | None = None
         self._woken = self._stopped = self._in_turn = False

@@ -126,16 +126,16 @@ class Trial(Case):
 
     def _guard_at_once(self) -> None:
         """As each client of a case has the guards of its locks."""
-        backend = self.home._backend
-        make = backend.make_client
+        sessions = self.home._algorithm
+        make = sessions.make_client
 
         def make_client() -> Any:
             client = make()
             guards_at_once(client, alone=False)
             return client
 
-        guards_at_once(self.home._algorithm._newest, alone=False)
-        backend.make_client = make_client
+        guards_at_once(sessions._newest, alone=False)
+        sessions.make_client = make_client
 
     def present(self) -> Any:
         """The client whose session there is."""
@@ -260,8 +260,11 @@ def outcome(call: Running[object]) -> str:
 
 def no_connection(trial: Trial) -> Row:
     """The first request waits for a connection."""
+    driver = trial.present()._driver
     trial.cut()
     call = trial.begin(trial.asked.call)
+    waiting = driver._sleepers, driver.session.queue, getattr(driver, "_followers", ())
+    poll("the call waits", lambda: any(waiting) or call.ended or None, PATIENCE)
     server = trial.asked.seen(trial)
     trial.come_back()
     return trial.row("no connection", server, call)

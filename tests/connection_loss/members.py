@@ -27,12 +27,7 @@ from tests.connection_loss.lagging import Lag
 from tests.connection_loss.points import carried_out
 from tests.support.lock_helpers import PATIENCE
 from tests.support.server_control import Ensemble, ZooKeeperServer, poll
-from zkwire import (
-    BadVersionError,
-    Client,
-    NewConfigNoQuorumError,
-    ReconfigInProgressError,
-)
+from zkwire import BadVersionError, Client, NewConfigNoQuorumError, ReconfigInProgressError
 from zkwire.testing.proxy import Frame, cut_after
 
 HEADS = ("asked of", "on the ensemble", "the caller gets", "the session", "what is safe to do next",

@@ -30,13 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.interop.chaos_recipes import ITEMS, RECIPES, Line, Mirror
-from tests.interop.chaos_ways import (
-    EXPECTED,
-    ROOT,
-    Contender,
-    Worker,
-    clock,
-)
+from tests.interop.chaos_ways import EXPECTED, ROOT, Contender, Worker, clock
 from tests.support.history import Record
 from zkwire import LockLostError, SetData, ZooKeeperError
 from zkwire.blocking.sync import run

@@ -15,12 +15,7 @@ from typing import TypeAlias
 import pytest
 
 import zkwire
-from tests.connection_loss import (
-    data,
-    document,
-    every,
-    points,
-)
+from tests.connection_loss import data, document, every, points
 from tests.connection_loss.case import repeat
 from tests.connection_loss.clients import TITLES
 from tests.connection_loss.every import OPERATIONS, Runs

@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.family_helpers import lease_nodes, leased, soon
-from tests.support.lock_helpers import (
-    A_WHILE,
-    GRACE,
-    LONG,
-    Running,
-    Stage,
-    assert_strictly_rising,
-)
+from tests.support.lock_helpers import A_WHILE, GRACE, LONG, Running, Stage, assert_strictly_rising
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     AsyncClient,
@@ -184,10 +177,7 @@ def test_as_many_as_there_are(stage: Stage, fresh_path: str, count: int) -> None
         assert not semaphores[-1].lease().acquire(timeout)
     for timeout in (0, LOOKED):
         said = f"none of {count} leases was free in time$"
-        with (
-            pytest.raises(LockTimeoutError, match=said),
-            semaphores[-1].lease().within(timeout),
-        ):
+        with pytest.raises(LockTimeoutError, match=said), semaphores[-1].lease().within(timeout):
             pytest.fail("the body runs")
     leases.pop(0).release()
     with semaphores[-1].lease().within(GRACE) as lease:

@@ -186,12 +186,7 @@ def test_locks_on_one_path(
 @pytest.mark.apache
 @pytest.mark.parametrize(("page", "title"), rows_with(KAZOO))
 def test_recipes_on_one_path(
-    kazoo: Any,
-    zookeeper: ZooKeeperServer,
-    observer: Client,
-    fresh_path: str,
-    page: str,
-    title: str,
+    kazoo: Any, zookeeper: ZooKeeperServer, observer: Client, fresh_path: str, page: str, title: str
 ) -> None:
     scenario, _ = SCENARIOS[page][title]
     with kazoo_side(zookeeper.hosts) as theirs, ExitStack() as stack:

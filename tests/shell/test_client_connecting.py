@@ -33,14 +33,7 @@ from tests.support.both_clients import ending as ending  # noqa: PLC0414 - other
 from tests.support.fake_server import Connection, FakeServer, answering, reply, serve, silent
 from tests.support.hooks import Clock, hooked
 from tests.support.server_control import free_port, poll
-from zkwire import (
-    AsyncClient,
-    Client,
-    ConnectionLossError,
-    NotSentError,
-    State,
-    ZooKeeperError,
-)
+from zkwire import AsyncClient, Client, ConnectionLossError, NotSentError, State, ZooKeeperError
 from zkwire.net import connection as link
 from zkwire.net.dial import MOST_LOOK_UPS, Dialer, readable_within
 from zkwire.testing import Server
@@ -207,22 +200,23 @@ async def test_an_untimed_call_ends_within_two_session_timeouts(side: Side, wher
 # --- below the clients ----------------------------------------------------------------------------
 
 
-def dialer_of(addresses: list[Any], first: Any = None) -> tuple[Dialer, list[socket.socket]]:
-    """The dialer of a name that has these addresses, and what it has listened to."""
-    sockets, found = list[socket.socket](), SimpleNamespace(found=[*addresses], used=False)
-    listen: Any = lambda _, sock, __: sockets.append(sock)  # noqa: E731
-    resolved: Any = lambda _: found  # noqa: E731
-    return Dialer(("zoo.example", 2181), resolved, listen, None, list, first), sockets
+def dialer_of(addresses: list[Any], first: Any = None) -> tuple[Dialer, Any, list[socket.socket]]:
+    """The dialer of a name that has these addresses, its driver, and what it has listened to."""
+    target, sockets = ("zoo.example", 2181), list[socket.socket]()
+    found = SimpleNamespace(found=[*addresses], used=False, ask=lambda: None)
+    session = SimpleNamespace(hosts=SimpleNamespace(arrange=list))
+    driver = SimpleNamespace(now=lambda: 0.0, tls=None, session=session, look_ups={target: found})
+    listen: Any = lambda _, sock, *__: sockets.append(sock)  # noqa: E731
+    return Dialer(target, driver, listen, first, 10.0), driver, sockets
 
 
 def dialled(addresses: list[Any], first: Any = None) -> Dialer:
     """One whose attempt has ended."""
-    dialer, sockets = dialer_of(addresses, first)
-    while dialer.connected is None and dialer.failure is None:
-        dialer.advance(0.0, 10.0)
-        if dialer.failure is None:
-            select.select((), sockets[-1:], (), PATIENCE)
-            dialer.ready(selectors.EVENT_WRITE)
+    dialer, _, sockets = dialer_of(addresses, first)
+    dialer.advance()
+    while not dialer.over:
+        select.select((), sockets[-1:], (), PATIENCE)
+        dialer.ready(selectors.EVENT_WRITE)
     return dialer
 
 
@@ -234,9 +228,12 @@ def test_the_addresses_of_a_name_share_the_time_and_are_tried_in_turn() -> None:
             for _ in range(2)
         )
         nobody = socket.AF_INET, ("127.0.0.1", free_port())
-        waiting, _ = dialer_of([here, there])
-        assert (waiting.advance(0.0, 10.0), waiting.address) == (5.0, here)
-        assert (waiting.advance(5.0, 10.0), waiting.address) == (10.0, there)
+        waiting, driver, _ = dialer_of([here, there])
+        waiting.advance()
+        assert (waiting.due, waiting.address) == (5.0, here)
+        driver.now = lambda: 5.0
+        waiting.advance()
+        assert (waiting.due, waiting.address) == (10.0, there)
         assert dialled([nobody, nobody]).failure == "Connection refused"
         last, one = dialled([nobody, nobody, here]), dialled([here, there])
         assert (last.address, last.following, one.following) == (here, nobody, there)

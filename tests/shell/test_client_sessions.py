@@ -70,7 +70,9 @@ async def test_set_hosts_before_the_first_use_and_from_a_thread(side: Side, serv
 
 
 async def test_set_hosts_is_what_follow_reconfig_keeps_with_tls() -> None:
-    updates = ServerListUpdates(SimpleNamespace(tls=object()), [("a", 1)])  # type: ignore[arg-type]
+    session = SimpleNamespace(change=None)
+    driver: Any = SimpleNamespace(tls=object(), session=session, when_ready=lambda *_: None)
+    updates = ServerListUpdates(driver, [("a", 1)])
     client = AsyncClient("a:1", follow_reconfig=True)
     client._updates = updates
     client.set_hosts("b:2")

@@ -53,7 +53,8 @@ from zkwire import (
     Watch,
 )
 from zkwire.net.connection import INTERRUPTED
-from zkwire.net.wakeup import EventFd, WakeupEpolls
+from zkwire.net.wakeup import EventFd, Listener, WakeupEpolls
+from zkwire.session.waitable import Alarm
 from zkwire.testing import Server
 from zkwire.testing.proxy import (
     Action,
@@ -352,13 +353,14 @@ def test_a_thread_can_be_woken_while_its_connection_is_closed() -> None:
     """What wakes it has no role, so its epoll may be closed by then, or its number another's."""
     with contextlib.ExitStack() as sockets:
         pair = [sockets.enter_context(each) for each in socket.socketpair()]
-        epolls = WakeupEpolls(pair[0], EventFd())
-        epolls.wake_listener()
-        assert not epolls.listen(0.0)
+        eventfd = EventFd()
+        epolls = WakeupEpolls(pair[0], eventfd)
+        eventfd.wake(epolls.listener)
+        assert not Listener(Alarm(0.0), epolls).sleep(0.0)
         assert not epolls.listener.poll(0.0)  # woken once
         epolls.close()
-        epolls.wake_caller()
-        epolls.wake_listener()
+        eventfd.wake(epolls.caller)
+        eventfd.wake(epolls.listener)
         EventFd().wake(sockets.enter_context(select.epoll()))  # one that it has not joined
 
 

@@ -257,7 +257,8 @@ def test_hazard_E13_an_interrupted_send_costs_nobody_anything(
         def meanwhile() -> None:
             Running(lambda: others.append(client.pipeline.create("/c"))).result(PATIENCE)
 
-        player.link._taken = Interrupting(behind, interrupt, meanwhile)
+        link: Any = player.link._wire if secure else player.link
+        link._taken = Interrupting(behind, interrupt, meanwhile)
         with pytest.raises(type(interrupt)):
             (client if alone else client.pipeline).set_data("/a", b"new")
         soon("the other one is answered", lambda: others[0].ready)

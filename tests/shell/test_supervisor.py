@@ -347,14 +347,14 @@ def test_an_interrupted_close_ends_the_session_all_the_same(
 ) -> None:
     supervisor = Supervisor(server.hosts)
     client = supervisor.client(PATIENCE)
-    close, interrupts = module.ThreadBackend.close_client, [KeyboardInterrupt()]
+    close, interrupts = module.ThreadSessions.close_client, [KeyboardInterrupt()]
 
     async def close_client(shell: Any, client: Any) -> None:
         if interrupts and threading.current_thread() is threading.main_thread():
             raise interrupts.pop()
         await close(shell, client)
 
-    monkeypatch.setattr(module.ThreadBackend, "close_client", close_client)
+    monkeypatch.setattr(module.ThreadSessions, "close_client", close_client)
     with pytest.raises(KeyboardInterrupt):
         supervisor.close()
     with pytest.raises(ClientClosedError):
@@ -365,13 +365,13 @@ def test_an_interrupt_of_the_entry_leaves_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = threading.active_count()
-    begin = module.ThreadBackend.begin
+    begin = module.ThreadSessions.start
 
     def begin_and_be_interrupted(shell: Any, work: Any, name: str) -> None:
         begin(shell, work, name)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.ThreadBackend, "begin", begin_and_be_interrupted)
+    monkeypatch.setattr(module.ThreadSessions, "start", begin_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt), Supervisor(server.hosts):
         pytest.fail("it was entered")
     assert threading.active_count() == before

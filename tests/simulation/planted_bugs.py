@@ -37,7 +37,7 @@ from tests.support.simulation_sessions import following
 from zkwire.errors import ConnectionLossError, MultiError, NoNodeError, OutcomeUnknownError
 from zkwire.jute.records import Stat
 from zkwire.operations.multi import Appended
-from zkwire.recipes.queue import ItemSelector
+from zkwire.recipes.queue import AsyncQueue
 from zkwire.recipes.runtime import in_time, retry
 from zkwire.testing.simulation import Claims, Scenario
 
@@ -60,10 +60,10 @@ async def look_for_the_item(mine: Any, beginning: str, items: list[bytes], deadl
             await runtime.until(operations.multi([Appended(beginning, items, None)]), deadline)
             return 0
         except MultiError:
-            await mine._layout.provide(deadline)
+            await mine._provide(deadline)
         except OutcomeUnknownError:
             await retry(runtime, deadline, operations.sync, ITEMS)
-            for name in await mine._selector.list(deadline):
+            for name in await mine._list(deadline):
                 with suppress(NoNodeError):
                     read, path = operations.get_data, f"{ITEMS}/{name}"
                     if (await retry(runtime, deadline, read, path)).data in items:
@@ -72,18 +72,15 @@ async def look_for_the_item(mine: Any, beginning: str, items: list[bytes], deadl
             pass
 
 
-_list = ItemSelector.list
+_list = AsyncQueue._list
 
 
-async def sees_no_return(selector: Any, deadline: float | None, watch: Any) -> list[str]:
+async def sees_no_return(queue: Any, deadline: float | None, watch: Any) -> list[str]:
     """Waits for new items only, and not for those that are given back."""
-    names = await _list(selector, deadline)
+    names = await _list(queue, deadline)
     if watch is not None:
-        read, limit = (
-            selector._runtime.operations.get_children,
-            in_time(selector._runtime, deadline),
-        )
-        await retry(selector._runtime, limit, read, ITEMS, watch=watch)
+        read, limit = queue._runtime.operations.get_children, in_time(queue._runtime, deadline)
+        await retry(queue._runtime, limit, read, ITEMS, watch=watch)
     return names
 
 
@@ -324,8 +321,8 @@ queue of 1: forgets its removal | linger cut | LOST
     => retry(self._runtime, deadline, self._runtime.operations.multi, operations)
 queue, both ways: ignores claims | | CLAIM TWICE
   # Removes whatever is first, also what a consumer works on.
-  AsyncQueue._removal: self._layout.flat and not version => True
-  ItemSelector.list: name not in claimed and =>
+  AsyncQueue._removal: self._flat and not version => True
+  AsyncQueue._list: name not in claimed and =>
 queue, long: removes anything | delete | TWICE
   # Removes the item without a proof that it is still claimed by this consumer.
   Taking._remove: Delete(path, taken.deliveries) => Delete(path)
@@ -338,9 +335,9 @@ queue: all watch | | HERD
   Search._stand_in_line: self._line is None or not self._line._owned => False
 flat queue: trusts the version | | CLAIM TWICE
   # In the flat layout removes what it has read, also if it was claimed before that.
-  AsyncQueue._removal: self._layout.flat and not version => True
+  AsyncQueue._removal: self._flat and not version => True
 queue, given back: sees no return | | STARVED LIVE
-  ItemSelector.list: = await sees_no_return(self, deadline, watch)
+  AsyncQueue._list: = await sees_no_return(self, deadline, watch)
 queue: leaves marks | | LEFT
   TemporaryTokens.release: = None
 
@@ -391,28 +388,28 @@ group: answers from memory | | SEEN
     \n    answer: list[tuple[Member, ...]] = []
 
 cache: a gap is not noticed | cut | MIRROR LIVE EVENTS
-  Stale.hear: self.compare() => pass
+  Reading._hear: self.compare() => pass
 cache: the root tells of all | cut | MIRROR LIVE EVENTS
-  Stale.compare: *self._tree.nodes, *self.paths]
-    => *([] if self.recursive and self._tree.nodes else [*self._tree.nodes, *self.paths])]
+  Reading.compare: *self._tree.nodes, *self.stale]
+    => *([] if self.recursive and self._tree.nodes else [*self._tree.nodes, *self.stale])]
 cache: a deletion is believed | | MIRROR LIVE EVENTS
   # Believes the event, although an older answer may still come.
-  Stale.hear: if kind is EventType.REREAD:
+  Reading._hear: if kind is EventType.REREAD:
     => if kind is EventType.NODE_DELETED and path != self._scope.root:
     \n        self._tree.remove(path)\n    elif kind is EventType.REREAD:
 cache, one by one: no watch on new children | | MIRROR LIVE EVENTS
   # Forgets that the watch on the children of a deleted node has gone with it.
-  Stale.hear: if kind in _APPEARS else DATA => if kind is EventType.NODE_CREATED else DATA
+  Reading._hear: if kind in _APPEARS else => if kind is EventType.NODE_CREATED else
 cache: a stat without its data | | MIRROR LIVE EVENTS
   Tree.put_stat: node is None or node.stat.mzxid != stat.mzxid => node is None
 cache: nothing below a new name | | MIRROR LIVE EVENTS
   # Lists the children only of what a list has named.
-  Stale.has_data: self._check_children => before and self._check_children
+  Reading.has_data: self._check_children => before and self._check_children
 cache: an answer overtakes the gap | blip | MIRROR LIVE EVENTS
   # Takes the answers of a new connection before it knows that there was a gap.
   Reading.listen: while watch.ready: => while watch.ready and not self._asked:
 cache: what was asked is forgotten | expire | MIRROR LIVE EVENTS
-  Reading._take_back: self._stale.mark(path, bits) => pass
+  Reading._take_back: self._mark(path, bits) => pass
 cache: a reader is told of one step | | EVENTS ERROR
   AsyncCacheEvents._note: = self._waiting is not None and self._waiting.update({path: before})
 
@@ -489,7 +486,7 @@ counter: keeps its mark | linger cut cancel | ONCE VALUE ORPHAN
 counter: blind set | | ONCE VALUE
   AsyncCounter._set: data, max(version, 0))] => data)]
 crowded counter: stays in line | | LIVE ORPHAN ERROR
-  ContentionQueue.end: turn._release_in_background() => pass
+  ContentionQueue._release: turn._release_in_background() => pass
 
 once per: believes a loss | cut linger cancel slow | OFTEN ORPHAN NEVER
   AsyncOncePer.claim: doubt = True => won = True; break
@@ -504,7 +501,7 @@ once per: gives back anything | cut linger cancel slow | OFTEN ORPHAN NEVER
   AsyncOncePer._leave: data.startswith(attempt.id.encode()) => True
 
 partitioner: a revoked item is let go | | KEPT
-  Rebalance._confirm: asked = self._current
+  AsyncPartitioner._confirm: asked = self._current
     => self._given = {i: own for i, own in self._given.items() if own.wanted}
     \n    asked = self._current
 partitioner: what was not told is confirmed | | KEPT
@@ -513,10 +510,10 @@ partitioner: what was not told is confirmed | | KEPT
     => self._share is None or self._share.changed
     \n    limit = check_timeout("timeout", timeout)
 partitioner: a share that waits is forgotten | | KEPT BACK
-  Rebalance._confirm: asked = self._current
+  AsyncPartitioner._confirm: asked = self._current
     => waits, self._next = self._next, None\n    asked = self._current\n    self._next = waits
 partitioner: the lease is not looked at | partition | TOLD LIVE
-  AsyncShare._keeps: and ownership.held =>
+  AsyncShare._keeps: ownership.kept => ownership.wanted
 partitioner: the allotment is believed | | ME
   # Believes the allotment: an item that is to be this member's is.
   ItemLock._ahead: = None
@@ -524,13 +521,16 @@ partitioner: the order of members counts | | LIVE
   partitioner.rendezvous_assign: = {i: members[n % len(members)] for n, i in enumerate(items)}
 partitioner: a share is never empty | expire | LIVE
   # Does not tell a reader that has not looked that everything has to stop.
-  Rebalance._hand_out: (now or self._given) => now
+  AsyncPartitioner._hand_out: (now or self._given) => now
+partitioner: an empty share never ends | expire pause | ERROR | minutes
+  AsyncShare._stale: partitioning._leaving => False
+  AsyncShare._stale: partitioning._member is None => False
 partitioner: dead members count | | LIVE
   AsyncPartitioner._look: roll.keys() - set(names) => ()
 partitioner: a lost item does not come back | delete | LIVE
   ItemOwnership._session_ended: = None
 partitioner: a lost item comes back at once | delete partition | BACK
-  Rebalance._hand_out: owned = {item
+  AsyncPartitioner._hand_out: owned = {item
     => self._given = {i: own for i, own in self._given.items() if not own.ended}
     \n    owned = {item
 
@@ -538,14 +538,14 @@ supervisor: another session beside the old | cut | ONE
   # Takes a lost connection for the end of the session, and leaves the client as it is.
   SessionLoop._run: await driver.holds(self._stopped, None)
     => while driver.usable and not self._closed:
-    \n                await self._backend.within(self._stopped, 1)
+    \n                await self.within(self._stopped, 1)
   SessionLoop._run: await self._leave(client)
     => for service in tuple(driver.services): driver.dismiss(service)
 supervisor: a service is begun once | expire | LIVE
   SessionLoop._enter: in list(self._services)
     => in list(self._services) if self._present[0] < 2 else ()
 watch, behind: no sync | lag | ORDER
-  SessionLoop._connect: self._present[0] > 0 => False
+  SessionLoop._run: self._present[0] > 0 => False
 supervisor: the old run goes on | expire slow | RUNS
   # Leaves it to the services to notice the end of their session.
   SessionLoop._leave: client._driver.dismiss(service) => pass

@@ -156,10 +156,7 @@ class Cancelling:
     """
 
     def __init__(
-        self,
-        nth: int,
-        how: str = "waiting",
-        cut: Callable[[], object] | None = None,
+        self, nth: int, how: str = "waiting", cut: Callable[[], object] | None = None
     ) -> None:
         self.happened = False
         self.nth = nth

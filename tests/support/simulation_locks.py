@@ -32,15 +32,7 @@ from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncQueueLock, AsyncSequentialLock, before
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.simulation.client import Client, ViolationError
-from zkwire.testing.simulation.invariants import (
-    Claim,
-    Claims,
-    Fifo,
-    Grant,
-    Herd,
-    Orphans,
-    at_most,
-)
+from zkwire.testing.simulation.invariants import Claim, Claims, Fifo, Grant, Herd, Orphans, at_most
 from zkwire.testing.simulation.simulation import Check, Simulation
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import sequence_number

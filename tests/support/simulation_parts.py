@@ -178,14 +178,22 @@ def is_still(sim: Simulation, client: Client) -> bool:
     )
 
 
+class Sessions(SessionLoop):
+    """The sessions of a process, which has what they need."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.process, name)
+
+
 class Process:
-    """A process whose sessions follow one another: the backend of a supervisor.
+    """A process whose sessions follow one another.
 
     Its tasks stand still, and die, with its newest client.
     """
-
-    awaits = forked = False
-    check_function = callable
 
     def __init__(self, sim: Simulation, name: str) -> None:
         self.sim, self.name = sim, name
@@ -194,8 +202,7 @@ class Process:
         self.clients: list[Client] = []
         self.tasks: list[Task] = []
         self.ended = False
-        backend: Any = self
-        self.sessions: Any = SessionLoop(backend)
+        self.sessions: Any = Sessions(self)
 
     @property
     def newest(self) -> Client:
@@ -213,16 +220,7 @@ class Process:
         self.ended = True
         self.sessions._end(None)
 
-    # --- the backend ------------------------------------------------------------------------------
-
-    def now(self) -> float:
-        return self.sim.now
-
-    def check(self) -> None:
-        """There is one loop."""
-
-    def jitter(self) -> float:
-        return self.rng.uniform(0.5, 1.0)
+    # --- what sessions need -----------------------------------------------------------------------
 
     def make_client(self) -> Any:
         client: Any = self.sim.client(f"{self.name}{len(self.clients) + 1}", connected=False)
@@ -250,6 +248,8 @@ class Process:
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self.spawn(work(), name, background=True)
+
+    start = begin
 
     async def within(self, waitable: Waitable, timeout: float | None) -> bool:
         return await self.newest.world.within(waitable, timeout)

@@ -242,7 +242,7 @@ class Worker(Process):
             await self.newest.turn()
             if self.share is not None and looks:
                 share = self.share
-                await self.partitioning._until_changed(share, self.rng.choice((None, 3.0)))
+                await share.wait(self.rng.choice((None, 3.0)))
                 for item in share.leaving:
                     await self.newest.turn()
                     self.working.pop(item, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from tests.support.simulation_parts import (
     PASSING,
@@ -42,7 +42,7 @@ class Supervised(Process):
         self.claims, self.terms = claims, 0
         self.service = Resident(self.sessions)
         self.sessions.serve(self.service)
-        leadership = Leadership(self.sessions, self.work, ELECTION, name, "zkwire", None)
+        leadership = Candidacy(self.sessions, self.work, ELECTION, name, "zkwire", None)
         self.sessions.run(leadership.run, "leadership")
         self.begin(self.live, "life")
 
@@ -73,14 +73,17 @@ class Supervised(Process):
         await self.newest.sleep(self.rng.choice((1.0, 3.0)))
         lock.check()
 
-    def make_lock(self, client: Client, path: str, text: str, names: Any) -> AsyncSequentialLock:
-        lock = AsyncSequentialLock(client.world, path, text, names=names)
-        self.claims.add(lock, client)
-        return lock
+    async def lead(self, function: Callable[[Any], Any], lock: AsyncSequentialLock) -> None:
+        await function(lock)
 
-    async def under(self, lock: AsyncSequentialLock, function: Callable[[Any], Any]) -> None:
-        async with lock:
-            await function(lock)
+
+class Candidacy(Leadership):
+    """Its locks are looked at."""
+
+    def _make_lock(self, driver: Any) -> AsyncSequentialLock:
+        lock, sessions = super()._make_lock(driver), cast(Any, self._sessions)
+        sessions.claims.add(lock, driver._client)
+        return lock
 
 
 class Resident(Service):

@@ -285,9 +285,9 @@ class Together(Judge):
                 raise ViolationError("EARLY", f"{len(members)} began the round {round}")
 
     def has_entered(self, sim: Simulation, member: AsyncDoubleBarrier) -> None:
-        assert member._inside is not None
-        if member._inside.id not in self._generations.get(member._round, ()):
-            wrong(sim, "EARLY", f"{member._inside.id}: {member._round}")
+        assert member._granted is not None
+        if member._granted.id not in self._generations.get(member._round, ()):
+            wrong(sim, "EARLY", f"{member._granted.id}: {member._round}")
 
     def has_left(self, sim: Simulation, member: AsyncDoubleBarrier) -> None:
         there = children(sim, BARRIER)

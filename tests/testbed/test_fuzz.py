@@ -346,7 +346,7 @@ def _is_frames(said: bytes, asked: Sequence[bytes]) -> None:
     splitter = FrameSplitter()
     for _ in splitter.feed(said):
         pass
-    assert not splitter.missing, "the server has said half a frame"
+    assert not splitter.partial, "the server has said half a frame"
 
 
 def server_with_sasl(pieces: Sequence[bytes]) -> None:

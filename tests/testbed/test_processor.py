@@ -20,13 +20,7 @@ from zkwire.jute.record import Record
 from zkwire.testing.server.credentials import Credentials
 from zkwire.testing.server.rules import DELETE_CONTAINER, Rules, Version
 from zkwire.testing.server.server import Ensemble, Server
-from zkwire.testing.server.tree import (
-    CONTAINER,
-    DataTree,
-    NewNode,
-    adjusted,
-    ttl_owner,
-)
+from zkwire.testing.server.tree import CONTAINER, DataTree, NewNode, adjusted, ttl_owner
 from zkwire.wire import ops
 from zkwire.wire.model import OPEN_ACL_UNSAFE, Perms
 from zkwire.wire.paths import LAST_SEQUENCE

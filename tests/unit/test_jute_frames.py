@@ -63,16 +63,6 @@ def test_feeding_is_linear(body: int, piece: int, number: int) -> None:
     assert found == number
 
 
-def test_what_is_missing() -> None:
-    splitter = FrameSplitter()
-    assert splitter.missing == 0
-    for chunk, missing in ((b"\0\0", 2), (b"\0\5", 5), (b"abc", 2)):
-        assert taken(splitter, chunk) == []
-        assert splitter.missing == missing
-    assert taken(splitter, b"de" + frame(b"f") + b"\0") == [b"abcde", b"f"]
-    assert splitter.missing == 3
-
-
 def test_the_limits_are_the_servers_and_allowed_themselves() -> None:
     """A reply may be longer than any request: data, stat and header around it."""
     assert SEND_LIMIT == 1_048_575

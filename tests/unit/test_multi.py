@@ -183,7 +183,7 @@ def test_an_operation_shows_its_path_and_not_its_data() -> None:
 
 def test_a_transaction_is_sent_once(bench: Bench) -> None:
     """Whoever has committed inside the block, or could not hear the answer, repeats nothing."""
-    transaction = TransactionBase("")
+    transaction = TransactionBase(bench.script._ask)
     transaction.delete("/a")
     transaction._sent_by(bench.script._ask)
     with pytest.raises(RuntimeError, match="committed"):

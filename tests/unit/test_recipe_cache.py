@@ -11,15 +11,10 @@ from typing import Any
 import pytest
 
 from zkwire.blocking.sync import run
-from zkwire.errors import (
-    LockLostError,
-    NoNodeError,
-    NotReadOnlyError,
-    ThrottledOpError,
-)
+from zkwire.errors import LockLostError, NoNodeError, NotReadOnlyError, ThrottledOpError
 from zkwire.jute.records import Stat
 from zkwire.recipes import runtime
-from zkwire.recipes._cache_tree import CHILDREN, CachedNode, Scope, Stale, Tree
+from zkwire.recipes._cache_tree import CHILDREN, CachedNode, Reading, Scope, Tree
 from zkwire.recipes._service import Problem
 from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
 from zkwire.recipes.partitioner import (
@@ -27,8 +22,6 @@ from zkwire.recipes.partitioner import (
     MARK,
     AsyncPartitioner,
     ItemOwnership,
-    Partition,
-    Rebalance,
     difference,
     digest,
     rendezvous_assign,
@@ -79,7 +72,7 @@ def sessions() -> Any:
     def ignore(*_: object) -> None: ...
 
     quiet = dict.fromkeys(["check", "check_callback", "serve", "dismiss"], ignore)
-    made = SimpleNamespace(holds=holds, dispatch=None, **quiet)
+    made = SimpleNamespace(holds=holds, dispatch=None, forked=False, **quiet)
     made._sessions = made
     return made
 
@@ -110,10 +103,10 @@ def test_items_that_differ_are_named(mine: list[str], theirs: list[str], said: s
 
 
 def test_what_another_member_has_written_is_shown_escaped_and_shortened() -> None:
-    partition = Partition("/p", ["a"], "me", None)
+    partitioning = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
     hostile = MARK + b"\x1b[31m" + b"x" * 5000
     with pytest.raises(ValueError, match=r"b'zkwire partition of \\x1b\[31mx+', and") as caught:
-        partition.assigned({"me": (2, partition.data), "old": (1, hostile)})
+        partitioning._assigned({"me": (2, partitioning._data), "old": (1, hostile)})
     assert len(str(caught.value)) < 400
 
 
@@ -167,11 +160,11 @@ def test_members_that_an_outsider_has_deleted() -> None:
     partitioning._plan = run(partitioning._look(world, Watch(), {}))
     assert partitioning._plan is None
     partitioning._step(world)
-    assert partitioning._state == "allocating"
+    assert partitioning.state == "allocating"
 
 
 def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> None:
-    sharing, lengths = Rebalance(sessions(), "/p"), set[int]()
+    sharing, lengths = AsyncPartitioner(sessions(), "/p", ["a"]), set[int]()
     with pytest.raises(ValueError, match="must not be negative"):
         run(sharing.next(-1.0))
     assert sharing._asked is None
@@ -220,17 +213,17 @@ def test_children_go_before_their_parent_and_leave_nothing() -> None:
 def test_hazard_A56_a_first_stat_behind_a_gap_tells_of_children(by_data: bool, mzxid: int) -> None:
     """An event of the node itself has its data read before the comparison is answered."""
     tree = Tree(lambda *_: None, None, None)
-    stale = Stale(tree, Scope("/a", None, None))
+    reading = Reading(tree, Scope("/a", None, None))
     tree.put("/a", b"", stat(1))
-    stale.compare()
+    reading.compare()
     for children in (CHILDREN, 0):  # found once; what follows is told by events
-        stale.paths.clear()
+        reading.stale.clear()
         newer = stat(mzxid, 1, pzxid=9 + children)
         if by_data:
-            stale.has_data("/a", b"", newer)
+            reading.has_data("/a", b"", newer)
         else:
-            stale.has_stat("/a", newer)
-        assert stale.paths.get("/a", 0) & CHILDREN == children
+            reading.has_stat("/a", newer)
+        assert reading.stale.get("/a", 0) & CHILDREN == children
 
 
 def test_a_change_that_comes_while_a_callback_runs_is_told_once() -> None:

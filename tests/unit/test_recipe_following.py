@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -193,6 +194,9 @@ def test_a_waker_that_is_interrupted_is_called_the_next_time_and_then_no_more() 
     assert called == [0, 1]
 
 
+DRIVER: Any = SimpleNamespace(call_soon=lambda _: None, when_ready=lambda *_: None)
+
+
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     reported: list[BaseException] = []
@@ -209,7 +213,7 @@ def test_an_error_in_the_clean_up_of_a_cancelled_task_is_reported(
         finally:
             raise KeyError
 
-    task = BackgroundTask(service, lambda _: None, lambda *_: None, set())
+    task = BackgroundTask(service, DRIVER, set())
     task.step()
     task.cancel()
     assert [type(error) for error in reported] == [KeyError]
@@ -230,7 +234,7 @@ def test_a_task_that_the_collector_ends_meanwhile_is_left_alone(
             end.wait(PATIENCE)
 
     running = set[BackgroundTask]()
-    task = BackgroundTask(service, lambda _: None, lambda *_: None, running)
+    task = BackgroundTask(service, DRIVER, running)
     task.step()
     coroutine: Any = task._coroutine
     collector = threading.Thread(target=coroutine.close)

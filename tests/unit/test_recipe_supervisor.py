@@ -28,7 +28,7 @@ from zkwire.errors import (
 )
 from zkwire.recipes._recipe import Recipe, SupervisedRuntime
 from zkwire.recipes._service import FIRST_PAUSE, LONGEST_PAUSE, Condition, Service
-from zkwire.recipes.supervisor import SupervisorView, Turn
+from zkwire.recipes.supervisor import Leadership, SupervisorView, Turn
 from zkwire.testing.simulation import InTurn, Simulation
 from zkwire.testing.simulation.client import Client
 from zkwire.testing.simulation.fault_choice import CLIENT_FAULTS
@@ -51,13 +51,32 @@ MADE = list[Any]()
 
 
 @pytest.fixture(autouse=True)
-def dropped() -> Iterator[None]:
+def dropped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No task is left to the collector."""
+    monkeypatch.setattr(Leadership, "_make_lock", lock_of)
     yield
     while MADE:
         process = MADE.pop()
         process.ended = True
         process.sim.drop_tasks(list(process.sim.tasks))
+
+
+class Lock:
+    """A lock that a candidate has at once, unless the test raises something."""
+
+    def __init__(self, process: Supervised, client: Client) -> None:
+        self.process, self.client = process, client
+
+    async def __aenter__(self) -> None:
+        self.process.acquired(self.client)
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def lock_of(leadership: Any, driver: Any) -> Lock:
+    assert (leadership.path, leadership._text, leadership._names) == ("/e", "me", "zkwire")
+    lock: Lock = driver.lock
+    return lock
 
 
 class Supervised(Process):
@@ -77,23 +96,18 @@ class Supervised(Process):
         client.session_id = 7
         client.world.warn = self.warnings.append
         client.world.log_failure = lambda *failure: self.failures.append(failure)
+        client.world.jitter = lambda: 1.0
+        client.world.check_callback = self.check_callback
+        client.world.lock = Lock(self, client)
         self.prepare(len(self.clients), client.world)
         return client
 
-    def jitter(self) -> float:
-        return 1.0
-
-    def check_function(self, function: object) -> None:  # type: ignore[override]
+    def check_callback(self, function: object) -> None:
         if function is print:
             raise TypeError("not of this backend")
 
-    def make_lock(self, client: Client, path: str, text: str, names: str) -> Client:
-        assert (path, text, names) == ("/e", "me", "zkwire")
-        return client
-
-    async def under(self, lock: Client, function: Callable[[Any], Any]) -> None:
-        self.acquired(lock)
-        function(lock)
+    async def lead(self, function: Callable[[Any], Any], lock: Any) -> None:
+        function(lock.client)
 
     def pass_time(self, seconds: float, expire: bool = False) -> None:
         """Make all steps until so much time has passed; then the session may expire."""
@@ -264,7 +278,6 @@ class Face(SupervisorView):
 
     def __init__(self, backend: Supervised, **options: object) -> None:
         self._checked(options)
-        self._backend = backend
         self._algorithm = backend.sessions
 
 

@@ -56,10 +56,7 @@ GARBAGE = {
         "the server expects TLS on this port: tls=ssl.create_default_context()",
     ),
     "an event": (event_frame(1, "/a"), NO_SERVER),
-    "a length of text": (
-        b"SSH-2.0-OpenSSH\r\n",
-        NO_SERVER + "answered b'SSH-2.0-OpenSSH\\r\\n'",
-    ),
+    "a length of text": (b"SSH-2.0-OpenSSH\r\n", NO_SERVER + "answered b'SSH-2.0-OpenSSH\\r\\n'"),
     "a length that no greeting has": (struct.pack(">i", 2000), NO_SERVER),
 }
 

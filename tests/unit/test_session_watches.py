@@ -263,12 +263,7 @@ def test_a_removal_does_not_overtake_a_read_that_asked_for_its_watch(
     assert again.set_watches() == r.SetWatches(0x777, (), (), ("/a",))
 
 
-GONE = {
-    "data": DATA_GONE,
-    "missing": DATA_GONE,
-    "child": CHILD_GONE,
-    "persistent": PERSISTENT_GONE,
-}
+GONE = {"data": DATA_GONE, "missing": DATA_GONE, "child": CHILD_GONE, "persistent": PERSISTENT_GONE}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from zkwire.errors import ClientClosedError, SessionExpiredError
 from zkwire.session.request import Request
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import CallbackWatch, Waitable, Watch
-from zkwire.session.watch_table import WatchManager, WatchTable
+from zkwire.session.watch_table import WatchTable
 from zkwire.wire import ops
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.ops import WatchKind
@@ -185,15 +185,15 @@ def test_a_callback_must_be_callable_and_a_key() -> None:
 
 def fire(table: WatchTable, kind: int, path: str) -> list[Watch]:
     """Take out and return what an event spends."""
-    told, spent = table.concerned(kind, path)
-    table.take_out(path, spent)
-    table.take_out(path, spent)  # as after an interrupt
+    told = table._concerned(kind, path)
+    table._take_out(kind, path)
+    table._take_out(kind, path)  # as after an interrupt
     return [watch for watch, spends in told if spends]
 
 
 def test_one_change_is_one_call_of_a_callback() -> None:
     """A function that is passed to two reads makes two watches, but they are the same."""
-    table = WatchTable()
+    table = WatchTable("", [])
     for kinds, change in (((DATA, CHILD), DELETED), ((DATA, DATA), CHANGED)):
         watches = [CallbackWatch(ignore) for _ in kinds]
         for kind, watch in zip(kinds, watches, strict=True):
@@ -203,8 +203,8 @@ def test_one_change_is_one_call_of_a_callback() -> None:
 
 def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() -> None:
     """Two of them, so that the first answer leaves one under way."""
-    watching, cover = WatchManager("", []), Watch()
-    watching.table.add(WatchKind.PERSISTENT, "/a", cover)
+    watching, cover = WatchTable("", []), Watch()
+    watching.add(WatchKind.PERSISTENT, "/a", cover)
     calls = [
         (Request(ops.GET_CHILDREN, "/a", b"\1", None, watch, "/a", CHILD), watch)
         for watch in (Watch(), Watch())
@@ -212,7 +212,7 @@ def test_a_read_that_has_lost_its_cover_meanwhile_has_its_watch_set_by_itself() 
     for call, watch in calls:
         watching.expect(call, watch)
         assert call.covered
-    watching.table.discard(WatchKind.PERSISTENT, "/a", cover)
+    watching.discard(WatchKind.PERSISTENT, "/a", cover)
     for number, (call, watch) in enumerate(calls, 1):
         watching.answered(call, watch, 0, None, number)
         assert [request.op for request in watching.requests] == [ops.SET_WATCHES] * number
@@ -224,7 +224,7 @@ SET = 1000  # with its place in the table; seen: 680, and 1,440
 
 
 def test_a_watch_that_waits_is_small() -> None:
-    paths, table = [f"/a{n}" for n in range(MANY)], WatchTable()
+    paths, table = [f"/a{n}" for n in range(MANY)], WatchTable("", [])
     makers: list[tuple[Callable[[], object], int]] = [
         (lambda: [Watch() for _ in paths], OBJECT),
         (lambda: [table.add(DATA, path, Watch()) for path in paths], SET),

@@ -6,7 +6,7 @@ from zkwire.aio.replies import AsyncReply, KeptReply
 from zkwire.net.client import ClientCoroutines
 from zkwire.net.pipeline import Pipeline, TransactionBase
 from zkwire.recipes._recipe import public
-from zkwire.recipes._service import NodeWatches
+from zkwire.session.waitable import Bound
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 
 
-class AsyncNodeWatches(NodeWatches):
-    """See :class:`zkwire.recipes._service.NodeWatches`."""
+class AsyncNodeWatches(Bound):
+    """What clients and supervisors have in common: watches forever."""
 
     def watch_data(
         self,
@@ -28,6 +28,29 @@ class AsyncNodeWatches(NodeWatches):
         on_problem: OnProblem | None = None,
         with_event: bool = False,
     ) -> AsyncDataWatch:
+        """The data of a node, forever: an iterator of :class:`SeenData`.
+
+            for seen in client.watch_data("/config"):
+                configure(seen.data)  # yours to write
+
+        It yields the state at this moment first, then each newer one, and ``data`` is None while
+        the node does not exist.  The last state is never missed, and none comes after a newer one.
+        A reader that is slow gets the newest state when it asks for it, not those between
+        (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
+        server.  ``next(timeout)`` waits for one state only.
+
+        With a ``callback`` each state goes to that, one call at a time, in the callback thread
+        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it, and so
+        does a callback that returns False.  ``wait_called(timeout)`` of what this returns waits
+        until it has returned from the first call.  ``with_event``: it is called with the state and
+        the :class:`Event` that has led to the read, None for the first state and after a lost
+        connection.  One that cannot be called so is a TypeError.
+
+        A lost connection is no error.  From a client it raises what ended the session; from a
+        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
+        with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
+        ``on_problem``: see docs/supervisor.md#refusals.
+        """
         from zkwire.recipes.watching import AsyncDataWatch
 
         client: Any = self
@@ -41,13 +64,14 @@ class AsyncNodeWatches(NodeWatches):
         on_problem: OnProblem | None = None,
         with_event: bool = False,
     ) -> AsyncChildrenWatch:
+        """The names of a node's children, forever: an iterator of :class:`SeenChildren`.
+
+        Like :meth:`watch_data`; ``children`` is None while the node does not exist.
+        """
         from zkwire.recipes.watching import AsyncChildrenWatch
 
         client: Any = self
         return AsyncChildrenWatch(client, path, callback, on_problem, with_event)
-
-    watch_data.__doc__ = NodeWatches.watch_data.__doc__
-    watch_children.__doc__ = NodeWatches.watch_children.__doc__
 
 
 @public
@@ -130,7 +154,7 @@ class AsyncTransaction(TransactionBase):
     results: list[Any]
 
     def __init__(self, client: AsyncClient) -> None:
-        super().__init__(client._chroot, client._acl, client._send_limit)
+        super().__init__(client)
         self._client = client
 
     async def commit(self) -> list[Any]:

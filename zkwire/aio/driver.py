@@ -94,11 +94,6 @@ class _Owner:
 _owner_of_this_task = value_of_each_task(current_task, _Owner)
 
 
-def tell_at_the_end_of_this_task(lock: Owned) -> None:
-    """Tell the lock when this task ends and still owns it."""
-    _owner_of_this_task().locks.add(lock)
-
-
 # Keeps the tasks alive that await something of a client, and those keep the client: the loop itself
 # holds neither.
 _awaited: set[asyncio.Future[None]] = set()
@@ -193,7 +188,8 @@ class LoopDriver(Calling, OneThreadDriver):
     _kind = StepReply
     io: LoopIO | None = None
     closing: float | None
-    caller = waiter = staticmethod(asyncio.current_task)
+    caller: Callable[[], object] = staticmethod(asyncio.current_task)
+    waiter: Callable[[], object] = caller
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         Calling.__init__(self)
@@ -265,7 +261,7 @@ class LoopDriver(Calling, OneThreadDriver):
             super().when_ready(waitable, function)
 
     def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has these servers now; an empty list says nothing."""
+        """The ensemble has these servers now."""
         if self.outside and self.call_soon(partial(self.replace_hosts, hosts)):
             return
         super().replace_hosts(hosts)
@@ -282,7 +278,7 @@ class LoopDriver(Calling, OneThreadDriver):
 
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the running task has ended."""
-        tell_at_the_end_of_this_task(lock)
+        _owner_of_this_task().locks.add(lock)
 
     @asynccontextmanager
     async def cancelled_by(

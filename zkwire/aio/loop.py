@@ -37,28 +37,19 @@ class LoopSelector:
     def __init__(self, loop: asyncio.AbstractEventLoop, io: OwnerRef) -> None:
         self._loop = loop
         self._io = io
-        self._events: dict[socket.socket, int] = {}
 
     def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
         """Call ``data().ready``, or the LoopIO's if there is none, when the socket is."""
-        old = self._events.get(sock, 0)
-        self._events[sock] = events
         ready = partial(_ready, self._io, data)
         if events & selectors.EVENT_READ:
             self._loop.add_reader(sock, ready, selectors.EVENT_READ)
-        elif old & selectors.EVENT_READ:
-            self._loop.remove_reader(sock)
         if events & selectors.EVENT_WRITE:
             self._loop.add_writer(sock, ready, selectors.EVENT_WRITE)
-        elif old & selectors.EVENT_WRITE:
-            self._loop.remove_writer(sock)
-
-    modify = register
 
     def unregister(self, sock: socket.socket, /) -> None:
         """Stop listening to a socket."""
-        self.register(sock, 0)
-        del self._events[sock]
+        self._loop.remove_reader(sock)
+        self._loop.remove_writer(sock)
 
 
 def _ready(owner_ref: OwnerRef, attempt: ref[Any] | None, events: int) -> None:
@@ -90,7 +81,7 @@ class LoopIO:
         sockets: set[socket.socket] = set()
         self.owner_ref: OwnerRef = OwnerRef(self, sockets)
         self.owner_ref.release()
-        self.connector: Connector = Connector(driver, LoopSelector(loop, self.owner_ref), self.wake)
+        self.connector: Connector = Connector(driver, LoopSelector(loop, self.owner_ref))
         self.connector.sockets = sockets
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from zkwire.errors import ClientClosedError, ZooKeeperError
-from zkwire.net.options import check_callable
+from zkwire.net.client import check_callable
 from zkwire.net.pipeline import ReplyToCome, timed_out
 from zkwire.session.request import ANSWERED, Request
 from zkwire.wire import ops

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from random import Random
 
 from zkwire.aio.client import AsyncClient, AsyncNodeWatches
 from zkwire.aio.driver import Calling, cancelled_by, within
-from zkwire.errors import ForkedError
-from zkwire.net.timing import clock
+from zkwire.net.lifetime import close_in_child
 from zkwire.recipes._recipe import public
 from zkwire.recipes.supervisor import SessionLoop, SupervisorView, Turn
 from zkwire.session.states import StateWait
@@ -19,29 +16,26 @@ from zkwire.session.states import StateWait
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
-    from typing import Any, Final, Self, Unpack
+    from typing import Any, Self, Unpack
 
-    from zkwire.net.options import ClientOptions
-    from zkwire.recipes.sequential import AsyncSequentialLock, Names
+    from zkwire.net.client import ClientOptions
+    from zkwire.recipes.sequential import AsyncSequentialLock
     from zkwire.session.waitable import Waitable
 
 CLOSE_SECONDS = 5.0  # for what a cancelled function still does
 
 
-class LoopBackend(Calling):
-    """What a supervisor needs of an event loop."""
-
-    now: Final = staticmethod(clock)
-    awaits: Final = True
+class LoopSessions(Calling, SessionLoop):
+    """The sessions of a supervisor in an event loop."""
 
     def __init__(self, hosts: str, options: dict[str, Any]) -> None:
-        super().__init__()
+        Calling.__init__(self)
         self.mutex: Any = nullcontext()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.make_client: Callable[[], AsyncClient] = partial(AsyncClient, hosts, **options)
-        self._pid = os.getpid()
-        self.jitter: Callable[[], float] = partial(Random().uniform, 0.5, 1.0)
+        SessionLoop.__init__(self)
+        close_in_child(self)
 
     async def close_client(self, client: AsyncClient) -> None:
         """Close it.  Idempotent."""
@@ -51,47 +45,29 @@ class LoopBackend(Calling):
         """Let the loop carry out what it has been given to end."""
         await asyncio.sleep(0)
 
-    def make_lock(
-        self, client: AsyncClient, path: str, text: str, names: Names
-    ) -> AsyncSequentialLock:
-        """A fair lock of that client."""
-        from zkwire.recipes.sequential import AsyncSequentialLock
-
-        return AsyncSequentialLock(client, path, text, names=names)
-
-    async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
-        """Acquire the lock, call the function with it, release it; a loss cancels the function."""
-        async with lock, lock.cancel_on_loss():
+    async def lead(self, function: Callable[[Any], Any], lock: AsyncSequentialLock) -> None:
+        """Await what the function returns, and cancel that when the lock is lost."""
+        async with lock.cancel_on_loss():
             work = function(lock)
             if not hasattr(work, "__await__"):
                 raise TypeError(f"{function!r} must return something to await, not {work!r}")
             try:
                 await work
             except asyncio.CancelledError as error:
-                if _is_cancelled():
+                task = asyncio.current_task()
+                if task is not None and task.cancelling() > 0:  # this one is meant
                     raise
                 raise RuntimeError(f"{function!r} has ended with a CancelledError") from error
 
-    def check_function(self, function: object) -> None:
-        """What it returns tells whether it can be used."""
-
-    @property
-    def forked(self) -> bool:
-        """Whether this is a forked child."""
-        return os.getpid() != self._pid
-
     def check(self) -> None:
         """Raise ForkedError in a forked child, RuntimeError in another event loop."""
-        if self.forked:
-            raise ForkedError(
-                "this supervisor belongs to the parent process; make one in this process"
-            )
+        super().check()
         loop = asyncio.get_running_loop()
         if self.loop not in (None, loop):
             raise RuntimeError("this AsyncSupervisor belongs to another event loop")
         self.loop = loop
 
-    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work()`` in a task of its own."""
         run = self.context.copy().run
         self.tasks.append(run(asyncio.create_task, work(), name=f"zkwire-{name}"))
@@ -117,12 +93,6 @@ class LoopBackend(Calling):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_cancelled() -> bool:
-    """Whether a cancellation of this task has been asked for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 @public
 class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     """Sessions one after another, under asyncio; see :class:`zkwire.Supervisor`.
@@ -138,16 +108,8 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
     _client_call = "(await supervisor.client())"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._backend = LoopBackend(hosts, self._checked(options))
-        self._algorithm = SessionLoop(self._backend)
-
-    @property
-    def _sessions(self) -> SessionLoop:
-        return self._algorithm
-
-    @property
-    def _recipe_runtime(self) -> Any:
-        return self._algorithm._recipe_runtime
+        self._sessions = self._algorithm = LoopSessions(hosts, self._checked(options))
+        self._recipe_runtime = self._algorithm._recipe_runtime
 
     async def wait(self, timeout: float | None = None) -> bool:
         return await self._algorithm.wait(timeout)
@@ -187,12 +149,12 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
 
     async def close(self) -> None:
         """End the session, cancel the functions that still run, and wait for them.  Idempotent."""
-        if self._backend.forked:
+        if self._algorithm.forked:
             return
         try:
             await self._algorithm.stop()
         finally:
-            await self._backend.end()
+            await self._algorithm.end()
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from zkwire.blocking.io_thread import IOThread, serve
 from zkwire.blocking.leader import LeaderFollower
 from zkwire.blocking.sync import BlockingReply, ReplyPipeline, check_callback
 from zkwire.errors import ZooKeeperError
-from zkwire.net.background import Callbacks, report
+from zkwire.net.background import report
 from zkwire.net.lifetime import clean_up_at_exit, close_in_child
 from zkwire.net.pipeline import Pipeline
 from zkwire.session.waitable import Waitable
@@ -87,11 +87,6 @@ async def _tell(lock: Owned, owner: str, _: Operations) -> None:
 _owner_of_this_thread = value_of_each_thread(_Owner)
 
 
-def tell_at_the_end_of_this_thread(lock: Owned) -> None:
-    """Tell the lock when this thread ends and still owns it."""
-    _owner_of_this_thread().locks.add(lock)
-
-
 POLL_SECONDS = 0.0005
 # How much longer than it was given a close may take: the I/O thread's way out.
 CLOSE_SLACK = 0.2
@@ -104,7 +99,6 @@ class ThreadDriver(LeaderFollower):
     io: IOThread | None = None
     closing: float | None
     thread: threading.Thread | None
-    threads: object
     waiter: Callable[[], object] = staticmethod(threading.get_ident)
 
     def check_callback(self, function: Any) -> None:
@@ -113,12 +107,8 @@ class ThreadDriver(LeaderFollower):
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
-        self._callbacks = Callbacks(f"{self.name}-callbacks")
         self._dropped = False  # nothing refers to the client any more
-        acl = self.operations._acl
-        self.pipeline: Pipeline = ReplyPipeline(
-            self, session.chroot, BlockingReply, acl=acl, send_limit=session.send_limit
-        )
+        self.pipeline: Pipeline = ReplyPipeline(self, BlockingReply)
         clean_up_at_exit(self)
 
     @staticmethod
@@ -132,7 +122,7 @@ class ThreadDriver(LeaderFollower):
 
     def when_caller_ends(self, lock: Owned) -> None:
         """Tell the lock, if it is owned then, when the calling thread has ended."""
-        tell_at_the_end_of_this_thread(lock)
+        _owner_of_this_thread().locks.add(lock)
 
     def start(self) -> None:
         """Start the I/O thread, which connects, unless that has been done."""
@@ -157,14 +147,6 @@ class ThreadDriver(LeaderFollower):
             except BaseException:
                 io.cancel()
                 raise
-
-    def threads_replaced(self) -> None:
-        """Use the new kind, if nothing has been used of the old."""
-        if self.thread is not None:
-            super().threads_replaced()
-        self.threads = threading.get_ident
-        self.renew_mutex()
-        self._callbacks = Callbacks(f"{self.name}-callbacks")
 
     # --- requests ---------------------------------------------------------------------------------
 

@@ -58,10 +58,10 @@ class IOThread:
         # that has got the descriptor's number.
         self._waking_lock = threading.RLock()
         self.select: Callable[[float | None], Ready] = self._poller.select
-        self._connector = Connector(driver, self._poller, self.wake)
+        self._connector = Connector(driver, self._poller)
         self.owner_ref: OwnerRef = OwnerRef(self, self._connector.sockets)
         self.call_deferred_at: float | None = None
-        self.deferred_since = False
+        self.deferred_since: bool = False
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._away_until = -1e9  # long ago on any clock

@@ -48,7 +48,7 @@ import time
 from collections import deque
 
 from zkwire.errors import ClientClosedError, ForkedError
-from zkwire.net.background import report
+from zkwire.net.background import Callbacks, report
 from zkwire.net.connection import (
     GATHER,
     INTERRUPTED,
@@ -106,11 +106,10 @@ class LeaderFollower(Driver):
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
-        self.threads: object = threading.get_ident  # gevent replaces it, and locks and sockets too
-        self.renew_mutex()
+        self.use_present_threads()
         self.callbacks: deque[Waker] = deque()  # the session's, in order
         self.tasks: deque[Callable[[], object]] = deque()  # other functions for the I/O thread
-        self.ended = False  # the I/O thread is
+        self.ended: bool = False  # the I/O thread is
         self._sleepers: dict[Sleeper, None] = {}  # that wait for an event
         self._followers: dict[Sleeper, None] = {}  # that wait for an answer
         self._successor: Sleeper = Sleeper(Waitable())  # the last that was woken; here: none
@@ -126,6 +125,12 @@ class LeaderFollower(Driver):
                 "this client belongs to the parent process; make a Client in this process"
             )
 
+    def use_present_threads(self) -> None:
+        """Have threads and locks of the present kind: gevent replaces them, and sockets too."""
+        self.threads: object = threading.get_ident
+        self.renew_mutex()
+        self._callbacks = Callbacks(f"{self.name}-callbacks")
+
     def renew_mutex(self) -> None:
         """Have locks of the present kind, which no thread holds."""
         self.mutex = threading.RLock()
@@ -139,12 +144,15 @@ class LeaderFollower(Driver):
         return self.owned()
 
     def threads_replaced(self) -> None:
-        """Threads and locks are others than those that the client was made with."""
-        raise RuntimeError(
-            "threads and sockets were replaced (by gevent's monkey.patch_all()) after the first "
-            "use of this client, which could wait for itself: call monkey.patch_all() first in "
-            "the program, or make the client after it (with gunicorn --preload: in the worker)"
-        )
+        """Use the new kind of threads and locks, if nothing has been used of the old."""
+        if self.thread is not None:
+            raise RuntimeError(
+                "threads and sockets were replaced (by gevent's monkey.patch_all()) after the "
+                "first use of this client, which could wait for itself: call monkey.patch_all() "
+                "first in the program, or make the client after it (with gunicorn --preload: in "
+                "the worker)"
+            )
+        self.use_present_threads()
 
     def check_thread(self) -> None:
         """Raise if the caller would wait for its own thread."""

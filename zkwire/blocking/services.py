@@ -520,15 +520,6 @@ class Partitioner(Recipe, With):
     def __repr__(self) -> str:
         return self._algorithm.__repr__().replace("Async", "", 1)
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Let all items go and leave the group.  Idempotent.
-
-        To be called when work on all items has stopped: it confirms that.  OperationTimeoutError if
-        it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
-        session at the latest.
-        """
-        complete(self._algorithm.close, timeout)
-
     def next(self, timeout: float | None = None) -> Share | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
@@ -546,13 +537,22 @@ class Partitioner(Recipe, With):
         """
         return wrapped(Share, complete(self._algorithm.next, timeout))
 
+    def __iter__(self) -> Iterator[Share]:
+        return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Let all items go and leave the group.  Idempotent.
+
+        To be called when work on all items has stopped: it confirms that.  OperationTimeoutError if
+        it takes longer than ``timeout`` seconds: it goes on in the background, and ends with the
+        session at the latest.
+        """
+        complete(self._algorithm.close, timeout)
+
     @property
     def path(self) -> str:
         """The path of the node that it is, or that its contenders stand below."""
         return self._algorithm.path
-
-    def __iter__(self) -> Iterator[Share]:
-        return each_wrapped(Share, iterate(self._algorithm.__aiter__()))
 
     @property
     def problem(self) -> Exception | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from functools import partial
 from itertools import count
-from random import Random
 
 from zkwire.blocking.client import Client, ThreadNodeWatches
-from zkwire.blocking.sync import check_callback, complete, run
-from zkwire.errors import ForkedError
+from zkwire.blocking.sync import complete, run, wrapped
 from zkwire.net.background import Callbacks
 from zkwire.net.lifetime import close_in_child
 from zkwire.net.listeners import warn
@@ -22,30 +20,25 @@ from zkwire.session.waitable import Waitable, check_timeout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
-    from typing import Any, Final, Self, Unpack
+    from typing import Any, Self, Unpack
 
-    from zkwire.blocking.locks import SequentialLock
-    from zkwire.net.options import ClientOptions
-    from zkwire.recipes.sequential import Names
+    from zkwire.net.client import ClientOptions
+    from zkwire.recipes.sequential import AsyncSequentialLock
 
 CLOSE_SECONDS = 5.0
 _numbers = count(1)
 
 
-class ThreadBackend:
-    """What a supervisor needs of threads."""
-
-    now: Final = staticmethod(clock)
-    awaits: Final = False
+class ThreadSessions(SessionLoop):
+    """The sessions of a supervisor in threads."""
 
     def __init__(self, hosts: str, options: dict[str, Any]) -> None:
         self.name: str = f"zkwire-supervisor-{next(_numbers)}"
         self.mutex: Any = threading.RLock()
         self.threads: list[threading.Thread] = []
-        self.forked: bool = False
         self.callbacks: Callbacks = Callbacks(f"{self.name}-callbacks")
         self.make_client: Callable[[], Client] = partial(Client, hosts, **options)
-        self.jitter: Callable[[], float] = partial(Random().uniform, 0.5, 1.0)
+        super().__init__()
         close_in_child(self)
 
     async def close_client(self, client: Client) -> None:
@@ -58,27 +51,13 @@ class ThreadBackend:
         if thread is not None:
             thread.join()
 
-    def make_lock(self, client: Client, path: str, text: str, names: Names) -> SequentialLock:
-        """A fair lock of that client."""
+    async def lead(self, function: Callable[[Any], Any], lock: AsyncSequentialLock) -> None:
+        """Call the function."""
         from zkwire.blocking.locks import SequentialLock
 
-        return SequentialLock(client, path, text, names=names)
+        function(wrapped(SequentialLock, lock))
 
-    async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
-        """Acquire the lock, call the function with it, release it."""
-        with lock:
-            function(lock)
-
-    check_function: Final = staticmethod(check_callback)
-
-    def check(self) -> None:
-        """Raise ForkedError in a forked child."""
-        if self.forked:
-            raise ForkedError(
-                "this supervisor belongs to the parent process; make one in this process"
-            )
-
-    def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work()`` in a thread of its own."""
         name = f"{self.name}-{name}"
         thread = threading.Thread(target=lambda: run(work()), name=name, daemon=True)
@@ -114,11 +93,6 @@ class ThreadBackend:
             threading.TIMEOUT_MAX if latest is None else max(0.0, latest - clock())
         )
 
-    def after_fork(self) -> None:
-        """In a forked child: there are no threads."""
-        self.forked = True
-        self.mutex = threading.RLock()
-
 
 @public
 class Supervisor(SupervisorView, ThreadNodeWatches):
@@ -141,12 +115,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     _client_call = "supervisor.client()"
 
     def __init__(self, hosts: str, **options: Unpack[ClientOptions]) -> None:
-        self._backend = ThreadBackend(hosts, self._checked(options))
-        self._algorithm = SessionLoop(self._backend)
-
-    @property
-    def _core(self) -> SessionLoop:
-        return self._algorithm
+        self._core = self._algorithm = ThreadSessions(hosts, self._checked(options))
 
     def wait(self, timeout: float | None = None) -> bool:
         return complete(self._algorithm.wait, timeout)
@@ -173,7 +142,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
             number, client = later
             scope = SessionScope(client)
             yield scope
-            number -= scope.turn.again
+            number -= scope.again
 
     def __enter__(self) -> Self:
         try:
@@ -195,20 +164,18 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         interrupt of this (Ctrl-C) is raised when the session has been ended.
         """
         limit = check_timeout("timeout", timeout)
-        if not self._backend.forked:
+        if not self._algorithm.forked:
             shield_from_interrupts(lambda: run(self._algorithm.stop()))
-            self._backend.join(limit)
+            self._algorithm.join(limit)
 
 
-class SessionScope:
+class SessionScope(Turn):
     """One session of a supervisor, for a ``with``."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.turn: Turn = Turn(client)
+    _client: Client
 
     def __enter__(self) -> Client:
         return self._client
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> bool:
-        return run(self.turn.is_ended_by(error))
+        return run(self.is_ended_by(error))

@@ -13,7 +13,7 @@ import warnings
 from functools import partial, wraps
 from weakref import ref
 
-from zkwire.net.options import check_callable
+from zkwire.net.client import check_callable
 from zkwire.net.pipeline import Pipeline, ReplyToCome, Submitter, timed_out
 from zkwire.operations import Operations
 from zkwire.recipes._recipe import LockInUseError, check_kind, public, renamed
@@ -102,24 +102,17 @@ def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
 def in_thread(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The coroutine method, run in the caller's thread."""
+    """The coroutine method of a client, run in the caller's thread."""
+    # Python's message about arguments is to name the class that the caller knows.
+    function: Any = method
+    coroutine: Any = renamed(function, f"Client.{function.__name__}")
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return complete(method, self, *args, **kwargs)
-        except TypeError as error:
-            _by_public_name(error, method, self)
-            raise
+        result: T = complete(coroutine, self, *args, **kwargs)
+        return result
 
     return call
-
-
-def _by_public_name(error: TypeError, method: Any, wrapper: object) -> None:
-    """Have Python's message about arguments name the class that the caller knows."""
-    text, internal = str(error), f"{method.__qualname__}()"
-    if internal in text:
-        error.args = (text.replace(internal, f"{type(wrapper).__name__}.{method.__name__}()"),)
 
 
 def operation(
@@ -302,18 +295,22 @@ def each_wrapped(kind: type[T], algorithms: Iterator[Any]) -> Iterator[Any]:
 class With:
     """An object that a thread enters by a ``with``; see :mod:`zkwire.recipes._recipe`.
 
+    The value is this object, or that for which it was made, where the algorithm gives itself.
+
     The ``try`` stands here as well as there, since an interrupt can come right after the coroutine
     has ended.  Before the first instruction of ``__exit__``, as with any context manager, nothing
     can be done.
     """
 
     _algorithm: Any  # an Enterable
+    _made_for: Any = None  # another object for threads; None: it is entered itself
 
     def __enter__(self) -> Self:
         entered = self._algorithm._owned
         try:
-            complete(self._algorithm._enter_body)
-            return self
+            value: Self = complete(self._algorithm._enter_body)
+            wrapper = self if self._made_for is None else self._made_for
+            return wrapper if value is wrapper._algorithm else value
         except LockInUseError:
             raise
         except BaseException:
@@ -329,27 +326,16 @@ class With:
             raise
 
 
-class Entered(Bound):
+class Entered(With, Bound):
     """The same for what a method of the object ``wrapper`` has returned: for one ``with``."""
-
-    __slots__ = ("_algorithm", "_wrapper")
-    __exit__ = With.__exit__
 
     def __init__(self, algorithm: Any, wrapper: Any) -> None:
         self._algorithm = algorithm
-        self._wrapper = wrapper
+        self._made_for = wrapper
 
-    def __enter__(self) -> Any:
-        entered = self._algorithm._owned
-        try:
-            value = complete(self._algorithm._enter_body)
-            return self._wrapper if value is self._wrapper._algorithm else value
-        except LockInUseError:
-            raise
-        except BaseException:
-            if not entered:
-                self._algorithm._abandon()
-            raise
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Any: ...
 
 
 class Sized:

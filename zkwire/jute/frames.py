@@ -85,8 +85,3 @@ class FrameSplitter:
         if length < 0:
             return ProtocolError(f"a frame claims {length} bytes")
         return ReplyTooLargeError(f"a frame of {length} bytes is over the limit of {self.limit}")
-
-    @property
-    def missing(self) -> int:
-        """How many bytes are missing of a frame that has begun, as far as known; else 0."""
-        return self._need - len(self.partial) if self.partial else 0

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from zkwire.session.waitable import Waitable
-
 
 def report(error: BaseException) -> None:
     """Report an exception that has no caller, as an unhandled thread's is."""
@@ -76,7 +74,6 @@ class Callbacks:
         self._name = name
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._starting = threading.RLock()  # for a signal handler, which must not start another
-        self._is_starting = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -86,9 +83,7 @@ class Callbacks:
             return False
         self._queue.put(function)
         if self._thread is None:
-            with self._starting:
-                if self._thread is None and not self._is_starting:
-                    self._start()
+            self._start()
         return True
 
     @staticmethod
@@ -100,13 +95,15 @@ class Callbacks:
             report(error)
 
     def _start(self) -> None:
-        self._is_starting = True
-        try:
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
-        finally:
-            self._is_starting = False
+        with self._starting:
+            if self._thread is not None:
+                return
+            try:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            except BaseException:
+                self._thread = None
+                raise
 
     def _run(self) -> None:
         while (function := self._queue.get()) is not None:
@@ -122,7 +119,7 @@ class Callbacks:
         """:meth:`end`, and wait for that unless this is that thread."""
         self.end()
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread.ident not in (None, threading.get_ident()):
             thread.join(timeout)
 
 
@@ -139,26 +136,23 @@ def _is_ended_by_the_collector(error: BaseException) -> bool:
 class BackgroundTask:
     """Runs ``work()``, whose awaits yield Waitables, step by step, as those become ready.
 
-    ``call_soon(function)`` runs a function in the thread that all steps but the first belong to;
-    ``when_ready(waitable, function)`` runs one as soon as the waitable is ready.  As long as it
-    runs it is one of ``running``.
+    All steps but the first belong to the driver's thread for I/O.  As long as it runs it is one of
+    ``running``.
     """
 
-    __slots__ = ("_call_soon", "_coroutine", "_running", "_steps", "_when_ready", "_work")
+    __slots__ = ("_coroutine", "_driver", "_running", "_steps", "_work")
 
     def __init__(
         self,
         work: Callable[[], Coroutine[Any, Any, object]],
-        call_soon: Callable[[Callable[[], None]], object],
-        when_ready: Callable[[Waitable, Callable[[], object]], None],
+        driver: Any,
         running: set[BackgroundTask],
     ) -> None:
         self._running = running
         running.add(self)
         self._work = work
         self._coroutine: Coroutine[Any, Any, object] | None = None  # before the first step
-        self._call_soon = call_soon
-        self._when_ready = when_ready
+        self._driver = driver
         self._steps = 0
 
     def step(self) -> None:
@@ -175,7 +169,7 @@ class BackgroundTask:
             waitable = self._coroutine.send(None)
             self._steps += 1
             go_on = partial(self.next_step, self._steps)
-            self._when_ready(waitable, partial(self._call_soon, go_on))
+            self._driver.when_ready(waitable, partial(self._driver.call_soon, go_on))
         except StopIteration:
             self._running.discard(self)
         except BaseException as error:

@@ -12,17 +12,19 @@ from functools import cached_property
 
 from zkwire.errors import NoNodeError, UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
-from zkwire.net import options as o
+from zkwire.jute.records import ACL, AuthPacket, ConnectRequest
 from zkwire.net.lifetime import AllocationSite, warn_unclosed
-from zkwire.operations.nodes import check_acl, check_flag
+from zkwire.operations.nodes import HEADER_BYTES, check_acl, check_flag, too_large
 from zkwire.recipes import runtime as trees
 from zkwire.recipes._recipe import renamed
 from zkwire.session.hosts import HostList, parse_hosts
+from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.session.outcomes import perhaps_older
 from zkwire.session.session import Session
 from zkwire.session.states import Listener
 from zkwire.session.waitable import check_timeout
 from zkwire.wire.model import OPEN_ACL_UNSAFE, Credentials, State
+from zkwire.wire.ops import AUTH
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from random import Random
     from ssl import SSLContext
-    from typing import Any, TypeVar
+    from typing import Any, TypedDict, TypeVar
 
-    from zkwire.jute.records import ACL
     from zkwire.net.driver import Driver
     from zkwire.net.observer import Observer
     from zkwire.net.sasl import Mechanism
@@ -41,10 +42,148 @@ if TYPE_CHECKING:
 
     Init = TypeVar("Init", bound=Callable[..., None])
 
+    class ClientOptions(TypedDict, total=False):
+        """See :class:`zkwire.Client`."""
+
+        session_timeout: float | timedelta
+        operation_timeout: float | None
+        auth: Sequence[tuple[str, bytes]]
+        default_acl: Sequence[ACL]
+        sasl: Mechanism | None
+        tls: SSLContext | None
+        read_only: bool
+        shuffle_hosts: bool
+        follow_reconfig: bool
+        receive_limit: int
+        send_limit: int
+        lease_margin: float
+        trace: Callable[[TraceFrame], object] | None
+        observer: Observer | None
+
+
 CLOSE_SECONDS = 1.0
 LONG_LOOK_UP = 1.0  # seconds, after which a look-up says more than the last failure
 _numbers = itertools.count(1)
 _HOOKS = ("_resolver", "_now", "_seed")
+
+# The greetings, and a request or a reply of a few names, fit into less.
+LEAST_LIMIT = 1024
+
+# Seconds.  Unconfigured servers grant 20 ticks (40 s) at most; other clients take milliseconds, so
+# that a larger number is nearly always a mistake, and a timedelta is none.
+LONGEST_SESSION = 3600
+_LONGEST_SENT = 0x7FFFFFFF / 1000
+
+
+# --- the options: TypeError or ValueError, when the client is made -------------------------------
+
+
+def check_session_timeout(timeout: float | timedelta) -> float:
+    """``timeout`` in seconds: from 0.001 to an hour; as a timedelta as long as can be sent."""
+    has_unit = hasattr(timeout, "total_seconds")  # datetime is expensive to load
+    given: Any = timeout
+    seconds = check_timeout("session_timeout", given.total_seconds() if has_unit else given)
+    if seconds is None:
+        raise TypeError("session_timeout must be a number of seconds, not None")
+    if not 0.001 <= seconds <= (_LONGEST_SENT if has_unit else LONGEST_SESSION):
+        message = f"session_timeout must be 0.001 to {LONGEST_SESSION} seconds, not {timeout}"
+        if not has_unit and LONGEST_SESSION < seconds <= _LONGEST_SENT:
+            message += (
+                f": {timeout} milliseconds are {seconds / 1000:g}; for a longer session, where "
+                f"the server's maxSessionTimeout allows it: timedelta(seconds={timeout})"
+            )
+        raise ValueError(message)
+    return seconds
+
+
+def check_lease_margin(margin: float, session_timeout: float) -> float:
+    """``margin`` itself if so long a session can have it: 0 (none) to a fifth of the timeout."""
+    checked = check_timeout("lease_margin", margin)
+    if checked is None:
+        raise TypeError("lease_margin must be a number of seconds, not None")
+    if checked * LEAST_MARGINS > session_timeout:
+        raise ValueError(
+            f"lease_margin must be at most a fifth of session_timeout, {session_timeout} s, else "
+            f"locks would be lost while the server answers; not {margin}"
+        )
+    return checked
+
+
+def check_limit(name: str, limit: int) -> int:
+    """``limit`` itself if it is a number of bytes that the client's own frames fit into."""
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise TypeError(f"{name} must be an int, not {type(limit).__name__}")
+    if not LEAST_LIMIT <= limit <= 0x7FFFFFFF:
+        raise ValueError(f"{name} must be {LEAST_LIMIT} to 2**31-1 bytes, not {limit}")
+    return limit
+
+
+def check_auth(auth: Sequence[tuple[str, bytes]], send_limit: int) -> Sequence[tuple[str, bytes]]:
+    """``auth`` itself if it is a sequence of (scheme, secret) pairs that can be sent."""
+    message = (
+        "auth must be a list or tuple of (scheme, secret) pairs, a str and bytes each, such as "
+        '[digest_auth("user", "password")]'
+    )
+    if not isinstance(auth, list | tuple):
+        raise TypeError(message)
+    for pair in auth:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise TypeError(message)
+        if not isinstance(pair[0], str) or not isinstance(pair[1], bytes):
+            raise TypeError(message)
+        try:
+            body = AuthPacket.pack(0, *pair)
+        except ValueError as error:
+            raise ValueError(f"auth cannot be sent: {error}") from None
+        if len(body) + HEADER_BYTES > send_limit:
+            raise too_large(AUTH, None, len(body) + HEADER_BYTES, send_limit)
+    return auth
+
+
+def check_resume(resume: Credentials | None, send_limit: int) -> Credentials | None:
+    """``resume`` itself if it is what :attr:`Client.credentials` returned."""
+    if resume is None:
+        return None
+    if not isinstance(resume, Credentials):
+        raise TypeError(f"resume must be Credentials, not {type(resume).__name__}")
+    if resume.session_id == 0:
+        raise ValueError("resume names no session: its client had not connected")
+    if not isinstance(resume.session_id, int) or not isinstance(resume.passwd, bytes):
+        raise TypeError("resume must be Credentials of an int and bytes")
+    try:
+        size = len(ConnectRequest.pack(0, 0, 0, *resume, False))
+    except ValueError as error:
+        raise ValueError(f"resume cannot be sent: {error}") from None
+    if size > send_limit:
+        raise ValueError(f"resume cannot be sent: its password has {len(resume.passwd)} bytes")
+    return resume
+
+
+def check_callable(name: str, function: object) -> None:
+    """Raise TypeError if it cannot be called."""
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+
+
+def check_sasl(mechanism: Mechanism | None) -> Mechanism | None:
+    """``mechanism`` itself if it has an exchange to offer."""
+    if mechanism is not None and not callable(getattr(mechanism, "exchange", None)):
+        raise TypeError(
+            f"sasl must be a mechanism such as DigestMD5, not {type(mechanism).__name__}"
+        )
+    return mechanism
+
+
+def check_tls(context: SSLContext | None) -> SSLContext | None:
+    """``context`` itself if connections can be made with it."""
+    if context is not None:
+        from zkwire.net.tls import check_context
+
+        check_context(context)
+    return context
+
+
+# --- the clients ----------------------------------------------------------------------------------
 
 
 class LazyRandom:
@@ -63,11 +202,6 @@ class LazyRandom:
         from random import Random, SystemRandom
 
         return SystemRandom() if self._seed is None else Random(self._seed)
-
-    def shuffle(self, items: list[Any]) -> None:
-        """Bring them into a random order."""
-        if len(items) > 1:
-            self._source.shuffle(items)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -101,6 +235,7 @@ class ClientBase:
 
     _driver: Any  # a Driver, as the subclass says
     _chroot: str
+    _driver_class: Callable[[], type[Driver]]  # loaded by the first client: it needs sockets
     _hooks: dict[str, Any]  # the options for tests
 
     @_explained
@@ -127,7 +262,8 @@ class ClientBase:
         from zkwire.net import listeners
 
         servers, self._chroot = parse_hosts(hosts)
-        o.check_observers(trace, observer)
+        if trace is not None:
+            check_callable("trace", trace)
         rng: Any = LazyRandom(self._hooks.pop("_seed", None))
         self._hosts, self._made, self._send_limit = hosts, AllocationSite(), send_limit
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
@@ -136,15 +272,15 @@ class ClientBase:
         self._session = Session(
             host_list,
             chroot=self._chroot,
-            timeout=(timeout := o.check_session_timeout(session_timeout)),
-            send_limit=o.check_limit("send_limit", send_limit),
-            receive_limit=o.check_limit("receive_limit", receive_limit),
-            sasl=o.check_sasl(sasl) is not None,
+            timeout=(timeout := check_session_timeout(session_timeout)),
+            send_limit=check_limit("send_limit", send_limit),
+            receive_limit=check_limit("receive_limit", receive_limit),
+            sasl=check_sasl(sasl) is not None,
             read_only=check_flag("read_only", read_only),
-            resume=o.check_resume(resume, send_limit),
-            lease_margin=o.check_lease_margin(lease_margin, timeout),
+            resume=check_resume(resume, send_limit),
+            lease_margin=check_lease_margin(lease_margin, timeout),
         )
-        for scheme, secret in o.check_auth(auth, send_limit):
+        for scheme, secret in check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
         self._driver = self._driver_class()(
             self._session,
@@ -152,7 +288,7 @@ class ClientBase:
             name=(name := f"zkwire-{next(_numbers)}"),
             acl=self._acl,
             operation_timeout=self._operation_timeout,
-            tls=o.check_tls(tls),
+            tls=check_tls(tls),
             sasl=sasl,
             **{hook.removeprefix("_"): value for hook, value in self._hooks.items()},
         )
@@ -162,20 +298,11 @@ class ClientBase:
             from zkwire.net.observer import Observation
 
             Observation(observer, self)
-        follows = check_flag("follow_reconfig", follow_reconfig)
-        self._updates = self._server_list_updates(servers) if follows else None
+        self._updates: ServerListUpdates | None = None
+        if check_flag("follow_reconfig", follow_reconfig):
+            from zkwire.net.server_list import ServerListUpdates
 
-    def _server_list_updates(self, servers: list[tuple[str, int]]) -> ServerListUpdates:
-        from zkwire.net.server_list import ServerListUpdates
-
-        updates = ServerListUpdates(self._driver, servers)
-        self._session.observers.add(updates)
-        return updates
-
-    @staticmethod
-    def _driver_class() -> type[Driver]:
-        """The class of the driver, loaded by the first client: it needs sockets."""
-        raise NotImplementedError
+            self._updates = ServerListUpdates(self._driver, servers)
 
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)  # there is none behind a refused option
@@ -232,7 +359,7 @@ class ClientBase:
         failed may raise before the listener is told of it, and before :attr:`state` shows it.  What
         the call's error says holds whatever a listener has been told.
         """
-        o.check_callable("listener", listener)
+        check_callable("listener", listener)
         self._driver.attach(Listener(listener, self._driver.dispatch))
 
     def remove_state_listener(self, listener: Callable[[State], object]) -> None:
@@ -342,11 +469,8 @@ class WithoutChroot:
         from zkwire.net.pipeline import LazyPipeline
 
         self._driver = driver
-        own = driver.operations
-        operations: Any = LazyPipeline(
-            driver, "", own._kind, acl=own._acl, send_limit=own._send_limit
-        )
-        operations._submit = own._submit  # an observer is told of these requests, too
+        operations: Any = LazyPipeline(driver, driver.operations._kind, chroot="")
+        operations._submit = driver.operations._submit  # which tells an observer, too
         self.operations: LazyPipeline = operations
 
     def __getattr__(self, name: str) -> Any:
@@ -403,11 +527,9 @@ class ClientCoroutines(ClientBase):
         """
         if not states or not all(isinstance(state, State) for state in states):
             raise TypeError("wait_for_state takes one or more State")
-        from zkwire.net.driver import Seeing
-
         limit = check_timeout("timeout", timeout)
         self._driver.start()
-        with Seeing(self._driver, states) as wait:
+        with self._driver.seeing(*states) as wait:
             await self._driver.within(wait, limit)
         return wait.reached
 

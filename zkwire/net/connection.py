@@ -112,7 +112,7 @@ class Connection:
     def wake_reader(self) -> None:
         """Wake the thread that waits: another one may have received its answer."""
         if self.epolls is not None:
-            self.epolls.wake_caller()
+            self.epolls.eventfd.wake(self.epolls.caller)
 
     def streams(self, now: float) -> bool:
         """Whether events come one by one, so that it pays to let more of them arrive first.
@@ -126,11 +126,6 @@ class Connection:
         self.least = min(self.least, self.got) if self.stream else self.got
         self.stream = self.stream + 1 if behind else 0
         return self.stream >= STREAM
-
-    def receive(self) -> bytes | None:
-        """What has come, None for nothing; it stays the first in ``inbox`` until it is taken in."""
-        self.fetch()
-        return self.opened() if self.inbox else None
 
     def fetch(self) -> None:
         """Take what has come into ``inbox``.  An end of the stream is noted down."""

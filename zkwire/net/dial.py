@@ -14,19 +14,22 @@ import select
 import selectors
 import socket
 import threading
+from contextlib import suppress
 
 from zkwire.session.outcomes import RESET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from ssl import SSLContext
-    from typing import Any
+    from collections.abc import Callable, Generator
+    from typing import Any, TypeVar
 
     from zkwire.net.tls import TlsFilter
     from zkwire.session.hosts import Address
 
+    T = TypeVar("T")
     Resolver = Callable[[str, int], list[Address]]
+    # Each step yields the events that it waits for, 0 for a look-up, and gets those that have come.
+    Steps = Generator[int, int | None, T]
 
 
 # Of one name, for one client: a look-up cannot be ended, and one that hangs says nothing about the
@@ -34,53 +37,49 @@ if TYPE_CHECKING:
 MOST_LOOK_UPS = 3
 
 _HANDSHAKE_BYTES = 16 * 1024
+_ANSWER_BYTES = 4096  # to a question: one TLS record at least, though a word is expected
 _CONNECTING = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last is Windows' word for it
+_ENDED = "the other side ended the connection"
 _LONGEST_POLL = 1e6  # seconds; the system call takes a 32-bit number of milliseconds
 
 
-def resolve(host: str, port: int) -> list[Address]:
+def resolve(host: str | bytes, port: int, flags: int = 0) -> list[Address]:
     """Every stream address of ``host``, IPv6 and IPv4; raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
 def _literal(host: str, port: int) -> list[Address]:
     """The address that ``host`` is, when it is no name; for a str Python would load IDNA."""
     try:
-        numeric = host.encode("ascii")
-        flags = socket.AI_NUMERICHOST
-        found = socket.getaddrinfo(numeric, port, type=socket.SOCK_STREAM, flags=flags)
+        return resolve(host.encode("ascii"), port, socket.AI_NUMERICHOST)
     except (OSError, ValueError):  # ValueError: it cannot even be the name of anything
         return []
-    return [(family, address) for family, _, _, _, address in found]
 
 
 class LookUp:
-    """The look-ups of one name, each in a thread of its own; ``wake`` is called at each one's end.
+    """The look-ups of one name, each in a thread of its own; the driver is woken at each one's end.
 
     ``found``: what the first to end has found, until an attempt has ``used`` it and the next one
-    asks.  The clock ``now`` is in seconds.
+    asks.
     """
 
-    def __init__(
-        self,
-        target: tuple[str, int],
-        resolver: Resolver,
-        wake: Callable[[], None],
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, target: tuple[str, int], driver: Any) -> None:
         self.found: list[Address] | str | None = None  # str: why there is nothing
         self.used: bool = False
-        self._target, self._resolver, self._wake, self._now = target, resolver, wake, now
+        self._target, self._driver = target, driver
         self._running: list[float] = []  # when each has begun, the oldest first
 
     def ask(self) -> None:
-        """Begin another look-up unless one has found something, or MOST_LOOK_UPS are running."""
+        """Begin another look-up unless one has found something, or MOST_LOOK_UPS are running.
+
+        One may never end, and one that takes longer than an attempt is of use to the next.
+        """
         if self.used:
             self.forget()
         if self.found is not None or len(self._running) >= MOST_LOOK_UPS:
             return
-        begun = self._now()
+        begun = self._driver.now()
         self._running.append(begun)
         try:
             threading.Thread(
@@ -98,7 +97,7 @@ class LookUp:
     def seconds(self) -> float:
         """For how long the oldest look-up has been running; 0 if there is none."""
         oldest = next(iter(self._running), None)
-        return 0.0 if oldest is None else self._now() - oldest
+        return 0.0 if oldest is None else self._driver.now() - oldest
 
     def __str__(self) -> str:
         return (
@@ -108,78 +107,80 @@ class LookUp:
     def _run(self, begun: float) -> None:
         found: list[Address] | str
         try:
-            found = self._resolver(*self._target)
+            found = self._driver.resolver(*self._target)
         except (OSError, ValueError) as error:
             found = f"cannot resolve the name: {error}"
         self._running.remove(begun)
         if self.found is None:
             self.found = found
-        self._wake()
+        self._driver.wake()
 
 
 class Dialer:
-    """One attempt to reach ``host``; ends with ``connected`` or with ``failure`` set.
+    """One attempt to reach ``target``, until the time ``until``: its addresses share what is left.
 
-    ``look_up(target)`` begins or joins a look-up.  ``listen(dialer, sock, events)`` has the owner's
-    selector call :meth:`ready`; with no events it stops.  With ``secure`` a connection counts once
-    its TLS handshake is done, and ``tls`` is its filter.  ``arrange`` puts the addresses of a name
-    in order, ``first``: begin with this one, if the name still has it.
+    ``over``: it has ended, with ``connected`` or with a ``failure``; before that it goes on when
+    something can be done on its socket, and at the time ``due``.  ``listen(dialer, sock, before,
+    events)`` has the owner's selector call :meth:`ready` for these events, and not for those
+    before.  ``first``: begin with this address, if the name still has it.  If the driver has a TLS
+    context, a connection counts once its handshake is done, and ``tls`` is its filter.
+
+    With a ``question`` it asks the server that and no more; ``answer`` is b"" if there was none.
     """
 
     def __init__(
         self,
         target: tuple[str, int],
-        look_up: Callable[[tuple[str, int]], LookUp],
-        listen: Callable[[Any, socket.socket, int], None],
-        secure: SSLContext | None,
-        arrange: Callable[[list[Address]], list[Address]],
+        driver: Any,
+        listen: Callable[[Dialer, socket.socket, int, int], None],
         first: Address | None,
+        until: float,
+        question: bytes = b"",
     ) -> None:
-        self.target = target
+        self.target: tuple[str, int] = target
+        self.due: float = until
         self.address: Address | None = None  # the one in hand
+        self.over: bool = False
         self.connected: socket.socket | None = None
         self.tls: TlsFilter | None = None
-        self.failure: str | None = None
-        self._listen = listen
-        self._secure = secure
+        self.answer: bytes = b""
+        self._driver, self._listen = driver, listen
+        self._first, self._until, self._question = first, until, question
         self._sock: socket.socket | None = None
-        self._backlog = b""
+        self._events = 0  # that are listened for on it
         self._reasons: list[str] = []
-        self._arrange, self._first = arrange, first
-        self._addresses: list[Address] | None = _literal(*target) or None
-        self._order = tuple(self._addresses or ())
-        self._look_up = None if self._addresses else look_up(target)
-        self._give_up = 0.0
+        self._addresses: list[Address] = []  # not tried yet
+        self._order: tuple[Address, ...] = ()
+        self._look_up: LookUp | None = None
+        self._steps = self._run()
 
-    def advance(self, now: float, until: float) -> float | None:
-        """Go on as far as possible without blocking; returns when to be called again at the latest.
+    def advance(self) -> None:
+        """Go on as far as possible without blocking."""
+        if not self.over and (not self._events or self._driver.now() >= self.due):
+            self._go_on(None)
 
-        ``until`` is when the whole attempt ends; the addresses that are left share what is left.
-        """
-        if self.connected is not None:
-            return None
-        if self._addresses is None:
-            look_up = self._look_up
-            if look_up is None or (found := look_up.found) is None:
-                return None
-            look_up.used = True
-            if isinstance(found, str):
-                self.failure = found
-                return None
-            found = self._arrange(found)
-            at = found.index(self._first) if self._first in found else 0
-            self._addresses = [*found[at:], *found[:at]]
-            self._order = tuple(self._addresses)
-        if self._sock is not None and now >= self._give_up:
-            self._next("no answer")
-        while self._sock is None and self._addresses:
-            share = (until - now) / len(self._addresses)
-            self._give_up = now + max(share, 0.0)
-            self.address = self._addresses.pop(0)
-            self._connect(*self.address)
-        if self._sock is None and self.failure is None:
-            self.failure = "; ".join(dict.fromkeys(self._reasons)) or "the name has no address"
-        return self._give_up
+    def ready(self, events: int) -> None:
+        """The selector says that something can be done on the socket."""
+        if self._events:
+            self._go_on(events)
+
+    def _go_on(self, events: int | None) -> None:
+        """Take the next step, with what can be done on the socket; None: its time is over."""
+        try:
+            wanted = self._steps.send(events)
+        except StopIteration:
+            wanted, self.over = 0, True
+        self._hear(wanted)
+
+    def _hear(self, events: int) -> None:
+        if self._sock is not None:
+            before, self._events = self._events, events
+            self._listen(self, self._sock, before, events)
+
+    @property
+    def failure(self) -> str:
+        """Why the attempt has failed."""
+        return "; ".join(dict.fromkeys(self._reasons)) or "the attempt was interrupted"
 
     @property
     def following(self) -> Address | None:
@@ -189,7 +190,7 @@ class Dialer:
     @property
     def stage(self) -> str:
         """What became of the attempt so far, if it ends now."""
-        if self._addresses is None:
+        if not self._order:
             here = str(self._look_up)
         elif self.tls is not None:
             here = "no answer to the TLS handshake"
@@ -197,105 +198,132 @@ class Dialer:
             here = "no answer"
         return "; ".join(dict.fromkeys([*self._reasons, here]))
 
-    def _connect(self, family: int, address: Any) -> None:
+    # --- the attempt, step by step: each yields the events that it waits for ----------------------
+
+    def _run(self) -> Steps[None]:
+        found = _literal(*self.target) or (yield from self._resolve())
+        if not (found or self._reasons):
+            self._reasons.append("the name has no address")
+        at = found.index(self._first) if self._first in found else 0
+        self._addresses = [*found[at:], *found[:at]]
+        self._order = tuple(self._addresses)
+        while self._addresses and self.connected is None:
+            now = self._driver.now()
+            share = (self._until - now) / len(self._addresses)
+            self.due = now + max(share, 0.0)
+            self.address = self._addresses.pop(0)
+            failure = yield from self._connect(*self.address)
+            if failure is not None:
+                self._reasons.append(failure)
+                self._drop()
+            elif self._question:
+                self.answer = yield from self._ask()
+                return
+            else:
+                self.connected = self._sock
+
+    def _resolve(self) -> Steps[list[Address]]:
+        """The addresses of the name; none, for a reason, if it has none."""
+        known = self._driver.look_ups
+        look_up = self._look_up = known.setdefault(self.target, LookUp(self.target, self._driver))
+        look_up.ask()
+        while (found := look_up.found) is None:
+            if self._driver.now() >= self._until:
+                self._reasons.append(str(look_up))
+                return []
+            yield 0
+        look_up.used = True
+        if isinstance(found, str):
+            self._reasons.append(found)
+            return []
+        return self._driver.session.hosts.arrange(found)
+
+    def _connect(self, family: int, address: Any) -> Steps[str | None]:
+        """Connect to one address; returns why that has failed."""
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
-            self._reasons.append(str(error))
-            return
+            return str(error)
+        self._sock, self.tls = sock, None
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = sock.connect_ex(address)
-        if code not in _CONNECTING:
-            sock.close()
-            self._reasons.append(_words_for(code))
-            return
-        self._sock, self.tls = sock, None
-        self._listen(self, sock, selectors.EVENT_WRITE)
-
-    def _next(self, reason: str) -> None:
-        """Continue with the next address, for this ``reason``."""
-        self._reasons.append(reason)
-        if self._sock is not None:
-            self._listen(self, self._sock, 0)
-            self._sock.close()
-            self._sock = None
-
-    def ready(self, events: int) -> None:
-        """The selector says that something can be done on the socket."""
-        sock = self._sock
-        if sock is None or self.connected is not None:
-            return
-        if self.tls is not None:
-            self._shake_hands(sock, self.tls, bool(events & selectors.EVENT_READ))
-            return
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code in _CONNECTING:
+            if (yield selectors.EVENT_WRITE) is None:
+                return "no answer"
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._next(_words_for(code))
-        elif self._secure is None:
-            self._succeed(sock)
-        else:
-            from zkwire.net.tls import TlsFilter
+            return _words_for(code)
+        return None if self._driver.tls is None else (yield from self._shake_hands(sock))
 
-            try:
-                self.tls, self._backlog = TlsFilter(self._secure, self.target[0]), b""
-            except ValueError as error:  # the name cannot be a certificate's
-                self._next(f"TLS: {error}")
-            else:
-                self._shake_hands(sock, self.tls, False)
-
-    def _shake_hands(self, sock: socket.socket, tls: TlsFilter, readable: bool) -> None:
-        """Go on with the TLS handshake as far as possible without blocking."""
+    def _shake_hands(self, sock: socket.socket) -> Steps[str | None]:
+        """Go through the TLS handshake; returns why that has failed."""
         import ssl
 
-        from zkwire.net.tls import describe
+        from zkwire.net.tls import TlsFilter, describe
 
         try:
-            if readable:
-                data = sock.recv(_HANDSHAKE_BYTES)
-                if not data:
-                    self._next(
-                        "TLS: the other side ended the connection; perhaps it does not speak TLS"
-                    )
-                    return
-                tls.feed(data)
-            done = tls.handshake()
-            self._backlog += tls.take_output()
-            self._backlog = self._backlog[sock.send(self._backlog) :] if self._backlog else b""
-        except BlockingIOError:
-            done = False
-        except ssl.SSLError as error:
+            tls = self.tls = TlsFilter(self._driver.tls, self.target[0])
+        except ValueError as error:  # the name cannot be a certificate's
+            return f"TLS: {error}"
+        backlog = b""
+        events: int | None = 0
+        while events is not None:
             try:
-                sock.send(tls.take_output())  # the alert that tells the server why
-            except OSError:
-                pass
-            self._next(describe(error))
-            return
-        except OSError as error:
-            self._next(f"TLS: {error.strerror or error}")
-            return
-        if done and not self._backlog:
-            self._succeed(sock)
-        else:
-            writing = selectors.EVENT_WRITE if self._backlog else 0
-            self._listen(self, sock, selectors.EVENT_READ | writing)
+                if events & selectors.EVENT_READ:
+                    data = sock.recv(_HANDSHAKE_BYTES)
+                    if not data:
+                        return f"TLS: {_ENDED}; perhaps it does not speak TLS"
+                    tls.feed(data)
+                done = tls.handshake()
+                backlog += tls.take_output()
+                backlog = backlog[sock.send(backlog) :] if backlog else b""
+            except BlockingIOError:
+                done = False
+            except ssl.SSLError as error:
+                with suppress(OSError):
+                    sock.send(tls.take_output())  # the alert that tells the server why
+                return describe(error)
+            except OSError as error:
+                return f"TLS: {error.strerror or error}"
+            if done and not backlog:
+                return None
+            writing = selectors.EVENT_WRITE if backlog else 0
+            events = yield selectors.EVENT_READ | writing
+        return "no answer"
 
-    def _succeed(self, sock: socket.socket) -> None:
-        self._listen(self, sock, 0)  # and it never blocks: gevent's sockets know no MSG_DONTWAIT
-        self._sock, self.connected = None, sock
+    def _ask(self) -> Steps[bytes]:
+        """Ask the question on the connection; returns the answer, b"" for none."""
+        sock, tls, self.due = self._sock, self.tls, self._until
+        assert sock is not None
+        try:
+            sock.send(self._question if tls is None else tls.encrypt(self._question))
+            while (yield selectors.EVENT_READ) is not None:
+                with suppress(BlockingIOError):
+                    data = sock.recv(_ANSWER_BYTES)
+                    said = data if tls is None else tls.feed(data)
+                    if said or not data:
+                        return said
+        except OSError:
+            pass
+        return b""
+
+    # --- its end ----------------------------------------------------------------------------------
+
+    def _drop(self) -> None:
+        self._hear(0)
+        self.close_socket()
 
     def cancel(self) -> None:
         """End the whole attempt; a look-up that is under way ends without an effect."""
-        if self._sock is not None:
-            self._listen(self, self._sock, 0)
-        self.close_sockets()
+        self._drop()
+        self._steps.close()
 
-    def close_sockets(self) -> None:
-        """Close the sockets and nothing else: in a forked child the selector is the parent's."""
-        for sock in (self._sock, self.connected):
-            if sock is not None:
-                sock.close()
-        self._sock = None
+    def close_socket(self) -> None:
+        """Close the socket and nothing else: in a forked child the selector is the parent's."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
 
 
 def _words_for(code: int) -> str:

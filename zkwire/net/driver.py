@@ -14,6 +14,7 @@ service) begins and what ends it.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import count
 
@@ -31,7 +32,7 @@ from zkwire.wire.model import OPEN_ACL_UNSAFE, Event, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from random import Random
     from ssl import SSLContext
     from typing import Any, Self, TypeVar
@@ -55,23 +56,6 @@ else:
     _Runtime = object
 
 
-class Seeing:
-    """For a ``with``: a wait for one of these states, or for the end of the session."""
-
-    __slots__ = ("_driver", "_wait")
-
-    def __init__(self, driver: Driver, states: Iterable[State] = ()) -> None:
-        self._driver = driver
-        self._wait = StateWait(states, driver.session.state)
-
-    def __enter__(self) -> StateWait:
-        self._driver.attach(self._wait)
-        return self._wait
-
-    def __exit__(self, *_: object) -> None:
-        self._driver.detach(self._wait)
-
-
 class Driver(_Runtime):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
@@ -81,7 +65,6 @@ class Driver(_Runtime):
         "interrupted", "mutex", "now", "session",
     )  # fmt: skip
     _kind: type[Request]  # the replies to a recipe's requests
-    _pipeline: type[Pipeline] = LazyPipeline  # and what submits these
     mutex: Any
     caller: Callable[[], object]  # equal for the same thread or task
     waiter: Callable[[], object]  # the same; in a simulation, too
@@ -119,9 +102,9 @@ class Driver(_Runtime):
         self.interrupted: dict[object, Cancellable] = {}  # by waiter
         self.pending_cleanups: set[str] = set()
         self.idle_tokens: list[Token] = []
-        common: Any = {"acl": acl, "send_limit": session.send_limit}
-        self.operations: Pipeline = self._pipeline(self, session.chroot, self._kind, **common)
-        self.background: Pipeline = Pipeline(self, session.chroot, BackgroundReply, **common)
+        self.acl = acl
+        self.operations: Pipeline = LazyPipeline(self, self._kind)
+        self.background: Pipeline = Pipeline(self, BackgroundReply)
         self.background_tasks: set[BackgroundTask] = set()
         self.services: dict[Service, BackgroundTask] = {}
         self._rng = rng
@@ -143,46 +126,44 @@ class Driver(_Runtime):
 
     # --- what differs between threads and asyncio -------------------------------------------------
 
-    def start(self) -> object:
-        """Begin to connect unless that has been done; raises where the client cannot be used."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    def submit(self, request: Request, eager: bool = True) -> None:
-        """Put a request behind all earlier ones; with ``eager`` it leaves without a waiter."""
-        raise NotImplementedError
+        def start(self) -> object:
+            """Begin to connect unless that has been done; raises where that is not possible."""
 
-    async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
-        raise NotImplementedError
+        def submit(self, request: Request, eager: bool = True) -> None:
+            """Put a request behind all earlier ones; with ``eager`` it leaves without a waiter."""
 
-    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Remove a watch; with ``tell`` from the server too, unless another one needs it there."""
-        raise NotImplementedError
+        async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
+            """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+            ...
 
-    def call_soon(self, function: Callable[[], object]) -> bool:
-        """Have the thread that does I/O call ``function``; False if it never will."""
-        raise NotImplementedError
+        def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+            """Remove a watch; with ``tell`` from the server too, unless another needs it there."""
+
+        def call_soon(self, function: Callable[[], object]) -> bool:
+            """Have the thread that does I/O call ``function``; False if it never will."""
+            ...
+
+        def flush(self) -> None:
+            """Send what there is to send, as far as the kernel takes it."""
+
+        def read(self, connection: Connection) -> None:
+            """Receive once, what has come, and have the session take it in."""
+
+        def call_callbacks(self) -> None:
+            """Call the session's callbacks, in order; by the thread that does I/O."""
+
+        def _schedule_callbacks(self) -> None:
+            """Have the session's callbacks called; not under the mutex."""
+
+        def _rouse(self, waiter: object) -> None:
+            """Have the wait of this thread or task look again at what it waits for."""
 
     def wake(self) -> None:
         """Have the thread that does I/O do soon what there is to do; from any thread."""
         if (io := self.io) is not None:
             io.wake()
-
-    def flush(self) -> None:
-        """Send what there is to send, as far as the kernel takes it."""
-        raise NotImplementedError
-
-    def read(self, connection: Connection) -> None:
-        """Receive once, what has come, and have the session take it in."""
-        raise NotImplementedError
-
-    def call_callbacks(self) -> None:
-        """Call the session's callbacks, in order; by the thread that does I/O."""
-        raise NotImplementedError
-
-    def _schedule_callbacks(self) -> None:
-        """Have the session's callbacks called; not under the mutex."""
-        raise NotImplementedError
 
     def _collect(self) -> None:
         """Take over the session's callbacks, under the mutex, so that their order holds."""
@@ -253,32 +234,40 @@ class Driver(_Runtime):
             self._collect()
         self._schedule_callbacks()
 
+    def _change(self, function: Callable[[T], object], argument: T) -> None:
+        """Call ``function`` under the mutex, or, in the middle of such a call, soon."""
+        if self.nested:
+            self.call_soon(partial(self._change, function, argument))
+        else:
+            with self.mutex:
+                function(argument)
+
     def attach(self, observer: Observer) -> None:
         """Show every state to ``observer`` from now on."""
-        if self.nested:
-            self.call_soon(partial(self.attach, observer))
-            return
-        with self.mutex:
-            self.session.observers.add(observer)
-            if isinstance(observer, StateWait):
-                observer.see(self.session.state)  # it may have changed since it was made
+        self._change(self._attach, observer)
+
+    def _attach(self, observer: Observer) -> None:
+        self.session.observers.add(observer)
+        if isinstance(observer, StateWait):
+            observer.see(self.session.state)  # it may have changed since it was made
 
     def detach(self, observer: Observer) -> None:
         """The opposite of :meth:`attach`.  Idempotent."""
-        if self.nested:
-            self.call_soon(partial(self.detach, observer))
-            return
-        with self.mutex:
-            self.session.observers.remove(observer)
+        self._change(self.session.observers.remove, observer)
+
+    @contextmanager
+    def seeing(self, *states: State) -> Generator[StateWait, None, None]:
+        """For a ``with``: a wait for one of these states, or for the end of the session."""
+        wait = StateWait(states, self.session.state)
+        self.attach(wait)
+        try:
+            yield wait
+        finally:
+            self.detach(wait)
 
     def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has these servers now; an empty list says nothing."""
-        if self.nested:
-            self.call_soon(partial(self.replace_hosts, hosts))
-            return
-        with self.mutex:
-            if hosts:
-                self.session.hosts.replace(hosts)
+        """The ensemble has these servers now."""
+        self._change(self.session.hosts.replace, hosts)
 
     @property
     def session_id(self) -> int:
@@ -295,13 +284,13 @@ class Driver(_Runtime):
         """Until then, on the clock ``now``, the session is surely alive."""
         return 0.0 if self.forked else self.session.lease_deadline
 
-    def check_open(self) -> None:
+    def check_open(self, op: str | None = None, path: str | None = None) -> None:
         """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
         session = self.session
         if session.ended:
-            raise session.ending()
+            raise session.ending(op, path)
         if self.closing is not None:
-            raise ClientClosedError(CLOSING)
+            raise ClientClosedError(CLOSING, op=op, path=path)
 
     @cached_property
     def _prefix(self) -> str:
@@ -329,10 +318,6 @@ class Driver(_Runtime):
         """
         self.interrupted[waiter] = attempt
         self._rouse(waiter)
-
-    def _rouse(self, waiter: object) -> None:
-        """Have the wait of this thread or task look again at what it waits for."""
-        raise NotImplementedError
 
     def _refuse_interrupted(self) -> None:
         """Raise what has interrupted this caller; called where ``interrupted`` is not empty."""
@@ -377,7 +362,7 @@ class Driver(_Runtime):
 
         Raises what ended the session if that comes first.
         """
-        with Seeing(self) as over:
+        with self.seeing() as over:
             await self.within(Either(condition, over), timeout)
         if not condition.ready and over.ready:
             raise self.session.ending()
@@ -439,7 +424,7 @@ class Driver(_Runtime):
             raise self.session.ending()
         running = set[BackgroundTask]() if lasting else self.background_tasks
         begin = partial(work, self.background)
-        task = BackgroundTask(begin, self.call_soon, self.when_ready, running)
+        task = BackgroundTask(begin, self, running)
         if self.interrupting:
             self.call_soon(task.next_step)
             return
@@ -448,8 +433,7 @@ class Driver(_Runtime):
 
     async def another_state(self) -> None:
         """In a coroutine given to ``spawn``: wait until the session is in another state."""
-        state = self.session.state
-        with Seeing(self, set(State) - {state}) as wait:
+        with self.seeing(*(set(State) - {self.session.state})) as wait:
             await Awaited(wait)
 
     async def any_of(self, *waitables: Waitable) -> None:
@@ -457,7 +441,7 @@ class Driver(_Runtime):
 
         Raises what ended the session if that comes first.
         """
-        with Seeing(self) as over:
+        with self.seeing() as over:
             either = Either(*waitables, over)
             try:
                 await Awaited(either)
@@ -486,11 +470,7 @@ class Driver(_Runtime):
 
     def leave(self, either: Either) -> None:
         """Wait for ``either`` no longer: those of its parts that did not come must not keep it."""
-        if self.nested:
-            self.call_soon(partial(self.leave, either))
-            return
-        with self.mutex:
-            either._drop_waker(either._wake)
+        self._change(either._drop_waker, either._wake)
 
     # --- services ---------------------------------------------------------------------------------
 
@@ -507,7 +487,7 @@ class Driver(_Runtime):
                 return
             # The coroutine is made in the first step: an interrupt here leaves none behind.
             begin = partial(service._run, Background(runtime, self.background))
-            task = BackgroundTask(begin, self.call_soon, self.when_ready, set())
+            task = BackgroundTask(begin, self, set())
             self.services[service] = task
         self.call_soon(task.next_step)
 

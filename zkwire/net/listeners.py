@@ -39,9 +39,7 @@ def attach(
     dispatch: Dispatch,
 ) -> None:
     """Have the session's states logged and its frames traced, as far as the program wants that."""
-    session.observers.add(_StateLog(session, name, dispatch))
-    if session.lease_margin:
-        session.observers.add(_MarginLog(session, name, dispatch))
+    session.observers.add(_SessionLog(session, name, dispatch))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
         wanted.append(partial(_log_frame, name))
@@ -97,33 +95,33 @@ def _load() -> None:
         import logging  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-class _Log:
-    """What a log of one session needs."""
+class _SessionLog:
+    """One line for each state, with what is known of it at that moment.
+
+    A lost connection is news once, and not with each attempt to make another.  The line has what
+    it says as fields, too, for formatters that want them.  Another line says when the margin for
+    the lease does not fit into what a server has granted.
+    """
 
     def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
         self._session = session
         self._name = name
         self._dispatch = dispatch
+        self._news: State | None = None
         self._margin = self._wanted = session.lease_margin
-
-
-class _StateLog(_Log):
-    """One line for each state, with what is known of it at that moment.
-
-    A lost connection is news once, and not with each attempt to make another.  The line has what
-    it says as fields, too, for formatters that want them.
-    """
-
-    _news: State | None = None
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""
+        lines = (self._state_line(state), self._margin_line(state))
+        return [partial(self._dispatch, line) for line in lines if line is not None]
+
+    def _state_line(self, state: State) -> Waker | None:
         is_news = state is not self._news and state not in _ATTEMPTS
         if is_news:
             self._news = state
         level = INFO if is_news else DEBUG
         if _logger(level) is None:
-            return []
+            return None
         session = self._session
         name, server = session_name(session.session_id), session.server
         line = f"{self._name}: {state.value}, session {name}, {self._detail(state)}"
@@ -133,7 +131,7 @@ class _StateLog(_Log):
             "session": name,
             "server": "{}:{}".format(*server) if server else None,
         }
-        return [partial(self._dispatch, partial(_log, level, line, fields))]
+        return partial(_log, level, line, fields)
 
     def _detail(self, state: State) -> str:
         session = self._session
@@ -143,24 +141,18 @@ class _StateLog(_Log):
             return str(session.ending()).removesuffix(NEW_CLIENT)
         return "{}:{}".format(*session.server) if session.server else "no server"
 
-
-class _MarginLog(_Log):
-    """One line when the margin for the lease does not fit into what a server has granted."""
-
-    def see(self, state: State) -> list[Waker]:
-        """The session is in ``state`` now."""
-        margin = self._session.lease_margin
-        if not state.usable or margin == self._margin:
-            return []
-        self._margin = margin
-        if margin == self._wanted:
-            return []
+    def _margin_line(self, state: State) -> Waker | None:
+        margin, before = self._session.lease_margin, self._margin
+        if state.usable:
+            self._margin = margin
+        if self._margin in (before, self._wanted):
+            return None
         line = (
             f"{self._name}: the server has granted a session timeout of {self._session.timeout:g} "
             f"s, so the lease_margin is {margin:g} s, a fifth of that, and not {self._wanted:g} s: "
             f"enough if the servers' tickTime is less than {2 * margin:g} s"
         )
-        return [partial(self._dispatch, partial(_log, WARNING, line))]
+        return partial(_log, WARNING, line)
 
 
 def _log(level: int, line: str, fields: dict[str, str | None] | None = None) -> None:

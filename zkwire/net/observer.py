@@ -10,7 +10,6 @@ happens and told later: by the thread that waits for it, else where callbacks ar
 
 from __future__ import annotations
 
-from collections import deque
 from functools import cache, partial
 
 from zkwire.errors import OperationTimeoutError, ZooKeeperError
@@ -113,15 +112,14 @@ def check_observer(observer: object) -> None:
 class Observation:
     """Tells one observer of one client, from before it is used."""
 
-    __slots__ = ("_driver", "_ended", "_here", "_observer", "now", "session")
+    __slots__ = ("_driver", "_observer", "now", "session")
 
     def __init__(self, observer: Observer, client: Any) -> None:
+        check_observer(observer)
         self._observer = observer
         self._driver: Any = (driver := client._driver)
         self.session: Session = driver.session
         self.now: Callable[[], float] = driver.now
-        self._here = driver.awaits  # callbacks of the session are called by the event loop
-        self._ended: deque[Any] = deque()  # requests that nothing waits for
         self.session.observers.add(self)
         self.session._watches.observer = self._see_event
         pipelines = [driver.pipeline] if hasattr(driver, "pipeline") else []
@@ -130,12 +128,7 @@ class Observation:
             each._submit = partial(self._submit, each._submit)
 
     def _submit(self, submit: Callable[[Any], Any], request: Any) -> Any:
-        begun = None
-        try:
-            begun = self._observer.request_submitted(request.op.name, request.path)
-        except Exception as error:
-            _failed("request_submitted", error)
-        request.watched_by(self, begun)
+        request.watched_by(self, self.call("request_submitted", request.op.name, request.path))
         try:
             return submit(request)
         except Exception as error:
@@ -146,25 +139,9 @@ class Observation:
 
     def ended(self, request: Any) -> None:
         """A request has ended that nothing waits for; by the session, so only note it down."""
-        self._ended.append(request)
-        callbacks = self.session.callbacks
-        # Not only for the first: an interrupt behind that line would leave all others untold.
-        if not callbacks or callbacks[-1] != self._tell_soon:
-            callbacks.append(self._tell_soon)
-
-    def _tell_soon(self) -> None:
-        if self._here:
-            self._tell_ended()
-        else:
-            self._driver.dispatch(self._tell_ended)
-
-    def _tell_ended(self) -> None:
-        while self._ended:
-            self._ended.popleft().tell(None)
-
-    def tell(self, begun: Any, end: RequestEnd) -> None:
-        """Tell the observer of the end of a request."""
-        self._call("request_ended", (begun, end))
+        tell = partial(request.tell, None)
+        here = self._driver.awaits  # the event loop calls what the session has to call
+        self.session.callbacks.append(tell if here else partial(self._driver.dispatch, tell))
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""
@@ -175,17 +152,14 @@ class Observation:
         return self._later("watch_fired", event)
 
     def _later(self, method: str, *arguments: Any) -> Waker:
-        return partial(self._driver.dispatch, partial(self._call, method, arguments))
+        return partial(self._driver.dispatch, partial(self.call, method, *arguments))
 
-    def _call(self, method: str, arguments: tuple[Any, ...]) -> None:
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Tell the observer something; what it returns, None if that fails."""
         try:
-            getattr(self._observer, method)(*arguments)
+            return getattr(self._observer, method)(*arguments)
         except Exception as error:
-            _failed(method, error)
-
-
-def _failed(method: str, error: Exception) -> None:
-    log_failure(f"the observer's {method} has failed", error)
+            log_failure(f"the observer's {method} has failed", error)
 
 
 _outcome: Any = Request.__dict__["outcome"]
@@ -197,9 +171,6 @@ class Observed(Request):
     ``_waiting``: its caller is there, for the time of the submission or of a wait.
     """
 
-    if not TYPE_CHECKING:
-        __slots__ = ()
-
     def watched_by(self, observation: Observation, begun: Any) -> None:
         """It is about to be submitted; ``begun`` is what the observer has returned for that."""
         self._observation = observation
@@ -210,13 +181,16 @@ class Observed(Request):
     def _end(self, outcome: Any) -> None:
         """The request ends: a store that may be one of the session, under its lock."""
         if outcome is not None:
-            observation = self._observation
-            self._ended_at = observation.now()
-            self._server = observation.session.server if self.xid else None
+            self._note_end()
         _outcome.__set__(self, outcome)
         # What waits looks at the outcome when it no longer waits, so one of both tells.
         if outcome is not None and not self._waiting:
             self._observation.ended(self)
+
+    def _note_end(self) -> None:
+        observation = self._observation
+        self._ended_at = observation.now()
+        self._server = observation.session.server if self.xid else None
 
     if not TYPE_CHECKING:
         outcome = property(_outcome.__get__, _end)
@@ -227,16 +201,23 @@ class Observed(Request):
             begun = self._begun.pop()
         except IndexError:
             return
-        observation = self._observation
         if self.outcome is not None:
-            at, server = self._ended_at, self._server
             multi = self.op is ops.MULTI or self.op is STILL_THERE
             error = _error_of(self) if multi else self.error()
         else:
-            at = observation.now()
-            server = observation.session.server if self.xid else None
-        end = RequestEnd(self.op.name, self.path, error, at - self._since, server)
-        observation.tell(begun, end)
+            self._note_end()
+        seconds = self._ended_at - self._since
+        end = RequestEnd(self.op.name, self.path, error, seconds, self._server)
+        self._observation.call("request_ended", begun, end)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the answer, in a thread: see the replies of the blocking client."""
+        reply: Any = super()
+        self._waiting = True
+        try:
+            return reply.result(timeout)
+        finally:
+            self.caller_leaves()
 
     def caller_leaves(self) -> None:
         """The caller waits no longer."""
@@ -252,19 +233,7 @@ class Observed(Request):
 @cache
 def observed(kind: Any) -> Any:
     """The class of requests ``kind``, whose ends are told to an observer."""
-
-    def result(self: Any, timeout: float | None = None) -> Any:
-        self._waiting = True
-        try:
-            return kind.result(self, timeout)
-        finally:
-            self.caller_leaves()
-
-    slots = "_begun", "_ended_at", "_observation", "_server", "_since", "_waiting"
-    members: dict[str, Any] = {"__slots__": slots}
-    if not hasattr(kind, "within"):  # that would be asyncio, where nothing is told here
-        members["result"] = result
-    return type(kind.__name__, (Observed, kind), members)
+    return type(kind.__name__, (Observed, kind), {})
 
 
 def _error_of(request: Any) -> Exception | None:

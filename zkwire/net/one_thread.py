@@ -12,9 +12,8 @@ from contextlib import nullcontext
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ClientClosedError
 from zkwire.net.connection import INTERRUPTED, Connection
-from zkwire.net.driver import Driver, Seeing
+from zkwire.net.driver import Driver
 from zkwire.net.timing import DEADLINES_EVERY
 
 TYPE_CHECKING = False
@@ -76,10 +75,15 @@ class OneThreadDriver(Driver):
     awaits = True
     context: Context  # of the functions of a user's
 
-    @property
-    def outside(self) -> bool:
-        """Whether the tasks' thread, which may be running, does not run this."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        @property
+        def outside(self) -> bool:
+            """Whether the tasks' thread, which may be running, does not run this."""
+            ...
+
+        def _call(self, function: Callable[[], object]) -> None:
+            """Call a user's function; a coroutine that it returns runs as a task."""
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         super().__init__(session, rng, **options)
@@ -102,10 +106,7 @@ class OneThreadDriver(Driver):
 
     def _prepare(self, request: Request, connection: Connection | None) -> None:
         """The connection is not as usual: refuse the request, or make sure that it is not lost."""
-        if self.closing is not None and not self.session.ended:
-            raise ClientClosedError(
-                "the client is being closed", op=request.op.name, path=request.path
-            )
+        self.check_open(request.op.name, request.path)
         if connection is not None and connection.closed_because:
             self._judge()  # it is broken: the request must not be lost with it
 
@@ -133,7 +134,7 @@ class OneThreadDriver(Driver):
 
     # --- what callers ask for ---------------------------------------------------------------------
 
-    withdraw = uninterruptible(Driver.withdraw)
+    withdraw: Final = uninterruptible(Driver.withdraw)
 
     @uninterruptible
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
@@ -150,10 +151,6 @@ class OneThreadDriver(Driver):
             self.call_callbacks()
             self.flush()
 
-    def _call(self, function: Callable[[], object]) -> None:
-        """Call a user's function; a coroutine that it returns runs as a task."""
-        raise NotImplementedError
-
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function soon; a coroutine that it returns runs as a task."""
         self.call_soon(partial(self._call, function))
@@ -164,7 +161,7 @@ class OneThreadDriver(Driver):
             self.session.close(self.now())
             self.flush()
             self._turn_soon()
-        with Seeing(self) as over:
+        with self.seeing() as over:
             await self.within(over, timeout)
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -172,9 +169,12 @@ class OneThreadDriver(Driver):
     @uninterruptible
     def read(self, connection: Connection) -> None:
         """One receive and all that follows from it; nothing that comes after an interrupted one."""
-        session = self.session
+        session, data = self.session, None
         try:
-            data = None if connection.closed_because else connection.receive()
+            if not connection.closed_because:
+                connection.fetch()
+                if connection.inbox:
+                    data = connection.opened()
             connection.inbox.clear()
             if data:
                 now = self.now()

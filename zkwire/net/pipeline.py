@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from zkwire.errors import OperationTimeoutError
-from zkwire.jute.frames import SEND_LIMIT
 from zkwire.operations import Operations
 from zkwire.operations.multi import WRITES, Recorder
 from zkwire.operations.nodes import Requests
 from zkwire.session.request import Request
 from zkwire.session.waitable import Bound, ClosedWatchError, Watch
 from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator
     from typing import Any
-
-    from zkwire.jute.records import ACL
 
 
 def timed_out(request: Request, timeout: float | None, withdrawn: bool) -> OperationTimeoutError:
@@ -101,19 +97,12 @@ class Pipeline(Submitter, Operations):
     asked for its result goes unnoticed, as that of a ``concurrent.futures.Future``.
     """
 
-    def __init__(
-        self,
-        driver: Any,
-        chroot: str,
-        kind: type[Request],
-        *,
-        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
-        send_limit: int = SEND_LIMIT,
-    ) -> None:
+    def __init__(self, driver: Any, kind: type[Request], chroot: str | None = None) -> None:
+        session = driver.session
         self._driver = driver
-        self._chroot = chroot
-        self._acl = acl
-        self._send_limit = send_limit
+        self._chroot = session.chroot if chroot is None else chroot
+        self._acl = driver.acl
+        self._send_limit = session.send_limit
         self._kind = kind
 
 
@@ -129,13 +118,8 @@ class TransactionBase(Recorder):
     It is sent once: to repeat it after a lost connection, begin a new one.
     """
 
-    def __init__(
-        self,
-        chroot: str,
-        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
-        send_limit: int = SEND_LIMIT,
-    ) -> None:
-        super().__init__(chroot, WRITES, acl, send_limit)
+    def __init__(self, client: Any) -> None:
+        super().__init__(client._chroot, WRITES, client._acl, client._send_limit)
         self.results: list[Any] = []
         self._committed = False
 

@@ -67,7 +67,7 @@ class DigestMD5:
         del password  # a traceback may show what is local here
         self._user = user
         self._cnonce: bytes | None = None  # for tests
-        _check_text("the user name", user)
+        _check_text("the user name", _Hidden(user))
         _check_text("the password", self._password)
         if not user:
             raise ValueError("the user name is empty")
@@ -83,14 +83,10 @@ class DigestMD5:
         _check_md5()
         challenge = _Challenge((yield b""))
         cnonce = self._cnonce or _fresh_nonce()
-        key = self._key(challenge, cnonce)
+        texts = (_Hidden(self._user), _Hidden(challenge.realm or ""), self._password)
+        key = _key(_join(texts, challenge.utf8), challenge.nonce, cnonce)
         proof = yield self._response(challenge, cnonce, key)
         _verify(proof, _proof(key, challenge.nonce, cnonce, b":" + DIGEST_URI))
-
-    def _key(self, challenge: _Challenge, cnonce: bytes) -> bytes:
-        """The RFC's H(A1): what only can be made with the password, for this exchange."""
-        texts = (self._user, challenge.realm or "", self._password)
-        return _key(_join(texts, challenge.utf8), challenge.nonce, cnonce)
 
     def _response(self, challenge: _Challenge, cnonce: bytes, key: bytes) -> bytes:
         """The second token."""
@@ -113,7 +109,7 @@ class DigestMD5:
 
 
 class _Hidden:
-    """A secret that no repr shows."""
+    """A text that no repr shows."""
 
     __slots__ = ("value",)
 
@@ -124,17 +120,13 @@ class _Hidden:
         return "<hidden>"
 
 
-def _check_text(what: str, text: str | _Hidden) -> None:
+def _check_text(what: str, text: _Hidden) -> None:
     """Refuse what is no text or has no encoding; tells nothing of the text itself."""
-    if not isinstance(_reveal(text), str):
-        raise TypeError(f"{what} must be a str, not {type(_reveal(text)).__name__}")
+    if not isinstance(text.value, str):
+        raise TypeError(f"{what} must be a str, not {type(text.value).__name__}")
     # Encoding it to find out would leave it in the error.
-    if any("\ud800" <= character <= "\udfff" for character in _reveal(text)):
+    if any("\ud800" <= character <= "\udfff" for character in text.value):
         raise ValueError(f"{what} contains a surrogate, which is no character")
-
-
-def _reveal(text: str | _Hidden) -> str:
-    return text.value if isinstance(text, _Hidden) else text
 
 
 # --- what the server says -------------------------------------------------------------------------
@@ -164,11 +156,9 @@ class _Challenge:
         if charset is not None and charset.lower() != b"utf-8":
             raise AuthFailedError("the server's SASL challenge has a charset other than utf-8")
         self.utf8 = charset is not None
-        # A server with several realms lets the client choose.
-        realm = found["realm"][0] if "realm" in found else None
+        realms = found.get("realm")  # a server with several lets the client choose
         try:
-            encoding = "utf-8" if self.utf8 else "latin-1"
-            self.realm = None if realm is None else realm.decode(encoding)
+            self.realm = realms[0].decode("utf-8" if self.utf8 else "latin-1") if realms else None
         except UnicodeDecodeError:
             raise AuthFailedError("the realm in the server's SASL challenge is garbage") from None
 
@@ -243,7 +233,7 @@ def _check_md5() -> None:
 
 
 def _key(user_realm_password: bytes, nonce: bytes, cnonce: bytes) -> bytes:
-    """H(A1), in hexadecimal."""
+    """H(A1), in hexadecimal: what only can be made with the password, for one exchange."""
     inner = _md5(user_realm_password)
     return _md5(b":".join((inner, nonce, cnonce))).hex().encode()
 
@@ -254,7 +244,7 @@ def _proof(key: bytes, nonce: bytes, cnonce: bytes, who_and_where: bytes) -> byt
     return _md5(b":".join((key, nonce, _ONE_USE, cnonce, b"auth", a2))).hex().encode()
 
 
-def _join(texts: tuple[str | _Hidden, ...], utf8: bool) -> bytes:
+def _join(texts: tuple[_Hidden, ...], utf8: bool) -> bytes:
     """The texts as they are hashed: each in Latin-1 if that has all its characters, else in UTF-8.
 
     That rule of the RFC holds also where the charset is UTF-8, and Java's servers keep it.
@@ -262,12 +252,12 @@ def _join(texts: tuple[str | _Hidden, ...], utf8: bool) -> bytes:
     parts: list[bytes] = []
     for text in texts:
         # Trying to encode would leave the text in the error.
-        latin = max(_reveal(text), default="") <= "\xff"
+        latin = max(text.value, default="") <= "\xff"
         if not (latin or utf8):
             raise AuthFailedError(
                 "the user name or the password needs UTF-8, which the server does not offer"
             )
-        parts.append(_reveal(text).encode("latin-1" if latin else "utf-8"))
+        parts.append(text.value.encode("latin-1" if latin else "utf-8"))
     return b":".join(parts)
 
 

@@ -21,29 +21,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.net.driver import Driver
     from zkwire.operations import Operations
-    from zkwire.session.waitable import Waker
-    from zkwire.wire.model import State
 
 
 class ServerListUpdates:
     """Starts with the first connection and ends with the session."""
 
+    _given: list[tuple[str, int]]
+
     def __init__(self, driver: Driver, given: list[tuple[str, int]]) -> None:
         self._driver = driver
-        self._given: list[tuple[str, int]] = []
         self.given(given)
-        self._started = False
+        driver.when_ready(driver.session.change, self._start)
 
     def given(self, servers: list[tuple[str, int]]) -> None:
         """The program names these servers now; with TLS they stay on the list."""
         self._given = servers if self._driver.tls is not None else []
-
-    def see(self, state: State) -> list[Waker]:
-        """The session is in ``state`` now."""
-        if self._started or not state.usable:
-            return []
-        self._started = True
-        return [self._start]
 
     def _start(self) -> None:
         with suppress(ZooKeeperError):  # the session is over already
@@ -57,7 +49,8 @@ class ServerListUpdates:
                 if _is_whole(config.data):
                     found = parse_config(config.data)
                     new = [server for server in found if server not in self._given]
-                    self._driver.replace_hosts([*self._given, *new] if found else [])
+                    if found:
+                        self._driver.replace_hosts([*self._given, *new])
                 await Awaited(watch)
             except (ConnectionLossError, *BUSY):
                 continue

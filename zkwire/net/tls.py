@@ -108,13 +108,10 @@ class TlsFilter:
         if self.eof or self.error is not None:
             return b""
         self._incoming.write(ciphertext)
-        return self._drain() if self._ready else b""
-
-    def _drain(self) -> bytes:
-        """All plaintext that is to be had: bytes left behind would wait for the next to come."""
         pieces: list[bytes] = []
         try:
-            while self._incoming.pending or self._tls.pending():
+            # All that is to be had: bytes left behind would wait for the next to come.
+            while self._ready and (self._incoming.pending or self._tls.pending()):
                 piece = self._tls.read(_RECORD_BYTES)
                 if not piece:
                     self.eof = True
@@ -124,7 +121,7 @@ class TlsFilter:
             pass  # a record is incomplete
         except ssl.SSLError as error:
             self.error = error.with_traceback(None)  # which would keep what was received
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)  # the one itself, if there is one
 
     def encrypt(self, plaintext: bytes | bytearray | memoryview) -> bytes:
         """The ciphertext for ``plaintext``, with whatever else is due; the handshake is done.

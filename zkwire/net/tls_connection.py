@@ -9,16 +9,16 @@ in a record of which the kernel has taken anything counts as sent.
 
 from __future__ import annotations
 
-import socket
 import ssl
 
-from zkwire.net.connection import FLAGS, Connection
-from zkwire.net.dial import kernel_says, shut_down
+from zkwire.net.connection import Connection
+from zkwire.net.dial import shut_down
 from zkwire.net.tls import TlsFilter, describe
 from zkwire.session.outcomes import CLOSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from contextlib import AbstractContextManager
     from typing import Any
 
@@ -30,7 +30,13 @@ class TLSConnection(Connection):
     """A Connection over a TlsFilter that has done its handshake."""
 
     exact = False
-    __slots__ = ("_ciphertext", "_mutex", "_tls")
+    __slots__ = ("_mutex", "_tls", "_wire")
+    backlog: memoryview[int]
+    broken_pipe: str | None
+    closed_because: str | None
+    writable: bool
+    writer: object
+    written: int
 
     def __init__(
         self, sock: socket.socket, tls: TlsFilter, mutex: AbstractContextManager[Any]
@@ -38,12 +44,12 @@ class TLSConnection(Connection):
         super().__init__(sock)
         self._tls = tls
         self._mutex = mutex
-        self._ciphertext = memoryview(b"")  # of a record that the kernel has not taken whole
+        self._wire = Connection(sock)  # for the records; its backlog is the rest of one
 
     @property
     def pending(self) -> bool:
         """Whether something waits for the kernel to take it."""
-        return bool(self._ciphertext or self.backlog)
+        return bool(self._wire.backlog or self.backlog)
 
     def opened(self) -> bytes | None:
         """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
@@ -60,43 +66,27 @@ class TLSConnection(Connection):
 
     def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts, and keep the rest."""
-        data = memoryview(data)
-        interrupt: BaseException | None = None
+        wire, rest = self._wire, memoryview(data)
+        record: bytes | memoryview = wire.backlog
+        wire.backlog, wire.writable = memoryview(b""), True
         try:
-            while self._ciphertext or data:
-                if not self._ciphertext:
+            while (record or rest) and wire.writable:
+                if not record:
                     with self._mutex:
-                        self._ciphertext = memoryview(self._tls.encrypt(data[:RECORD_BYTES]))
-                    data = data[RECORD_BYTES:]
-                interrupt = self._send_ciphertext()
-                if self._ciphertext or interrupt is not None:
-                    break
-        except OSError as error:  # ssl.SSLError is one
-            self.broken_pipe = (
-                describe(error) if isinstance(error, ssl.SSLError) else kernel_says(error)
-            )
-            self._ciphertext, self.writable = memoryview(b""), False
-            self.written -= len(data)
+                        record = self._tls.encrypt(rest[:RECORD_BYTES])
+                    rest = rest[RECORD_BYTES:]
+                wire.writer = self
+                wire.send(record)
+                record = b""
+        except ssl.SSLError as error:
+            wire.broken_pipe = describe(error)
             shut_down(self.sock)
-            return
-        self.written -= len(data)
-        self.backlog, self.writable = data, not (self._ciphertext or data)
-        if interrupt is not None:  # what is sent is known all the same, see Connection.send
-            self.writer = None
-            raise interrupt
-
-    def _send_ciphertext(self) -> BaseException | None:
-        """Send what the kernel takes of it; returns what has interrupted that, if anything."""
-        taken, interrupt = self._taken, None
-        try:
-            taken.extend(map(self._send, (self._ciphertext,), FLAGS))
-        except BlockingIOError:
-            pass
-        except BaseException as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            interrupt = error
-        if taken:
-            self._ciphertext = self._ciphertext[taken[0] :]
-            del taken[0]
-        return interrupt
+        except BaseException:
+            if wire.writer is None:  # what is sent is known all the same, see Connection.send
+                self.writer = None
+            raise
+        finally:
+            self.written -= len(rest)
+            self.broken_pipe = wire.broken_pipe
+            self.backlog = memoryview(b"") if self.broken_pipe else rest
+            self.writable = not (self.pending or self.broken_pipe)

@@ -50,7 +50,10 @@ LONGEST_SLEEP = 1.0
 
 
 class EventFd:
-    """An eventfd that is always readable, until it is closed.  Then it wakes nothing."""
+    """An eventfd that is always readable, until it is closed.  Then it wakes nothing.
+
+    An epoll that is to be woken registers its ``number``, for no event.
+    """
 
     __slots__ = ("_open", "number")
 
@@ -59,10 +62,6 @@ class EventFd:
         # One call, of C functions only: an interrupt behind it loses no descriptor.
         self._open.extend(map(os.eventfd, (1,), (os.EFD_NONBLOCK | os.EFD_CLOEXEC,)))
         self.number: int = self._open[0]
-
-    def join(self, epoll: select.epoll) -> None:
-        """Let ``epoll`` be woken by :meth:`wake`."""
-        epoll.register(self.number, 0)
 
     def wake(self, epoll: select.epoll) -> None:
         """End the wait of ``epoll``, or the next one: by any thread, at any time."""
@@ -86,31 +85,18 @@ class EventFd:
 
 class WakeupEpolls:
     """``caller`` is for the one thread that waits for an answer, ``listener`` for one of those that
-    wait for events.
+    wait for events; ``eventfd`` wakes either.
     """
 
-    __slots__ = ("_eventfd", "caller", "listener")
+    __slots__ = ("caller", "eventfd", "listener")
 
     def __init__(self, sock: socket.socket, eventfd: EventFd) -> None:
-        self._eventfd = eventfd
+        self.eventfd: EventFd = eventfd
         self.caller: select.epoll = select.epoll()
         self.listener: select.epoll = select.epoll()
         for epoll in (self.caller, self.listener):  # in this order, see above
             epoll.register(sock, select.EPOLLIN | select.EPOLLEXCLUSIVE)
-            eventfd.join(epoll)
-
-    def wake_caller(self) -> None:
-        """Wake the caller: another thread may have received what it waits for."""
-        self._eventfd.wake(self.caller)
-
-    def listen(self, seconds: float) -> bool:
-        """Wait as the listener, until bytes have come or it is woken; whether bytes have come."""
-        own = self._eventfd.number
-        return any(number != own for number, _ in self.listener.poll(seconds, 2))
-
-    def wake_listener(self) -> None:
-        """Wake the listener, if there may be one: by any thread, at any time."""
-        self._eventfd.wake(self.listener)
+            epoll.register(eventfd.number, 0)
 
     def close(self) -> None:
         """Close the descriptors, not the socket."""
@@ -159,7 +145,7 @@ class Listener(Sleeper):
     def __call__(self) -> None:
         """End the sleep.  Idempotent."""
         if self._asleep:  # it calls itself as well, with what it has read
-            self._epolls.wake_listener()
+            self._epolls.eventfd.wake(self._epolls.listener)
 
     def sleep(self, seconds: float | None) -> bool:
         """Sleep until woken, at most ``seconds``, and never longer than LONGEST_SLEEP.
@@ -167,10 +153,10 @@ class Listener(Sleeper):
         Whether bytes have come: the kernel has told no other thread of them.
         """
         seconds = LONGEST_SLEEP if seconds is None else min(seconds, LONGEST_SLEEP)
-        self._asleep = True
-        told = not self.waitable.ready and self._epolls.listen(max(0.0, seconds))
+        self._asleep, woken = True, self._epolls.eventfd.number
+        ready = [] if self.waitable.ready else self._epolls.listener.poll(max(0.0, seconds), 2)
         self._asleep = False
-        return told
+        return any(number != woken for number, _ in ready)
 
 
 _WOKEN = selectors.SelectorKey(None, -1, selectors.EVENT_READ, None)  # type: ignore[arg-type]
@@ -182,7 +168,7 @@ class EpollPoller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._eventfd = EventFd()
-        self._eventfd.join(self._epoll)
+        self._epoll.register(self._eventfd.number, 0)
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
@@ -192,11 +178,6 @@ class EpollPoller:
         flags |= select.EPOLLOUT if events & selectors.EVENT_WRITE else 0
         self._epoll.register(number, flags | (select.EPOLLEXCLUSIVE if data is None else 0))
         self._keys[number] = selectors.SelectorKey(sock, number, events, data)
-
-    def modify(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
-        """The same for a socket that is registered."""
-        self.unregister(sock)  # what is exclusive cannot be changed
-        self.register(sock, events, data)
 
     def unregister(self, sock: socket.socket, /) -> None:
         """Forget the socket."""
@@ -238,7 +219,6 @@ class PairPoller:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self.register: Any = self._selector.register
-        self.modify: Any = self._selector.modify
         self.unregister: Any = self._selector.unregister
         self._listening, self._waking = socket.socketpair()
         self._listening.setblocking(False)

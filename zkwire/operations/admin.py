@@ -8,7 +8,7 @@ of the session, ...) is said in :mod:`zkwire.operations`.
 from __future__ import annotations
 
 from zkwire.jute import records as r
-from zkwire.operations.nodes import Requests, check_flag, check_text
+from zkwire.operations.nodes import Requests, check_flag, check_text, listed
 from zkwire.wire import ops
 from zkwire.wire.model import DataAndStat, WatchType
 from zkwire.wire.ops import WatchKind
@@ -97,7 +97,7 @@ class Admin(Requests):
 
         Lost connection: call it again.  Time limit or cancellation: nothing is left.
         """
-        return self._send(ops.WHO_AM_I, None, b"", _identities)
+        return self._send(ops.WHO_AM_I, None, b"", listed)
 
     def get_ephemerals(self, prefix: str = "/") -> Reply[list[str]]:
         """The paths of this session's ephemeral nodes that begin with ``prefix`` (since 3.6).
@@ -140,10 +140,8 @@ class Admin(Requests):
         body = r.GetDataRequest.pack(CONFIG_NODE, watch is not None)
         if watch is None:
             return self._send(ops.GET_DATA, CONFIG_NODE, body, _config)
-        kind = ops.GET_DATA.watch
-        assert kind is not None
         return self._send_watching(
-            ops.GET_DATA, CONFIG_NODE, body, _config, watch, CONFIG_NODE, kind
+            ops.GET_DATA, CONFIG_NODE, body, _config, watch, CONFIG_NODE, WatchKind.DATA
         )
 
     def reconfig(
@@ -181,10 +179,6 @@ def _servers(names: Sequence[str] | None) -> str | None:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("servers must be a list of str")
     return ",".join(names)
-
-
-def _identities(record: tuple[tuple[r.ClientInfo, ...]]) -> list[r.ClientInfo]:
-    return list(record[0])
 
 
 def _number(record: tuple[int]) -> int:

@@ -233,12 +233,14 @@ class Multi(Requests):
     def _send_multi(self, op: Op, recorder: Recorder) -> Any:
         requests, recorder.requests = recorder.requests, []  # which refer to it: no cycle
         body = pack_multi((request.op.opcode, request.body) for request in requests)
-        finish = _all_or_error if op is ops.MULTI else _each
-        return self._send(op, None, body, partial(finish, op, requests))
+        return self._send(op, None, body, partial(_results, op, requests))
 
 
-def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
-    """The results, with an error in the place of each operation that was refused."""
+def _results(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
+    """The results, with an error in the place of each operation that was refused.
+
+    A refused multi raises the one error that carries them.
+    """
     if len(requests) != len(answers):
         raise _misunderstood(op, f"{len(answers)} results for {len(requests)} operations")
     results: list[Any] = []
@@ -257,6 +259,12 @@ def _each(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
         else:
             request.record, request.outcome = answer, ANSWERED
             results.append(request.value())
+    refused = [
+        index for index, result in enumerate(results) if isinstance(result, errors.ServerError)
+    ]
+    if refused and op is ops.MULTI:
+        culprits = [index for index in refused if results[index].code != _NOT_ATTEMPTED]
+        raise errors.MultiError(results, (culprits or refused)[0])
     return results
 
 
@@ -273,15 +281,3 @@ def _refusal(request: Request, code: int) -> errors.ZooKeeperError | None:
 def _misunderstood(op: Op, message: str) -> errors.ProtocolError:
     """The error for an answer that tells only that the server has executed something."""
     return errors.ProtocolError(message, op=op.name, maybe_applied=op.changes)
-
-
-def _all_or_error(op: Op, requests: list[Request], answers: MultiResponse) -> list[Any]:
-    """The results; or the one error that carries them."""
-    results = _each(op, requests, answers)
-    refused = [
-        index for index, result in enumerate(results) if isinstance(result, errors.ServerError)
-    ]
-    if refused:
-        culprits = [index for index in refused if results[index].code != _NOT_ATTEMPTED]
-        raise errors.MultiError(results, (culprits or refused)[0])
-    return results

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from zkwire.jute import records as r
 from zkwire.jute.frames import SEND_LIMIT
-from zkwire.session.request import Request, plain_request
+from zkwire.session.request import Request
 from zkwire.session.waitable import Bound, CallbackWatch, Watch
 from zkwire.wire import ops
 from zkwire.wire.model import (
@@ -227,7 +227,7 @@ class Requests(Bound):
             return self._send_watching(op, path, body, finish, watch, full, op.watch, own_czxid)
         if len(body) + HEADER_BYTES > self._send_limit:
             raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
-        return self._submit(plain_request(self._kind, op, path, body, finish))
+        return self._submit(self._kind(op, path, body, finish))
 
     def _send(
         self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
@@ -235,7 +235,7 @@ class Requests(Bound):
         """Submit an encoded request if it is not too large."""
         if len(body) + HEADER_BYTES > self._send_limit:
             raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
-        return self._submit(plain_request(self._kind, op, path, body, finish))
+        return self._submit(self._kind(op, path, body, finish))
 
     def _send_watching(
         self,
@@ -459,7 +459,7 @@ class Nodes(Requests):
 
         Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
         """
-        return self._call(ops.GET_CHILDREN, path, (watch is not None,), _children, watch)
+        return self._call(ops.GET_CHILDREN, path, (watch is not None,), listed, watch)
 
     def get_children_with_stat(
         self, path: str, *, watch: AnyWatch | None = None
@@ -536,7 +536,8 @@ def _named(perms: int) -> int:
     return Perms(perms) if 0 <= perms <= Perms.ALL else perms
 
 
-def _children(record: tuple[tuple[str, ...]]) -> list[str]:
+def listed(record: tuple[tuple[T, ...]]) -> list[T]:
+    """The elements of a record that is one vector."""
     return list(record[0])
 
 

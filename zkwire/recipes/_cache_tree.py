@@ -4,20 +4,20 @@
 there is too much.  One background coroutine changes it, any thread reads it: each step is one
 operation on a dict, and a node is never changed, it is replaced.
 
-:class:`Stale` decides what an event, a gap or an answer says about which path must be read.  With a
-recursive watch every change is an event with its path.  A list of children is needed only for a
-node of which nothing was known, and where the first stat after a gap differs from the known one.
-That stat may come with the answer to an event, before the answer to the comparison itself.  With
-watches that fire once, each read sets the watch again, so a new node is listed in any case.
+:class:`Reading` decides what an event, a gap or an answer says about which path must be read, and
+reads it: requests in bounded windows, answers in their order.  While one half of a window is
+answered, the other is under way.  A later answer is never older, so what says that a node is gone
+overrules all that was asked before.
+
+With a recursive watch every change is an event with its path.  A list of children is needed only
+for a node of which nothing was known, and where the first stat after a gap differs from the known
+one.  That stat may come with the answer to an event, before the answer to the comparison itself.
+With watches that fire once, each read sets the watch again, so a new node is listed in any case.
 
 Invariant: what the tree has otherwise than the server is stale, or under way, or an event about it
 has not been heard.  For the stat of a node that is more: it must not be newer than what is known of
 its children, or no comparison would find these.  So no answer of a new connection is taken before
 the gap has been heard of.
-
-:class:`Reading` reads what is stale: requests in bounded windows, answers in their order.  While
-one half of a window is answered, the other is under way.  A later answer is never older, so what
-says that a node is gone overrules all that was asked before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations
 
-    Asked = tuple[str, int, Any, Any]
+    Asked = tuple[str, int, Any]  # the path, what is read of it, and the reply
 
 
 def check_limit(name: str, limit: int | None) -> None:
@@ -168,7 +168,7 @@ class Tree:
     ) -> None:
         self.nodes: dict[str, CachedNode] = {}
         self.size: int = 0
-        self._below: dict[str, set[str]] = {}  # the paths of children, where there are any
+        self._below: dict[str, set[str]] = {}  # the paths of children, where there have been any
         self._changed = changed
         self._decode = decode
         self._max_bytes = max_bytes
@@ -215,11 +215,7 @@ class Tree:
             before = self.nodes.pop(one, None)
             if before is not None:
                 self.size -= len(one.encode()) + len(before.data)
-                siblings = self._below.get(parent(one))
-                if siblings is not None:
-                    siblings.discard(one)
-                    if not siblings:
-                        del self._below[parent(one)]
+                self._below.get(parent(one), set()).discard(one)
                 self._changed(one, before)
 
 
@@ -227,64 +223,176 @@ class Tree:
 DATA, STAT, CHILDREN = 1, 2, 4
 _APPEARS = (EventType.NODE_CREATED, EventType.NODE_DELETED)
 _OF_CHILDREN = (EventType.NODE_CHILDREN_CHANGED, EventType.CHILD_WATCH_REMOVED)
+_BYTES = 4 << 20  # of data that a window may bring, more or less
 
 
-class Stale:
-    """What must be read again.  ``recursive``: one watch tells of all changes."""
+class Reading:
+    """What is stale, and how it is read.  ``recursive``: one watch tells of all changes.
+
+    ``quiet``: nothing was left to read, and no event has come.
+    """
 
     def __init__(self, tree: Tree, scope: Scope) -> None:
-        self.paths: dict[str, int] = {}
+        self.quiet: bool = False
         self.recursive: bool = True
+        self.unwatched: bool = False  # the recursive watch is gone
+        self.left_out: dict[str, errors.NoAuthError] = {}
+        self.stale: dict[str, int] = {}  # the paths, with what of each must be read
         self._tree = tree
         self._scope = scope
         self._unchecked: set[str] = set()  # nodes of which no stat has come since the gap
+        self._asked: deque[Asked] = deque()
+        self._window = WINDOW
+        self._operations: Any = None
+        self._watch: Any = Watch()
 
-    def mark(self, path: str, bits: int) -> None:
+    @property
+    def done(self) -> bool:
+        """Whether nothing is stale and nothing under way."""
+        return not (self.stale or self._asked)
+
+    def begin(self, operations: Operations, watch: Watch, *, recursive: bool) -> None:
+        """Everything may be different; a ``recursive`` watch, or one that reads set, tells more."""
+        self._operations, self._watch = operations, watch
+        self.unwatched, self.recursive = False, recursive
+        self.left_out.clear()
+        self.compare()
+
+    def begin_left_out(self) -> None:
+        """Read once more what was refused."""
+        for path in self.left_out:
+            self._mark_new(path)
+        self.left_out.clear()
+
+    def end(self) -> None:
+        """No answer is taken any more.  What was heard counts: no later session tells it again."""
+        self._take_back()
+        with suppress(errors.ZooKeeperError, ValueError):
+            self.listen()
+        self.quiet = False
+
+    # --- what must be read ------------------------------------------------------------------------
+
+    def _mark(self, path: str, bits: int) -> None:
         """This must be read."""
-        self.paths[path] = self.paths.get(path, 0) | bits
+        self.stale[path] = self.stale.get(path, 0) | bits
+
+    def _mark_watched(self, path: str, bits: int) -> None:
+        """The same, and the children where only that watches them."""
+        lists = not self.recursive and self._scope.lists(path)
+        self._mark(path, bits | CHILDREN if lists else bits)
+
+    def _mark_new(self, path: str) -> None:
+        """This node is new, or may be read by now."""
+        self._mark_watched(path, DATA)
 
     def compare(self) -> None:
-        """Everything may be different."""
+        """Everything may be different; where nothing is known, the stat has the rest read."""
         self._unchecked = set(self._tree.nodes)
-        for path in [self._scope.root, *self._tree.nodes, *self.paths]:
-            known = path in self._tree.nodes or path == self._scope.root
-            self.mark(path, STAT | self._watching(path) if known else self._new(path))
+        for path in [self._scope.root, *self._tree.nodes, *self.stale]:
+            self._mark_watched(path, STAT)
 
-    def _watching(self, path: str) -> int:
-        """What must be read besides, since only that watches the children."""
-        return CHILDREN if not self.recursive and self._scope.lists(path) else 0
+    def _take_back(self) -> None:
+        while self._asked:
+            path, bits, _ = self._asked.popleft()
+            self._mark(path, bits)
 
-    def mark_new(self, path: str) -> None:
-        """This node is new, or may be read by now."""
-        self.mark(path, self._new(path))
+    def listen(self) -> None:
+        """Take the events that have come."""
+        watch = self._watch
+        with suppress(RuntimeError):  # no read has set it yet
+            while watch.ready:
+                self.quiet = False
+                self._hear(watch.take())
 
-    def _new(self, path: str) -> int:
-        return DATA | self._watching(path)
-
-    def hear(self, event: Event) -> None:
+    def _hear(self, event: Event) -> None:
         """Something has happened; what it was must be read."""
         kind, path = event.type, event.path
         if kind is EventType.REREAD:
+            self._take_back()
             self.compare()
+        elif kind is EventType.PERSISTENT_WATCH_REMOVED:
+            self.unwatched = True
         elif kind in _OF_CHILDREN:
-            self.mark(path, CHILDREN)
+            self._mark(path, CHILDREN)
         elif kind is EventType.DATA_WATCH_REMOVED:
-            self.mark(path, STAT)
+            self._mark(path, STAT)
         else:
             if self._scope.has(path):
-                self.mark(path, self._new(path) if kind in _APPEARS else DATA)
+                mark = self._mark_watched if kind in _APPEARS else self._mark
+                mark(path, DATA)
             if self.recursive and kind in _APPEARS and path != self._scope.root:
                 above = parent(path)  # of which the list has changed, and so the stat
                 if self._scope.lists(above) and self._scope.has(above):
-                    self.mark(above, STAT)
+                    self._mark(above, STAT)
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- requests and answers ---------------------------------------------------------------------
 
-    def gone(self, path: str) -> None:
-        """There is no such node."""
-        self._tree.remove(path)
-        if path == self._scope.root and not self.recursive:
-            self.mark(path, STAT)  # watches for its creation
+    async def step(self) -> None:
+        """Ask for what is stale, as far as the window goes; take answers until half of it."""
+        for path in list(islice(self.stale, max(0, self._window - len(self._asked)))):
+            try:
+                self._ask(path, self.stale[path])
+            except RuntimeError:  # another watch on the path, which has not been answered yet
+                with suppress(*REPEATABLE):
+                    await self._operations.sync(path)
+                break
+            del self.stale[path]
+        size = count = 0
+        for _ in range(max(1, len(self._asked) - self._window // 2)):
+            if self._asked:
+                size, count = size + await self._take(self._asked[0]), count + 1
+        self._window = min(WINDOW, max(2, count * _BYTES // (size + 1)))
+
+    def _ask(self, path: str, bits: int) -> None:
+        operations = self._operations
+        watch = None if self.recursive else self._watch
+        if bits & DATA:
+            self._asked.append((path, DATA, operations.get_data(path, watch=watch)))
+        elif bits & STAT:
+            self._asked.append((path, STAT, operations.exists(path, watch=watch)))
+        if bits & CHILDREN:
+            children = operations.get_children_with_stat(path, watch=watch)
+            self._asked.append((path, CHILDREN, children))
+
+    async def _take(self, asked: Asked) -> int:
+        """Take an answer; how many bytes of data came."""
+        path, what, reply = asked
+        answer: Any = None
+        refused: Exception | None = None
+        try:
+            answer = await reply
+        except (errors.NoNodeError, errors.NoAuthError, *REPEATABLE) as error:
+            refused = error
+        self.listen()
+        if not self._asked or self._asked[0] is not asked:
+            return 0  # it was taken back
+        self._asked.popleft()
+        if what != CHILDREN:
+            self.left_out.pop(path, None)
+        if refused is not None:
+            self._refused(path, what, refused)
+        elif what == CHILDREN:
+            self._has_children(path, *answer)
+        elif what == STAT:
+            self.has_stat(path, answer)
+        else:
+            self.has_data(path, *answer)
+            return len(answer.data)
+        return 0
+
+    def _refused(self, path: str, bits: int, error: Exception) -> None:
+        if isinstance(error, errors.NoNodeError):
+            self._tree.remove(path)
+            if path == self._scope.root and not self.recursive:
+                self._mark(path, STAT)  # watches for its creation
+        elif not isinstance(error, errors.NoAuthError):
+            self._mark(path, bits)
+        elif path == self._scope.root:
+            raise error
+        else:
+            self._tree.remove(path)
+            self.left_out[path] = error.with_traceback(None)
 
     def has_data(self, path: str, data: bytes, stat: Stat) -> None:
         """The node is there with these data."""
@@ -298,10 +406,10 @@ class Stale:
         if stat is None:
             self._tree.remove(path)
         elif before is None:
-            self.mark_new(path)
+            self._mark_new(path)
         else:
             if not self._tree.put_stat(path, stat):
-                self.mark(path, DATA)
+                self._mark(path, DATA)
             self._check_children(path, stat, before)
 
     def _check_children(self, path: str, stat: Stat, before: CachedNode | None) -> None:
@@ -310,9 +418,9 @@ class Stale:
         self._unchecked.discard(path)
         differ = stat.num_children if before is None else stat.pzxid != before.stat.pzxid
         if differ and self.recursive and self._scope.lists(path):
-            self.mark(path, CHILDREN)
+            self._mark(path, CHILDREN)
 
-    def has_children(self, path: str, names: list[str], stat: Stat) -> None:
+    def _has_children(self, path: str, names: list[str], stat: Stat) -> None:
         """The node has these children."""
         stem = "" if path == "/" else path
         there = {f"{stem}/{name}" for name in names}
@@ -321,139 +429,6 @@ class Stale:
                 self._tree.remove(child)
         for child in there:
             if child not in self._tree.nodes and self._scope.has(child):
-                self.mark_new(child)
+                self._mark_new(child)
         if path in self._tree.nodes and not self._tree.put_stat(path, stat):
-            self.mark(path, DATA)
-
-
-_BYTES = 4 << 20  # of data that a window may bring, more or less
-
-
-class Reading:
-    """How stale nodes are read.  ``quiet``: nothing was left to read, and no event has come."""
-
-    def __init__(self, tree: Tree, scope: Scope) -> None:
-        self.quiet: bool = False
-        self.unwatched: bool = False  # the recursive watch is gone
-        self.requests: int = 0
-        self.left_out: dict[str, errors.NoAuthError] = {}
-        self._root = scope.root
-        self._tree = tree
-        self._stale = Stale(tree, scope)
-        self._asked: deque[Asked] = deque()
-        self._window = WINDOW
-        self._operations: Any = None
-        self._watch: Any = Watch()
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is stale and nothing under way."""
-        return not (self._stale.paths or self._asked)
-
-    def begin(self, operations: Operations, watch: Watch, *, recursive: bool) -> None:
-        """Everything may be different; a ``recursive`` watch, or one that reads set, tells more."""
-        self._operations, self._watch = operations, watch
-        self.unwatched, self._stale.recursive = False, recursive
-        self.left_out.clear()
-        self._stale.compare()
-
-    def begin_left_out(self) -> None:
-        """Read once more what was refused."""
-        for path in self.left_out:
-            self._stale.mark_new(path)
-        self.left_out.clear()
-
-    def end(self) -> None:
-        """No answer is taken any more.  What was heard counts: no later session tells it again."""
-        self._take_back()
-        with suppress(errors.ZooKeeperError, ValueError):
-            self.listen()
-        self.quiet = False
-
-    def _take_back(self) -> None:
-        while self._asked:
-            path, bits, *_ = self._asked.popleft()
-            self._stale.mark(path, bits)
-
-    def listen(self) -> None:
-        """Take the events that have come."""
-        watch = self._watch
-        with suppress(RuntimeError):  # no read has set it yet
-            while watch.ready:
-                self.quiet = False
-                event = watch.take()
-                if event.type is EventType.REREAD:
-                    self._take_back()
-                if event.type is EventType.PERSISTENT_WATCH_REMOVED:
-                    self.unwatched = True
-                else:
-                    self._stale.hear(event)
-
-    async def step(self) -> None:
-        """Ask for what is stale, as far as the window goes; take answers until half of it."""
-        stale = self._stale.paths
-        for path in list(islice(stale, max(0, self._window - len(self._asked)))):
-            try:
-                self._ask(path, stale[path])
-            except RuntimeError:  # another watch on the path, which has not been answered yet
-                with suppress(*REPEATABLE):
-                    await self._operations.sync(path)
-                break
-            del stale[path]
-        size = count = 0
-        for _ in range(max(1, len(self._asked) - self._window // 2)):
-            if self._asked:
-                size, count = size + await self._take(self._asked[0]), count + 1
-        self._window = min(WINDOW, max(2, count * _BYTES // (size + 1)))
-
-    def _ask(self, path: str, bits: int) -> None:
-        operations = self._operations
-        watch = None if self._stale.recursive else self._watch
-        node = names = None
-        if bits & DATA:
-            node = operations.get_data(path, watch=watch)
-        elif bits & STAT:
-            node = operations.exists(path, watch=watch)
-        if bits & CHILDREN:
-            names = operations.get_children_with_stat(path, watch=watch)
-        self.requests += (node is not None) + (names is not None)
-        self._asked.append((path, bits, node, names))
-
-    async def _take(self, asked: Asked) -> int:
-        """Take what was answered about one path; how many bytes of data came."""
-        path, bits, node, names = asked
-        stale = self._stale
-        read: Any = None
-        listed: Any = None
-        refused: Exception | None = None
-        try:
-            read = node and await node
-            listed = names and await names
-        except (errors.NoNodeError, errors.NoAuthError, *REPEATABLE) as error:
-            refused = error
-        self.listen()
-        if not self._asked or self._asked[0] is not asked:
-            return 0  # it was taken back
-        self._asked.popleft()
-        self.left_out.pop(path, None)
-        if refused is not None:
-            self._refused(path, bits, refused)
-            return 0
-        if bits & DATA:
-            stale.has_data(path, *read)
-        elif bits & STAT:
-            stale.has_stat(path, read)
-        if names is not None:
-            stale.has_children(path, *listed)
-        return len(read.data) if bits & DATA else 0
-
-    def _refused(self, path: str, bits: int, error: Exception) -> None:
-        if isinstance(error, errors.NoNodeError):
-            self._stale.gone(path)
-        elif not isinstance(error, errors.NoAuthError):
-            self._stale.mark(path, bits)
-        elif path == self._root:
-            raise error
-        else:
-            self._tree.remove(path)
-            self.left_out[path] = error.with_traceback(None)
+            self._mark(path, DATA)

@@ -89,12 +89,6 @@ class Acquirable(Cancellable, Recipe, Enterable):
         async def _release_by(self, deadline: float | None) -> None:
             """Release it; OperationTimeoutError at the ``deadline``."""
 
-        def _release_in_background(self) -> None:
-            """Release it, if it is held, without waiting for that: where nothing may await.
-
-            What an interrupt has kept from being done is done when this is called again.
-            """
-
     @property
     def held(self) -> bool:
         """Whether the lock is held at this moment, as far as is known here; asks no server.
@@ -243,9 +237,6 @@ class Acquirable(Cancellable, Recipe, Enterable):
             if kind is None:
                 raise
 
-    def _abandon(self) -> None:
-        self._release_in_background()
-
     def _taken_error(self, timeout: float | None) -> errors.LockTakenError:
         kind = errors.LockTakenError if timeout is None else errors.LockTimeoutError
         return kind(f"{self._called} is held by another contender")
@@ -304,7 +295,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
     ) -> None:
         super().__init__(client, path, acl=acl)
         self._lost = Lost(self._runtime)
-        self._granted: Attempt | None = None
         self._own_watch: OwnNodeWatch | None = None
         self._fence: int | None = None
 
@@ -396,10 +386,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             self._runtime.forget(watch)
 
     @property
-    def _owned(self) -> bool:
-        return self._granted is not None
-
-    @property
     def held(self) -> bool:
         return self._granted is not None and self._lasts
 
@@ -433,7 +419,12 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
         """
         self._runtime.check()
-        checks = self._checks()
+        attempt = self._granted
+        if attempt is None:
+            raise RuntimeError("this lock object does not hold the lock")
+        if not self.held:
+            raise self._lost_before(self._lost.reason or LAPSED, "used")
+        checks = self._proof(attempt)
         multi = self._runtime.operations.multi([*checks, *operations])
         try:
             results = await self._runtime.until(multi, in_time(self._runtime, None))
@@ -446,15 +437,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
                 raise refusal from error
             raise self._lost_before("the server does not find its node", "used") from error
         return results[len(checks) :]
-
-    def _checks(self) -> list[Operation]:
-        """What the server finds true as long as the lock is held; raises if it is not."""
-        attempt = self._granted
-        if attempt is None or attempt.node is None:
-            raise RuntimeError("this lock object does not hold the lock")
-        if not self.held:
-            raise self._lost_before(self._lost.reason or LAPSED, "used")
-        return self._proof(attempt)
 
     def _lost_before(self, reason: str, done: str = "released") -> errors.LockLostError:
         """The error for something that only a holder may do."""
@@ -542,7 +524,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         if attempt is None and pending and not (self._busy or self._releasing):
             self._resume_cleanup()  # an earlier release was interrupted each time it was tried
             return
-        if attempt is None or attempt.node is None or attempt.stat is None:
+        if attempt is None:
             raise RuntimeError("this lock object does not hold the lock")
         self._releasing = True  # or else one clean-up would be pending for two attempts
         try:
@@ -599,11 +581,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             raise self._lost_before(self._lost._reason)
         if self._runtime.now() >= self._runtime.lease_deadline:
             raise self._lost_before(LAPSED)
-
-    def _release_in_background(self) -> None:
-        if not (self._busy or self._releasing) and self._granted is not None:
-            self._pending_cleanup, self._granted = self._granted, None
-        self._resume_cleanup()
 
     def _owner_ended(self, owner: str) -> None:
         """Release it in the place of the ``owner`` that has ended, if that has not released it."""

@@ -173,6 +173,7 @@ class OwnedNode:
         self._busy = False  # an attempt is being made
         self._waiting: Any = None
         self._releasing = False
+        self._granted: Attempt | None = None  # that has succeeded, and whose node is wanted
         self._pending_cleanup: Attempt | None = None  # may have left a node that is in no hands
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -195,7 +196,12 @@ class OwnedNode:
     @property
     def _owned(self) -> bool:
         """Whether the node of an attempt that succeeded is still wanted."""
-        raise NotImplementedError
+        return self._granted is not None
+
+    def _release_in_background(self) -> None:
+        if not (self._busy or self._releasing) and self._granted is not None:
+            self._pending_cleanup, self._granted = self._granted, None
+        self._resume_cleanup()
 
     @property
     def _is_active(self) -> bool:

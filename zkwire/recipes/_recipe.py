@@ -142,6 +142,12 @@ class Enterable:
             """Whether it has been entered: by an earlier ``with``, which is to go on."""
             ...
 
+        def _release_in_background(self) -> None:
+            """Give up what it holds, if anything, without waiting: where nothing may await.
+
+            What an interrupt has kept from being done is done when this is called again.
+            """
+
     async def _enter_body(self) -> Any:
         """Enter it; returns what the ``with`` is to give."""
         raise NotImplementedError
@@ -151,8 +157,8 @@ class Enterable:
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Give up what it holds, without waiting.  Idempotent."""
-        raise NotImplementedError
+        """Leave it where nothing may await.  Idempotent."""
+        self._release_in_background()
 
     async def __aenter__(self) -> Any:
         entered = self._owned
@@ -251,6 +257,8 @@ class SupervisedRuntime:
 class Recipe(Bound):
     """What is made with a client; of a subclass of its own if that is a supervisor."""
 
+    _outlives_sessions = False  # as a service does, which has a supervisor's runtime itself
+
     def __init_subclass__(cls) -> None:
         """Have a public class name itself in Python's messages."""
         super().__init_subclass__()
@@ -261,9 +269,7 @@ class Recipe(Bound):
 
         def __new__(cls, client: Any = None, *_: Any, **__: Any) -> Self:
             runtime = getattr(client, "_recipe_runtime", None) or getattr(client, "_runtime", None)
-            supervised = isinstance(runtime, SupervisedRuntime) and not getattr(
-                cls, "_outlives_sessions", False
-            )
+            supervised = isinstance(runtime, SupervisedRuntime) and not cls._outlives_sessions
             return object.__new__(_supervised(cls) if supervised else cls)
 
 

@@ -39,7 +39,7 @@ from zkwire import errors
 from zkwire.jute.record import Record
 from zkwire.recipes._recipe import Enterable, Recipe
 from zkwire.recipes.runtime import REPEATABLE, SESSION_OVER
-from zkwire.session.waitable import Awaited, Bound, Waitable, check_timeout
+from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,7 +214,6 @@ class Background:
     def __init__(self, runtime: Runtime, operations: Operations) -> None:
         self._runtime = runtime
         self.operations: Operations = operations
-        self.background: Operations = operations
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
@@ -570,54 +569,3 @@ if TYPE_CHECKING:
     ChildrenCallback: TypeAlias = (
         Callable[[SeenChildren], object] | Callable[[SeenChildren, Event | None], object]
     )
-
-
-class NodeWatches(Bound):
-    """What clients and supervisors have in common: watches forever."""
-
-    def watch_data(
-        self,
-        path: str,
-        callback: DataCallback | None = None,
-        *,
-        on_problem: OnProblem | None = None,
-        with_event: bool = False,
-    ) -> Any:
-        """The data of a node, forever: an iterator of :class:`SeenData`.
-
-            for seen in client.watch_data("/config"):
-                configure(seen.data)  # yours to write
-
-        It yields the state at this moment first, then each newer one, and ``data`` is None while
-        the node does not exist.  The last state is never missed, and none comes after a newer one.
-        A reader that is slow gets the newest state when it asks for it, not those between
-        (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
-        server.  ``next(timeout)`` waits for one state only.
-
-        With a ``callback`` each state goes to that, one call at a time, in the callback thread
-        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it, and so
-        does a callback that returns False.  ``wait_called(timeout)`` of what this returns waits
-        until it has returned from the first call.  ``with_event``: it is called with the state and
-        the :class:`Event` that has led to the read, None for the first state and after a lost
-        connection.  One that cannot be called so is a TypeError.
-
-        A lost connection is no error.  From a client it raises what ended the session; from a
-        supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
-        with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
-        ``on_problem``: see docs/supervisor.md#refusals.
-        """
-        raise NotImplementedError
-
-    def watch_children(
-        self,
-        path: str,
-        callback: ChildrenCallback | None = None,
-        *,
-        on_problem: OnProblem | None = None,
-        with_event: bool = False,
-    ) -> Any:
-        """The names of a node's children, forever: an iterator of :class:`SeenChildren`.
-
-        Like :meth:`watch_data`; ``children`` is None while the node does not exist.
-        """
-        raise NotImplementedError

@@ -172,7 +172,6 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         self._count = count
         self._kept = self._path
         self._data = encoded(text)
-        self._inside: Attempt | None = None
         self._round = 0
 
     # --- what members read and write together -----------------------------------------------------
@@ -218,15 +217,13 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             steps.insert(1, Delete(f"{self._path}/{own}"))
         return bool(await self._unless_changed(steps, deadline))
 
-    async def _unless_changed(
-        self, steps: list[Operation], deadline: float | None
-    ) -> list[Any] | None:
-        """The results of a multi; None if it was refused for what has changed, or is in doubt."""
+    async def _unless_changed(self, steps: list[Operation], deadline: float | None) -> list[Any]:
+        """The results of a multi; none if it was refused for what has changed, or is in doubt."""
         try:
             multi = self._runtime.operations.multi(steps)
             return await unwrap_multi_error(self._runtime.until, multi, deadline)
         except (errors.ConnectionLossError, *CHANGED):
-            return None
+            return []
 
     # --- one member -------------------------------------------------------------------------------
 
@@ -269,17 +266,6 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             ready = Delete(f"{self._path}/{READY}")
             await operations.multi([Check(self._path, stat.version), ready])
 
-    def _abandon(self) -> None:
-        """Leave without a wait; called where nothing may await."""
-        if self._inside is not None and not self._busy:
-            self._pending_cleanup = self._inside
-            self._inside = None
-        self._resume_cleanup()
-
-    @property
-    def _owned(self) -> bool:
-        return self._inside is not None
-
     async def enter(self, timeout: float | None = None) -> bool:
         """Enter together with ``count`` members; False if there was no round within ``timeout``.
 
@@ -289,7 +275,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
 
         RuntimeError if this object is inside, or in use by another thread or task.
         """
-        if self._inside is not None:
+        if self._granted is not None:
             raise LockInUseError("this member is inside already; it leaves first")
         return await self._in_time(self._enter, timeout)
 
@@ -300,7 +286,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         deleted, at the latest with its session, and no other member waits for it.  A member that
         has died counts as one that has left.  RuntimeError if this object is not inside.
         """
-        if self._inside is None:
+        if self._granted is None:
             raise RuntimeError("this member is not inside: enter first")
         return await self._in_time(self._exit, timeout)
 
@@ -320,20 +306,21 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
 
     async def _in_time(self, step: Step, timeout: float | None) -> bool:
         deadline = deadline_of(self._runtime, timeout)
+
+        async def attempt() -> bool:
+            try:
+                self._runtime.active_locks.add(self)
+                await step(deadline)
+                return True
+            except errors.OperationTimeoutError:
+                return False
+            finally:
+                self._clean_up_pending()
+
         try:
-            return await exclusive_call(self, partial(self._take_or_clean_up, step, deadline))
+            return await exclusive_call(self, attempt)
         finally:
             self._set_inactive()
-
-    async def _take_or_clean_up(self, step: Step, deadline: float | None) -> bool:
-        try:
-            self._runtime.active_locks.add(self)
-            await step(deadline)
-            return True
-        except errors.OperationTimeoutError:
-            return False
-        finally:
-            self._clean_up_pending()
 
     def _refuse_two(self) -> None:
         self._runtime.check()
@@ -352,7 +339,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
                     self._round = ANY  # kazoo's first member to leave deletes what says which
                 elif await self._waits(attempt, seen, deadline, watch):
                     begun = (await self._event(watch, deadline)).type is EventType.NODE_CREATED
-        self._inside = attempt
+        self._granted = attempt
         self._pending_cleanup = None
 
     async def _waits(
@@ -375,9 +362,9 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         return False
 
     async def _exit(self, deadline: float | None) -> None:
-        attempt = self._pending_cleanup = self._inside
+        attempt = self._pending_cleanup = self._granted
         assert attempt is not None
-        self._inside = None
+        self._granted = None
         with suppress(errors.NoNodeError):
             while True:
                 seen = await self._look(deadline)

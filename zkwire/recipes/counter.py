@@ -21,11 +21,11 @@ from functools import partial
 
 from zkwire import errors
 from zkwire.operations.multi import Create, SetData
-from zkwire.recipes._node import Attempt, Token, TokenPool
+from zkwire.recipes._node import Token, TokenPool
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import ensure_above, retry, unwrap_multi_error, within
 from zkwire.recipes.sequential import OrderQueue
-from zkwire.wire.paths import parent, sequence_number
+from zkwire.wire.paths import parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,18 +85,6 @@ SLICE = 0.03
 AT_ONCE = 0.002  # seconds between two calls
 
 
-class QueuePlace(OrderQueue):
-    """One place in the queue; ``alone``: no other stood there when this one came."""
-
-    alone: bool = False
-    until: float = 0.0  # the end of its slice
-
-    async def _join(self, attempt: Attempt, deadline: float | None) -> list[str]:
-        names = await super()._join(attempt, deadline)
-        self.alone = sum(sequence_number(name) is not None for name in names) == 1
-        return names
-
-
 class ContentionQueue:
     """The queue of one object, which threads may share; ``crowded``: others have waited, too.
 
@@ -110,42 +98,40 @@ class ContentionQueue:
         self._path = path
         self._acl = acl
         self.crowded: bool = False
-        self._kept: list[QueuePlace] = []
-        self._unused: list[QueuePlace] = []  # made for calls that did without
+        self._idle: list[OrderQueue] = []  # that no call uses; the last one may have its turn
+        self._until = 0.0  # the end of the slice
         self._ended = -AT_ONCE
 
-    def begin(self) -> QueuePlace:
+    def begin(self) -> OrderQueue:
         """The turn of a call: one that was kept, or one that is still to come."""
-        for queue in (self._kept, self._unused):
-            with suppress(IndexError):  # of threads each gets another
-                return queue.pop()
-        turn = QueuePlace(self._runtime, self._path, acl=self._acl)
+        with suppress(IndexError):  # of threads each gets another
+            return self._idle.pop()
+        turn = OrderQueue(self._runtime, self._path, acl=self._acl)
         turn._kept = self._path  # the node itself is to stay when the queue is gone
         return turn
 
-    async def come(self, turn: QueuePlace, deadline: float) -> None:
+    async def come(self, turn: OrderQueue, deadline: float) -> None:
         """Wait for the turn; without it go on after ``PATIENCE`` seconds."""
         with suppress(errors.OperationTimeoutError):
             await turn._acquire_by(min(deadline, self._runtime.now() + PATIENCE), True)
-        self.crowded = not turn.alone
-        turn.until = self._runtime.now() + SLICE
+        self.crowded = turn._seen_taken
+        self._until = self._runtime.now() + SLICE
 
-    def end(self, turn: QueuePlace, begun: float) -> None:
+    def end(self, turn: OrderQueue, begun: float) -> None:
         """The call is over."""
         now, steady = self._runtime.now(), begun - self._ended < AT_ONCE
         self._ended = now
-        if turn._owned and steady and now < turn.until:
-            self._kept.append(turn)
+        self._idle.append(turn)
+        if turn._owned and steady and now < self._until:
             self._runtime.defer(partial(self._release, turn))
-        elif turn._is_active:
-            turn._release_in_background()
-        elif not turn.until:
-            self._unused.append(turn)
+        else:
+            self._release(turn)
 
-    def _release(self, turn: QueuePlace) -> None:
+    def _release(self, turn: OrderQueue) -> None:
         with suppress(ValueError):  # another call has it
-            self._kept.remove(turn)
+            self._idle.remove(turn)
             turn._release_in_background()
+            self._idle.append(turn)
 
 
 TRIES = 2
@@ -269,9 +255,6 @@ class AsyncCounter(HasPath):
             token.seen = None
         try:
             return await self._set(token, change, deadline)
-        except (errors.BadVersionError, errors.NodeExistsError):
-            token.seen = None
-            raise
         except errors.NoNodeError:  # of the number, or of the token, which goes with it
             token.in_doubt = True
             await ensure_above(self._runtime, parent(self._path), self._acl, deadline)
@@ -282,17 +265,15 @@ class AsyncCounter(HasPath):
     async def _set(
         self, token: Token, change: Callable[[int], int | None], deadline: float
     ) -> int | None:
-        data, version = token.seen or await self._read(deadline)
+        seen, token.seen = token.seen, None  # a change that fails leaves nothing to begin with
+        data, version = seen or await self._read(deadline)
         if not -1 <= version < LAST_VERSION:  # servers go on at -2**31
             raise errors.SequenceExhaustedError(
                 f"{self._path} has used up its versions: delete_tree() it, and set the number again"
             )
         new = change(self._format.decode(data))
-        if new is None:
-            if token.seen is None:
-                return None
-            token.seen = None
-            return await self._set(token, change, deadline)
+        if new is None:  # perhaps of a number that is no longer there
+            return await self._set(token, change, deadline) if seen else None
         data = self._format.encode(new)
         operations = [SetData(self._path, data, max(version, 0))]
         if version < 0:

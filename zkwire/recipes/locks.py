@@ -14,8 +14,7 @@ the lock's (ephemeral nodes have no children).  What deletes the node deletes th
 
 The multi writes the tokens' parent, too, whose stat then says whether there are others: older ones,
 left where an outsider has deleted a holder's node.  The grant begins when these are gone and the
-node is still its own.  A node made by hand, or by a zkwire without tokens, has version 0; one with
-a token has version 1.  Invariants:
+node is still its own.  A node made by hand has version 0, one with a token version 1.  Invariants:
 
 * While a grant lasts its token is there, and no older one, as long as no outsider deletes tokens.
   So a multi that deletes its own token and the node cannot hit the node of a later grant, and one

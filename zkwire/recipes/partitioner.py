@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.recipes._node import Attempt
     from zkwire.recipes._service import Background, OnProblem
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.recipes.sequential import Place
 
     State = Literal["allocating", "acquired", "releasing", "failed", "closed"]
@@ -129,7 +129,7 @@ class ItemLock(AsyncSequentialLock):
 
 
 class ItemOwnership(_service.Service):
-    """The lock of an item, for as long as this member is to have it; ``tell`` is told each change.
+    """The lock of an item, for as long as this member is to have it.
 
     It belongs to one session and is not begun anew.  Dismissed, it lets the lock go.  ``wanted``:
     the item is still to be this member's.
@@ -137,20 +137,13 @@ class ItemOwnership(_service.Service):
 
     _called = "lock of an item"
 
-    def __init__(
-        self,
-        runtime: Any,
-        partition: Partition,
-        item: str,
-        tell: Callable[[], object],
-        trouble: _service.Problem,
-    ) -> None:
+    def __init__(self, runtime: Any, partitioner: AsyncPartitioner, item: str) -> None:
         super().__init__(runtime)  # the driver behind it runs services
-        self._path, self._trouble = f"{partition.path}/items/{item}", trouble
-        text = partition.name or ""
-        self.lock: ItemLock = ItemLock(runtime, self._path, text, acl=partition.acl)
+        self._path = f"{partitioner.path}/items/{item}"
+        self._tell, self._trouble = partitioner._wake, partitioner._trouble_of(item)
+        text, acl = partitioner.name or "", partitioner._acl
+        self.lock: ItemLock = ItemLock(runtime, self._path, text, acl=acl)
         self.lock.tell = self._in_line
-        self._tell = tell
         self.wanted: bool = True
         self.ended: bool = False
         self._begin()
@@ -179,6 +172,11 @@ class ItemOwnership(_service.Service):
         return self.lock.held
 
     @property
+    def kept(self) -> bool:
+        """Whether it is, and is still to be."""
+        return self.wanted and self.held
+
+    @property
     def settled(self) -> bool:
         """Whether the lock is held, or is not for this member to have now.
 
@@ -191,55 +189,6 @@ class MemberKeeper(AsyncPersistentNode):
     """The node of a member."""
 
     _called = "Partitioner's node"
-
-
-class Partition:
-    """What members have to agree on: the items, where their nodes are, and which is whose."""
-
-    def __init__(
-        self, path: str, items: Iterable[str], name: str | None, acl: Sequence[ACL] | None
-    ) -> None:
-        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-            raise TypeError(f"the items must be a list of names, not {items!r}")
-        path = check_below_root(path, "a partitioner")
-        self.path: str = path
-        self.members: str = f"{path}/members"
-        self.items: tuple[str, ...] = tuple(check_name("an item", item) for item in items)
-        if not self.items:
-            raise ValueError("there are no items to share out")
-        if len(set(self.items)) < len(self.items):
-            twice = next(item for item in self.items if self.items.count(item) > 1)
-            raise ValueError(f"the item {twice!r} is there twice")
-        self.name: str | None = None if name is None else check_name("a member's name", name)
-        self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
-        self.data: bytes = digest(self.items)
-
-    def join(
-        self, runtime: Any, tell: Callable[[], object], trouble: _service.Problem
-    ) -> MemberKeeper:
-        """Make the member's node in this session, and keep it."""
-        self.name = self.name or runtime.unique()
-        member = MemberKeeper(runtime, f"{self.members}/{self.name}", self.data, acl=self.acl)
-        member._tell, member._trouble = tell, trouble
-        return member
-
-    def assigned(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
-        """The items of this member; ``roll``: the czxid and the data of each member.
-
-        None if it is no member itself.  ValueError if the oldest member has other items.
-        """
-        members = {name: seen for name, seen in roll.items() if seen[1].startswith(MARK)}
-        if self.name not in members:
-            return None
-        oldest = min(members, key=lambda name: members[name])
-        if not same(members[oldest][1], self.data):
-            raise ValueError(
-                f"{self.path}: member {oldest!r}, the oldest, shares out other items than this "
-                f"one: {difference(self.items, members[oldest][1])}"
-            )
-        sharing = [name for name, (_, data) in members.items() if same(data, self.data)]
-        owners = rendezvous_assign(self.items, sharing)
-        return frozenset(item for item, owner in owners.items() if owner == self.name)
 
 
 class AsyncShare(Bound, Mapping[str, int]):
@@ -304,20 +253,25 @@ class AsyncShare(Bound, Mapping[str, int]):
         partitioning = self._partitioning
         return (
             partitioning._share is not self
+            or partitioning._member is None  # the session is over, which a share without items
+            or partitioning._leaving  # cannot tell by their locks
             or partitioning._next not in (None, self)
             or partitioning._news
             or not all(map(self._keeps, self._ownerships.values()))
         )
 
     def _keeps(self, ownership: ItemOwnership) -> bool:
-        return ownership.wanted and ownership.held and not self._partitioning._leaving
+        return ownership.kept and not self._partitioning._leaving
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the share has ``changed``, at most ``timeout`` seconds; whether it has.
 
         It has, too, when the session or the client is over: then all items are lost.
         """
-        return await self._partitioning._until_changed(self, timeout)
+        partitioning = self._partitioning
+        with partitioning._notified(lambda: self._stale) as stale:
+            await partitioning._sessions.holds(stale, check_timeout("timeout", timeout))
+        return self.changed
 
 
 class ShareRequest:
@@ -334,27 +288,105 @@ class ShareRequest:
         self.changed: bool = bool(told)
 
 
-class Rebalance(_service.ObservableService):
-    """How shares are given to the program: one at a time, each confirmed by the next.
+class AsyncPartitioner(HasPath, _service.ObservableService):
+    """Shares out items among all members that have been given the same ones.
 
-    The reader leaves what it confirms in ``_asked``, and waits.
+        async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
+            async for share in partitioner:
+                workers.start(share)  # yours to write
+                await share.wait()
+                await workers.stop(share.leaving)  # yours to write
+
+    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
+    its fence, higher than those of all owners before.  When members come, leave or die, the items
+    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
+    member's until the loop asks for the next share: that confirms that work on it has stopped.
+
+    ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
+    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
+    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
+    is made); while another session has a member of that name, this one waits.  ``acl``: for the
+    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
+    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
+
+    Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
+    TypeError for what is no str.
     """
 
     _called = "Partitioner"
 
-    def __init__(self, sessions: Runtime, path: str, on_problem: OnProblem | None = None) -> None:
-        super().__init__(sessions, on_problem)
-        self._path = path
-        self._share: Any = None  # that the reader has
-        self._next: Any = None  # the one after it, until the reader takes it
+    def __init__(
+        self,
+        client: AsyncClientLike,
+        path: str,
+        items: Iterable[str],
+        *,
+        name: str | None = None,
+        acl: Sequence[ACL] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> None:
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise TypeError(f"the items must be a list of names, not {items!r}")
+        self._path = check_below_root(path, "a partitioner")
+        self._members = f"{self._path}/members"
+        self._items = tuple(check_name("an item", item) for item in items)
+        if not self._items:
+            raise ValueError("there are no items to share out")
+        if len(set(self._items)) < len(self._items):
+            twice = next(item for item in self._items if self._items.count(item) > 1)
+            raise ValueError(f"the item {twice!r} is there twice")
+        self._name = None if name is None else check_name("a member's name", name)
+        self._acl = None if acl is None else check_acl(acl)
+        self._data = digest(self._items)
+        super().__init__(_service.sessions_of(client), on_problem)
+        self._member: Any = None  # a MemberKeeper; None while there is no session
+        self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
+        self._ownerships: dict[str, ItemOwnership] = {}
+        self._troubles: dict[str, _service.Problem] = {}  # of the items, and of the member: ""
+        self._share: AsyncShare | None = None  # that the reader has
+        self._next: AsyncShare | None = None  # the one after it, until the reader takes it
         self._asked: ShareRequest | None = None
         self._reading = False
         self._given: dict[str, ItemOwnership] = {}  # what the program may be working on
         self._news = False  # there is something that the reader's share does not say
-        self._state: State = "allocating"
-        self._serving = False  # in a session at this moment
         self._dirty = False
         self._todo = _service.Condition(lambda: self._dirty)
+        self._begin()
+
+    @property
+    def name(self) -> str | None:
+        """The member's name; None if none was given and none has been made yet."""
+        return self._name
+
+    @property
+    def state(self) -> State:
+        """What it is doing.
+
+        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
+          end of a Client's session none comes: each wait raises that end.)
+        * ``"acquired"``: it has all items that are to be its own.
+        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
+        * ``"failed"``: it has ended with an error, which each wait raises.
+        * ``"closed"``: ``close`` was called, or this is a forked child.
+        """
+        if self._sessions.forked:
+            return "closed"
+        if self._error is not None:
+            return "failed"
+        if self._leaving:
+            return "closed"
+        if self._member is None:
+            return "allocating"
+        if not all(ownership.kept for ownership in list(self._given.values())):
+            return "releasing"
+        ownerships = list(self._ownerships.items())
+        owned = frozenset(item for item, ownership in ownerships if ownership.kept)
+        return "acquired" if owned == self._plan else "allocating"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path} {self.state}>"
+
+    # --- the reader's side: shares, each confirmed by the next ------------------------------------
 
     def _wake(self) -> None:
         self._dirty = True
@@ -398,12 +430,6 @@ class Rebalance(_service.ObservableService):
     def __aiter__(self) -> AsyncGenerator[AsyncShare, None]:
         return _service.until_closed(self.next, lambda: self._leaving)
 
-    async def _until_changed(self, share: AsyncShare, timeout: float | None) -> bool:
-        """Wait until the share has changed, at most so long; whether it has."""
-        with self._notified(lambda: share._stale) as stale:
-            await self._sessions.holds(stale, check_timeout("timeout", timeout))
-        return share.changed
-
     async def close(self, timeout: float | None = 10.0) -> None:
         """Let all items go and leave the group.  Idempotent.
 
@@ -417,7 +443,7 @@ class Rebalance(_service.ObservableService):
         self._leaving = True
         self._wake()
         self._retry()
-        if not self._serving:
+        if self._member is None:
             self._end_well()
 
     def _confirm(self) -> None:
@@ -438,8 +464,9 @@ class Rebalance(_service.ObservableService):
             return None
         return asked
 
-    def _hand_out(self, wanted: dict[str, ItemOwnership]) -> None:
+    def _hand_out(self) -> None:
         """Make a share of what is held, if the reader waits for one, and note what has changed."""
+        wanted = {item: own for item, own in self._ownerships.items() if own.wanted}
         owned = {item: own for item, own in wanted.items() if own.held}
         kept = {item: own for item, own in owned.items() if self._given.get(item) is own}
         gains = {item: own for item, own in owned.items() if item not in self._given}
@@ -453,85 +480,6 @@ class Rebalance(_service.ObservableService):
             self._next, gains = AsyncShare(self, now), {}
         latest = share if self._next is None else self._next
         self._news = bool(gains) or any(item not in (latest or ()) for item in self._given)
-        releasing = any(owned.get(item) is not own for item, own in self._given.items())
-        self._state = "acquired" if len(owned) == len(wanted) else "allocating"
-        if releasing:
-            self._state = "releasing"
-
-    def _session_ended(self) -> None:
-        self._next, self._news, self._state = None, False, "allocating"
-        self._serving = False
-        if self._leaving and not self._closed:
-            self._end()
-
-
-class AsyncPartitioner(HasPath, Rebalance):
-    """Shares out items among all members that have been given the same ones.
-
-        async with AsyncPartitioner(supervisor, "/crawl", ["a", "b", "c"]) as partitioner:
-            async for share in partitioner:
-                workers.start(share)  # yours to write
-                await share.wait()
-                await workers.stop(share.leaving)  # yours to write
-
-    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
-    its fence, higher than those of all owners before.  When members come, leave or die, the items
-    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
-    member's until the loop asks for the next share: that confirms that work on it has stopped.
-
-    ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
-    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
-    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
-    is made); while another session has a member of that name, this one waits.  ``acl``: for the
-    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
-    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
-
-    Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
-    TypeError for what is no str.
-    """
-
-    def __init__(
-        self,
-        client: AsyncClientLike,
-        path: str,
-        items: Iterable[str],
-        *,
-        name: str | None = None,
-        acl: Sequence[ACL] | None = None,
-        on_problem: OnProblem | None = None,
-    ) -> None:
-        self._partition = partition = Partition(path, items, name, acl)
-        super().__init__(_service.sessions_of(client), partition.path, on_problem)
-        self._member: Any = None
-        self._plan: frozenset[str] | None = None  # the items to be had; None while it is no member
-        self._ownerships: dict[str, ItemOwnership] = {}
-        self._troubles: dict[str, _service.Problem] = {}  # of the items, and of the member: ""
-        self._begin()
-
-    @property
-    def name(self) -> str | None:
-        """The member's name; None if none was given and none has been made yet."""
-        return self._partition.name
-
-    @property
-    def state(self) -> State:
-        """What it is doing.
-
-        * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
-          end of a Client's session none comes: each wait raises that end.)
-        * ``"acquired"``: it has all items that are to be its own.
-        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
-        * ``"failed"``: it has ended with an error, which each wait raises.
-        * ``"closed"``: ``close`` was called, or this is a forked child.
-        """
-        if self._sessions.forked:
-            return "closed"
-        if self._error is not None:
-            return "failed"
-        return "closed" if self._leaving else self._state
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path} {self.state}>"
 
     # --- the session's side -----------------------------------------------------------------------
 
@@ -558,10 +506,7 @@ class AsyncPartitioner(HasPath, Rebalance):
         return next((trouble.error for trouble in troubles if trouble.error is not None), None)
 
     async def _serve(self, runtime: Any) -> None:
-        if not self._serving:
-            self._member = self._partition.join(runtime, self._wake, self._trouble_of(""))
-            self._serving = True
-        member = self._member
+        member = self._member = self._member or self._join(runtime)
         roll: dict[str, tuple[int, bytes]] = {}
         while not self._leaving:
             stat, self._dirty = member._stat, False
@@ -583,25 +528,50 @@ class AsyncPartitioner(HasPath, Rebalance):
             self._dirty = False
         self._end_well()
 
+    def _join(self, runtime: Any) -> MemberKeeper:
+        """Make the member's node in this session, and keep it."""
+        self._name = self._name or runtime.unique()
+        member = MemberKeeper(runtime, f"{self._members}/{self._name}", self._data, acl=self._acl)
+        member._tell, member._trouble = self._wake, self._trouble_of("")
+        return member
+
     async def _look(
         self, runtime: Any, watch: Watch, roll: dict[str, tuple[int, bytes]]
     ) -> frozenset[str] | None:
         """The items to be had; ``roll`` is what is known of the members: age and data of each."""
-        partition, operations = self._partition, runtime.operations
+        operations = runtime.operations
         if self._member._stat is None:
             return None
         try:
-            names = await operations.get_children(partition.members, watch=watch)
+            names = await operations.get_children(self._members, watch=watch)
         except errors.NoNodeError:
             return None
-        new = {n: operations.get_data(f"{partition.members}/{n}") for n in names if n not in roll}
+        new = {n: operations.get_data(f"{self._members}/{n}") for n in names if n not in roll}
         for name in roll.keys() - set(names):
             del roll[name]
         for name, read in new.items():
             with suppress(errors.NoNodeError):
                 data, stat = await read
                 roll[name] = stat.czxid, data
-        return partition.assigned(roll)
+        return self._assigned(roll)
+
+    def _assigned(self, roll: dict[str, tuple[int, bytes]]) -> frozenset[str] | None:
+        """The items of this member; ``roll``: the czxid and the data of each member.
+
+        None if it is no member itself.  ValueError if the oldest member has other items.
+        """
+        members = {name: seen for name, seen in roll.items() if seen[1].startswith(MARK)}
+        if self._name not in members:
+            return None
+        oldest = min(members, key=lambda name: members[name])
+        if not same(members[oldest][1], self._data):
+            raise ValueError(
+                f"{self._path}: member {oldest!r}, the oldest, shares out other items than this "
+                f"one: {difference(self._items, members[oldest][1])}"
+            )
+        sharing = [name for name, (_, data) in members.items() if same(data, self._data)]
+        owners = rendezvous_assign(self._items, sharing)
+        return frozenset(item for item, owner in owners.items() if owner == self._name)
 
     def _step(self, runtime: Any) -> None:
         """Do what follows from the plan and from what the reader has confirmed."""
@@ -617,16 +587,12 @@ class AsyncPartitioner(HasPath, Rebalance):
             if ownership.ended or not (ownership.wanted or self._given.get(item) is ownership):
                 del self._ownerships[item]
                 runtime.dismiss(ownership)
-        partition = self._partition
         for item in sorted((self._plan or frozenset()) - self._ownerships.keys()):
-            trouble = self._trouble_of(item)
-            self._ownerships[item] = ItemOwnership(runtime, partition, item, self._wake, trouble)
+            self._ownerships[item] = ItemOwnership(runtime, self, item)
         if self._plan is not None or self._leaving:
             for item in self._troubles.keys() - {"", *(self._plan or ())}:
                 self._troubles.pop(item).is_over()  # it is another member's matter
-        self._hand_out({item: own for item, own in self._ownerships.items() if own.wanted})
-        if self._plan is None and self._state == "acquired":
-            self._state = "allocating"
+        self._hand_out()
         self._changed()
 
     def _session_ended(self) -> None:
@@ -635,4 +601,6 @@ class AsyncPartitioner(HasPath, Rebalance):
         for ownership in self._ownerships.values():
             ownership._sessions.dismiss(ownership)
         self._ownerships, self._plan, self._member = {}, None, None
-        super()._session_ended()
+        self._next, self._news = None, False
+        if self._leaving and not self._closed:
+            self._end()

@@ -43,7 +43,6 @@ from zkwire.recipes._node import Attempt, OwnedNode, TemporaryTokens, Token
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, Lost, Recipe
 from zkwire.recipes.runtime import (
     CHANGED,
-    answered,
     ensure_above,
     in_time,
     newest,
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL, Stat
     from zkwire.operations import Operations, Reply
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.wire.model import DataAndStat
 
 
@@ -102,28 +101,6 @@ class QueueItem(Record):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return QueueItem, tuple(self)[:-1]  # pyright: ignore
-
-
-class Layout:
-    """The paths of a queue."""
-
-    def __init__(self, runtime: Runtime, path: str, flat: bool, acl: Sequence[ACL] | None) -> None:
-        path = check_below_root(path, "a queue")
-        self.runtime = runtime
-        self.acl: Sequence[ACL] | None = None if acl is None else check_acl(acl)
-        self.flat: bool = check_flag("flat", flat)
-        side = f"{path}-zkwire-queue" if flat else path
-        self.path: str = path
-        self.items: str = path if flat else f"{path}/entries"
-        self.taken: str = f"{side}/taken"
-        self.tokens: str = f"{side}/marks"
-        self.waiting: str = f"{side}/waiting"
-
-    async def provide(self, deadline: float | None) -> None:
-        """Create what is missing; kazoo expects that ``entries`` and ``taken`` stay."""
-        limit = in_time(self.runtime, deadline)
-        await ensure_above(self.runtime, self.items, self.acl, limit)
-        await ensure_above(self.runtime, self.taken, self.acl, limit, containers=self.flat)
 
 
 def prefix(priority: int) -> str:
@@ -171,112 +148,33 @@ MOST_APART = 16
 FEW = 3  # misses that say nothing yet
 
 
-class ItemSelector:
-    """What the consumers of one object know of the items."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._runtime = layout.runtime
-        self._layout = layout
-        self._names: list[str] = []
-        self._ahead: deque[tuple[str, Reply[DataAndStat]]] = deque()
-        self._fresh_until = 0.0
-        self._apart = 1
-        self._tried = self._missed = 0
-
-    def forget(self) -> None:
-        """What is known is no longer what is to be used."""
-        self._fresh_until = 0.0
-
-    @property
-    def _crowded(self) -> bool:
-        """Whether other consumers have had many of the items that were tried."""
-        return self._missed > FEW and 4 * self._missed > self._tried
-
-    def missed(self) -> None:
-        """Another consumer has the item that was tried."""
-        self._missed += 1
-
-    async def known(self, deadline: float | None) -> tuple[str, DataAndStat] | None:
-        """The next item of the last listing; None if a new one is needed."""
-        runtime, read = self._runtime, self._runtime.operations.get_data
-        while runtime.now() < self._fresh_until and not self._crowded:
-            try:
-                name, reply = self._ahead.popleft()
-            except IndexError:
-                if not self._read_ahead():
-                    return None
-                continue
-            if not self._ahead:
-                self._read_ahead()
-            self._tried += 1
-            limit, path = in_time(runtime, deadline), f"{self._layout.items}/{name}"
-            try:
-                return name, await answered(runtime, limit, reply, read, path)
-            except errors.NoNodeError:
-                self._missed += 1
-        return None
-
-    def _read_ahead(self) -> bool:
-        """Ask for the next items; False if there is none."""
-        read, layout = self._runtime.operations.get_data, self._layout
-        names, self._names = self._names[:AHEAD], self._names[AHEAD:]
-        self._ahead += [(name, read(f"{layout.items}/{name}")) for name in names]
-        return bool(names)
-
-    def share(self, names: list[str]) -> None:
-        """Use these names."""
-        if self._crowded:
-            self._apart = min(2 * self._apart, MOST_APART)
-            self._tried = self._missed = 0
-        elif not self._missed:
-            self._apart = max(1, self._apart - 1)
-        self._tried, self._missed = self._tried // 2, self._missed // 2
-        offset = crc32(self._runtime.unique().encode()) % self._apart
-        self._names = names[offset :: self._apart] or names
-        self._ahead.clear()
-        self._fresh_until = self._runtime.now() + FRESH
-
-    async def list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
-        """The names of the first items that no consumer has claimed, in order."""
-        runtime, layout = self._runtime, self._layout
-        read, limit = runtime.operations.get_children, in_time(runtime, deadline)
-        while True:
-            items, taken = read(layout.items, watch=watch), read(layout.taken, watch=watch)
-            try:
-                names = await runtime.until(items, limit)
-                claimed = set(await runtime.until(taken, limit))
-                free = (name for name in sorted(names) if name not in claimed and is_item(name))
-                return list(islice(free, WINDOW))
-            except errors.NoNodeError:
-                await layout.provide(deadline)
-            except errors.ConnectionLossError:
-                pass
-
-
 class Search:
-    """One consumer's search; QueueEmptyError at the ``deadline``, or at once without ``wait``."""
+    """One consumer's search, which ends with a QueueEmptyError: see :meth:`AsyncQueue.get`."""
 
-    def __init__(self, selector: ItemSelector, deadline: float | None, wait: bool) -> None:
-        self._selector = selector
-        self._deadline = deadline
-        self._wait = wait
+    def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
+        queue._runtime.check()
+        limit = check_timeout("timeout", timeout)
+        # With 0 the answers have their usual time.
+        self._deadline = None if limit is None else within(queue._runtime, limit or None)
+        self._queue = queue
+        self._wait = limit != 0
         self._line: OrderQueue | None = None
 
     async def next(self) -> tuple[str, DataAndStat]:
         """An item that may be free."""
-        selector, found = self._selector, None
+        queue, found = self._queue, None
         while found is None:
             self._check_time()
-            found = await selector.known(self._deadline)
+            found = await queue._known(self._deadline)
             if found is None:
-                names = await selector.list(self._deadline)
-                selector.share(names or await self._arrival())
+                names = await queue._list(self._deadline)
+                queue._share(names or await self._arrival())
         self._check_time()
         return found
 
     def _check_time(self) -> None:
         """No request begins that cannot be answered in time: it would end in doubt."""
-        if self._deadline is not None and self._selector._runtime.now() >= self._deadline:
+        if self._deadline is not None and self._queue._runtime.now() >= self._deadline:
             raise self._empty()
 
     def end(self) -> None:
@@ -287,30 +185,28 @@ class Search:
         """The names, as soon as there are any and it is this consumer's turn."""
         if not self._wait:
             raise self._empty()
-        selector, deadline = self._selector, self._deadline
+        queue, deadline = self._queue, self._deadline
         try:
             await self._stand_in_line()
             while True:
                 with closing(Watch()) as watch:
-                    names = await selector.list(deadline, watch)
-                    if names or await selector._runtime.event(watch, deadline) is None:
+                    names = await queue._list(deadline, watch)
+                    if names or await queue._runtime.event(watch, deadline) is None:
                         return names
         except errors.OperationTimeoutError:
             raise self._empty() from None  # it was, when it was seen last
 
     async def _stand_in_line(self) -> None:
         """Be the first of the consumers that wait."""
-        selector = self._selector
+        queue = self._queue
         while self._line is None or not self._line._owned:
-            layout = selector._layout
-            line = self._line = OrderQueue(layout.runtime, layout.waiting, acl=layout.acl)
-            line._kept = layout.path
+            line = self._line = OrderQueue(queue._runtime, queue._waiting, acl=queue._acl)
+            line._kept = queue._path
             with suppress(errors.LockLostError):  # nothing of this attempt is left
                 await line._acquire_by(self._deadline, True)
 
     def _empty(self) -> QueueEmptyError:
-        path = self._selector._layout.path
-        return QueueEmptyError("there is no item to take", op="get", path=path)
+        return QueueEmptyError("there is no item to take", op="get", path=self._queue._path)
 
 
 TOGETHER = 100  # items of one request, and their bytes
@@ -341,18 +237,17 @@ class Taking(Recipe, OwnedNode, Enterable):
     """One item, for one block; see :meth:`zkwire.Queue.take`."""
 
     def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
-        super().__init__(queue._runtime, queue._layout.taken, acl=queue._acl)
+        super().__init__(queue._runtime, queue._taken, acl=queue._acl)
         self._queue = queue
         self._timeout = timeout
         self._token: Token | None = None
-        self._claim: Attempt | None = None
         self._item: QueueItem | None = None
         self._lost = Lost(self._runtime)
 
     async def _enter_body(self) -> QueueItem:
         if self._busy or self._owned or self._item is not None:
             raise LockInUseError("a taking is for one block: call take() again")
-        search, token = self._queue._search(self._timeout), None
+        search, token = Search(self._queue, self._timeout), None
         self._busy = True
         try:
             self._token = token = await self._queue._tokens.acquire(search._deadline)
@@ -364,19 +259,19 @@ class Taking(Recipe, OwnedNode, Enterable):
                 self._pending_cleanup = attempt
                 claim = [
                     Create(attempt.node, attempt.id.encode(), self._acl, ephemeral=True),
-                    SetData(f"{self._queue._layout.items}/{name}", data, stat.version),
+                    SetData(f"{self._queue._items}/{name}", data, stat.version),
                 ]
                 if await self._queue._claimed(token, claim, search._deadline):
                     lost = self._lost = Lost(self._runtime)  # one for each claim
                     lost._begin(attempt.node)
                     self._item = item(name, data, stat, lost)
                     # interrupt-safe: last, and together.
-                    self._claim, self._pending_cleanup = attempt, None
+                    self._granted, self._pending_cleanup = attempt, None
                     return self._item
                 self._pending_cleanup = None
         except BaseException:
             self._clean_up_pending()
-            self._queue._selector.forget()
+            self._queue._forget()
             if token is not None:
                 self._queue._tokens.release(token)
             raise
@@ -387,7 +282,7 @@ class Taking(Recipe, OwnedNode, Enterable):
 
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         """Remove the item, or give it back."""
-        attempt, token, taken = self._claim, self._token, self._item
+        attempt, token, taken = self._granted, self._token, self._item
         if attempt is None or token is None or taken is None:
             return
         self._releasing, self._pending_cleanup = True, attempt
@@ -398,7 +293,7 @@ class Taking(Recipe, OwnedNode, Enterable):
                 self._pending_cleanup = None
         finally:
             if self._pending_cleanup is not None:
-                self._queue._selector.forget()  # it is the first one again
+                self._queue._forget()  # it is the first one again
             try:
                 self._clean_up_pending()
             finally:
@@ -407,7 +302,7 @@ class Taking(Recipe, OwnedNode, Enterable):
                 self._set_inactive()
 
     async def _remove(self, token: Token, attempt: Attempt, taken: QueueItem) -> None:
-        path, limit = f"{self._queue._layout.items}/{taken.name}", in_time(self._runtime, None)
+        path, limit = f"{self._queue._items}/{taken.name}", in_time(self._runtime, None)
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
             await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
@@ -422,23 +317,13 @@ class Taking(Recipe, OwnedNode, Enterable):
             raise loss from error
 
     def _end_claim(self) -> None:
-        self._claim = None
+        self._granted = None
         self._runtime.unhold(self._lost)
-
-    def _abandon(self) -> None:
-        """Give the item back: where nothing may await."""
-        if self._claim is not None:
-            self._pending_cleanup, self._claim = self._claim, None
-        self._resume_cleanup()
-
-    @property
-    def _owned(self) -> bool:
-        return self._claim is not None
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         node, taken = attempt.node, self._item
         if taken is not None:  # at once: what the caller asks for next comes after it
-            path = f"{self._queue._layout.items}/{taken.name}"
+            path = f"{self._queue._items}/{taken.name}"
             with suppress(errors.MultiError):
                 await operations.multi([Check(path, taken.deliveries), Delete(node)])
                 return
@@ -480,13 +365,22 @@ class AsyncQueue(HasPath):
         wrong = not isinstance(max_items, int) or isinstance(max_items, bool) or max_items < 1
         if wrong and max_items is not None:
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
-        self._runtime = runtime = runtime_of(client)
-        self._layout = layout = Layout(runtime, path, flat, acl)
-        self._path, self._acl = layout.path, layout.acl
+        self._runtime = runtime_of(client)
+        self._path = path = check_below_root(path, "a queue")
+        self._acl = None if acl is None else check_acl(acl)
+        self._flat = check_flag("flat", flat)
+        self._items = path if flat else f"{path}/entries"
+        side = f"{path}-zkwire-queue" if flat else path
+        self._taken = f"{side}/taken"
+        self._waiting = f"{side}/waiting"
         self._max_items = max_items
-        self._tokens = TemporaryTokens(runtime, layout.tokens, layout.path, layout.acl)
-        self._selector = ItemSelector(layout)
+        self._tokens = TemporaryTokens(self._runtime, f"{side}/marks", path, self._acl)
         self._number = 0  # of the last item that was put here
+        self._names: list[str] = []  # of the last listing
+        self._ahead: deque[tuple[str, Reply[DataAndStat]]] = deque()
+        self._fresh_until = 0.0
+        self._apart = 1
+        self._tried = self._missed = 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
@@ -518,7 +412,7 @@ class AsyncQueue(HasPath):
         nothing between them.  ``timeout`` is for each request.  An error says by ``maybe_applied``
         whether some may have been put; these are the first ones.  See :meth:`put`.
         """
-        beginning = f"{self._layout.items}/{prefix(priority)}"
+        beginning = f"{self._items}/{prefix(priority)}"
         if isinstance(items, bytes | str):
             raise TypeError("put_many takes a list of items: put() takes a single one")
         limit = self._runtime.session.send_limit
@@ -536,7 +430,7 @@ class AsyncQueue(HasPath):
             raise
         finally:
             self._tokens.release(token)
-            self._selector.forget()
+            self._forget()
         return zxids
 
     async def get(self, timeout: float | None = None) -> QueueItem:
@@ -552,7 +446,7 @@ class AsyncQueue(HasPath):
         ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
         no item may be lost, use :meth:`take`.
         """
-        search = self._search(timeout)
+        search = Search(self, timeout)
         token = await self._tokens.acquire(search._deadline)
         try:
             while True:
@@ -561,7 +455,7 @@ class AsyncQueue(HasPath):
                 if await self._claimed(token, removal, search._deadline):
                     return item(name, data, stat)
         except BaseException:
-            self._selector.forget()  # or the next call would pass over what this one has tried
+            self._forget()  # or the next call would pass over what this one has tried
             raise
         finally:
             search.end()
@@ -600,10 +494,10 @@ class AsyncQueue(HasPath):
         """The first item that no consumer has claimed, which stays in the queue; None without."""
         deadline = within(self._runtime, timeout)
         read = self._runtime.operations.get_data
-        while names := await self._selector.list(deadline):
+        while names := await self._list(deadline):
             name = names[0]
             try:
-                seen = await retry(self._runtime, deadline, read, f"{self._layout.items}/{name}")
+                seen = await retry(self._runtime, deadline, read, f"{self._items}/{name}")
                 return item(name, *seen)
             except errors.NoNodeError:
                 pass  # removed meanwhile
@@ -615,8 +509,75 @@ class AsyncQueue(HasPath):
 
     async def _size(self, deadline: float) -> int:
         look = self._runtime.operations.exists
-        stat = await retry(self._runtime, deadline, look, self._layout.items)
+        stat = await retry(self._runtime, deadline, look, self._items)
         return 0 if stat is None else stat.num_children
+
+    # --- which item is tried next: what the consumers of this object know -------------------------
+
+    def _forget(self) -> None:
+        """What is known is no longer what is to be used."""
+        self._fresh_until = 0.0
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether other consumers have had many of the items that were tried."""
+        return self._missed > FEW and 4 * self._missed > self._tried
+
+    async def _known(self, deadline: float | None) -> tuple[str, DataAndStat] | None:
+        """The next item of the last listing; None if a new one is needed."""
+        runtime = self._runtime
+        while runtime.now() < self._fresh_until and not self._crowded:
+            if len(self._ahead) < 2:
+                self._read_ahead()
+            try:
+                name, reply = self._ahead.popleft()
+            except IndexError:
+                return None
+            self._tried += 1
+            try:
+                return name, await runtime.until(reply, in_time(runtime, deadline))
+            except errors.NoNodeError:
+                self._missed += 1
+            except errors.ConnectionLossError:
+                return None  # and the others are lost with it
+        return None
+
+    def _read_ahead(self) -> None:
+        """Ask for the next items."""
+        read, items = self._runtime.operations.get_data, self._items
+        names, self._names = self._names[:AHEAD], self._names[AHEAD:]
+        self._ahead += [(name, read(f"{items}/{name}")) for name in names]
+
+    def _share(self, names: list[str]) -> None:
+        """Use these names."""
+        if self._crowded:
+            self._apart = min(2 * self._apart, MOST_APART)
+            self._tried = self._missed = 0
+        elif not self._missed:
+            self._apart = max(1, self._apart - 1)
+        self._tried, self._missed = self._tried // 2, self._missed // 2
+        offset = crc32(self._runtime.unique().encode()) % self._apart
+        self._names = names[offset :: self._apart] or names
+        self._ahead.clear()
+        self._fresh_until = self._runtime.now() + FRESH
+
+    async def _list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
+        """The names of the first items that no consumer has claimed, in order."""
+        runtime = self._runtime
+        read, limit = runtime.operations.get_children, in_time(runtime, deadline)
+        while True:
+            items, taken = read(self._items, watch=watch), read(self._taken, watch=watch)
+            try:
+                names = await runtime.until(items, limit)
+                claimed = set(await runtime.until(taken, limit))
+                free = (name for name in sorted(names) if name not in claimed and is_item(name))
+                return list(islice(free, WINDOW))
+            except errors.NoNodeError:
+                await self._provide(deadline)
+            except errors.ConnectionLossError:
+                pass
+
+    # --- to put, and to remove --------------------------------------------------------------------
 
     async def _add(self, token: Token, beginning: str, items: list[bytes], deadline: float) -> int:
         if self._number > LAST_SEQUENCE - SPARE_NUMBERS:
@@ -637,31 +598,30 @@ class AsyncQueue(HasPath):
                     self._number = sequence_number(paths[-1]) or 0
                 return zxid
             except errors.NodeExistsError:  # the counter is behind the names, or at its end
-                number = await catch_up(self._runtime, self._layout.items, MOST_MISSING, deadline)
+                number = await catch_up(self._runtime, self._items, MOST_MISSING, deadline)
                 if number > LAST_SEQUENCE - SPARE_NUMBERS:
                     self._number = LAST_SEQUENCE
                     raise self._used_up() from None
             except errors.NoNodeError:
-                await self._layout.provide(deadline)
+                await self._provide(deadline)
+
+    async def _provide(self, deadline: float | None) -> None:
+        """Create what is missing; kazoo expects that ``entries`` and ``taken`` stay."""
+        limit = in_time(self._runtime, deadline)
+        await ensure_above(self._runtime, self._items, self._acl, limit)
+        await ensure_above(self._runtime, self._taken, self._acl, limit, containers=self._flat)
 
     def _used_up(self) -> errors.SequenceExhaustedError:
         return errors.SequenceExhaustedError(
-            f"no number is left: empty the queue, delete {self._layout.items}, make a new Queue"
+            f"no number is left: empty the queue, delete {self._items}, make a new Queue"
         )
-
-    def _search(self, timeout: float | None) -> Search:
-        self._runtime.check()
-        limit = check_timeout("timeout", timeout)
-        # With 0 the answers have their usual time.
-        deadline = None if limit is None else within(self._runtime, limit or None)
-        return Search(self._selector, deadline, limit != 0)
 
     def _removal(self, name: str, version: int) -> list[Operation]:
         """What removes an item that no consumer has claimed, in this version."""
-        delete = Delete(f"{self._layout.items}/{name}", version)
-        if self._layout.flat and not version:
+        delete = Delete(f"{self._items}/{name}", version)
+        if self._flat and not version:
             return [delete]
-        claim = f"{self._layout.taken}/{name}"
+        claim = f"{self._taken}/{name}"
         return [Create(claim, b"", self._acl, ephemeral=True), Delete(claim), delete]
 
     async def _claimed(
@@ -680,6 +640,6 @@ class AsyncQueue(HasPath):
                 # Where a claim is created, its folder may be missing; else it is the item.
                 folder = error.index == 0 < len(operations) - 1
                 if not folder or isinstance(refusal, errors.NodeExistsError):
-                    self._selector.missed()
+                    self._missed += 1
                     return False
-                await self._layout.provide(deadline)
+                await self._provide(deadline)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from math import inf
 
 from zkwire import errors
 from zkwire.session.waitable import Waitable, Watch, check_timeout
@@ -85,11 +86,6 @@ if TYPE_CHECKING:
         @property
         def operations(self) -> Operations:
             """The operations."""
-            ...
-
-        @property
-        def background(self) -> Operations:
-            """The operations, for coroutines given to ``spawn``."""
             ...
 
         @property
@@ -314,21 +310,6 @@ async def retry(
             pass
 
 
-async def answered(
-    runtime: Runtime,
-    deadline: float | None,
-    asked: Reply[T],
-    operation: Callable[P, Reply[T]],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
-    """The same, of an operation that was asked for before: only a lost one is asked for again."""
-    try:
-        return await runtime.until(asked, deadline)
-    except errors.ConnectionLossError:
-        return await retry(runtime, deadline, operation, *args, **kwargs)
-
-
 async def answers(
     runtime: Runtime, deadline: float | None, ask: Callable[[], Sequence[Reply[Any]]]
 ) -> list[Any]:
@@ -451,21 +432,33 @@ async def _ensure_node(
 
 
 async def walk(
-    runtime: Runtime, path: str, deadline: Callable[[], float | None]
+    runtime: Runtime,
+    path: str,
+    deadline: Callable[[], float | None],
+    *,
+    most: float = inf,
+    width: int = WINDOW,
 ) -> AsyncGenerator[str, None]:
     """``path`` and everything below it, level by level.
 
-    ``deadline`` is asked at each step: what the caller does between two may take its time.
+    ``deadline`` is asked at each step: what the caller does between two may take its time.  Of a
+    level that takes more than ``most`` bytes only the beginning is looked at.  ``width``: how many
+    are asked for at first; the answers may be as long as a server likes.
     """
-    path = check_path(path)
-    level = [path]
+    level = [check_path(path)]
     while level:
         below: list[str] = []
-        for start in range(0, len(level), WINDOW):
-            window = level[start : start + WINDOW]
+        size = start = 0
+        while start < len(level) and size < most:
+            window, before = level[start : start + width], size
             for node, names in await _listed(runtime, path, window, deadline):
                 yield node
-                below += [f"{'' if node == '/' else node}/{name}" for name in names]
+                for name in names:
+                    if size < most:
+                        below.append(f"{'' if node == '/' else node}/{name}")
+                        size += len(below[-1]) + _PATH_BYTES
+            start += width
+            width = min(WINDOW, 2 * width) if size - before < most / 8 else 1
         level = below
 
 
@@ -527,25 +520,12 @@ async def _deepest(runtime: Runtime, path: str, deadline: float | None) -> list[
     What is kept in memory is bounded (``MOST_BYTES``), however wide or deep the tree is: of a level
     that is too large only the beginning is looked at, and of all levels the last ones are kept.
     """
-    nodes, level = deque[str](), [path]
-    kept, width = 0, _FIRST_WINDOW
-    while level:
-        below: list[str] = []
-        size = start = 0
-        while start < len(level) and size < MOST_BYTES:
-            window, before = level[start : start + width], size
-            for node, names in await _listed(runtime, path, window, lambda: deadline):
-                nodes.append(node)
-                kept += len(node) + _PATH_BYTES
-                for name in names:
-                    if size < MOST_BYTES:
-                        below.append(f"{node}/{name}")
-                        size += len(below[-1]) + _PATH_BYTES
-            start += width
-            # The answers may be as long as a server likes: few at a time until they are known.
-            width = min(WINDOW, 2 * width) if size - before < MOST_BYTES // 8 else 1
+    nodes, kept = deque[str](), 0
+    tree = walk(runtime, path, lambda: deadline, most=MOST_BYTES, width=_FIRST_WINDOW)
+    async for node in tree:
+        nodes.append(node)
+        kept += len(node) + _PATH_BYTES
         while kept > MOST_BYTES and len(nodes) > 1:
             kept -= len(nodes.popleft()) + _PATH_BYTES
-        level = below
     nodes.reverse()
     return list(nodes)

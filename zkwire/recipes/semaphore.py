@@ -30,7 +30,7 @@ lease too many.  (kazoo's Semaphore does not ask for that.)
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 from zkwire import errors
@@ -252,15 +252,12 @@ class KazooLease(AsyncLease):
         held = f"{self._queue._path}/{self._queue._node_name}"
         claim = [Check(held), Create(node, self._data, self._acl, ephemeral=True)]
         attempt.node, attempt.entered = node, True
-        while True:
-            try:
-                await unwrap_multi_error(runtime.until, operations.multi(claim), deadline)
-            except errors.ConnectionLossError:
-                continue  # the name is the attempt's own, so repeating makes no second node
-            except (errors.NoNodeError, errors.NodeExistsError):
-                pass  # an earlier try may have worked, and the lock be gone since
-            attempt.stat = await retry(runtime, deadline, operations.exists, node)
-            return None if attempt.stat is None else True
+        # An earlier try may have worked, and the lock be gone since.
+        with suppress(errors.NoNodeError, errors.NodeExistsError):
+            # The name is the attempt's own, so repeating makes no second node.
+            await unwrap_multi_error(retry, runtime, deadline, operations.multi, claim)
+        attempt.stat = await retry(runtime, deadline, operations.exists, node)
+        return None if attempt.stat is None else True
 
 
 class AsyncSemaphore(HasPath):

@@ -52,7 +52,6 @@ from zkwire.recipes._node import (
 )
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.runtime import (
-    answered,
     answers,
     ensure_gone,
     in_time,
@@ -113,9 +112,10 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
     for node, reply in replies.items():
         with suppress(errors.NoNodeError):  # gone meanwhile
             try:
-                data, stat = await answered(
-                    runtime, deadline, reply, runtime.operations.get_data, node
-                )
+                try:
+                    data, stat = await runtime.until(reply, deadline)
+                except errors.ConnectionLossError:
+                    data, stat = await retry(runtime, deadline, runtime.operations.get_data, node)
             except errors.NoAuthError:
                 text, stat = None, await _stat(runtime, deadline, node)
             else:
@@ -379,8 +379,10 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         names = await self._join(attempt, deadline)
         while True:
             own = self._name(attempt)
-            stands = attempt.stat is not None or await self._find_stat(attempt, deadline)
-            if own not in names or not stands:
+            if attempt.stat is None:  # the create has told none
+                exists = self._runtime.operations.exists
+                attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
+            if own not in names or attempt.stat is None:
                 # An outsider has deleted the node and with it the place in the queue.
                 self._end_claim()
                 attempt.node = None
@@ -407,12 +409,6 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 in_the_way = [*(name for _, name in before(names, last)), last]
                 await self._refuse_former(attempt, in_the_way, deadline)
             names = await self._look_again(attempt, names, ahead, deadline)
-
-    async def _find_stat(self, attempt: Attempt, deadline: float | None) -> bool:
-        """Look at the attempt's child, whose create has told no stat; whether it is there."""
-        exists = self._runtime.operations.exists
-        attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
-        return attempt.stat is not None
 
     async def _refuse_former(
         self, attempt: Attempt, names: list[str], deadline: float | None

@@ -1,7 +1,7 @@
 """Sessions one after another, and what shall be true in each of them; leadership in each.
 
 It decides when a session is begun, what runs in it, and what must have ended before the next.  It
-must not know how a client is made or what a thread is: that is its backend's matter.  To services
+must not know how a client is made or what a thread is: that is a subclass's matter.  To services
 it is what a driver is for one session (:class:`zkwire.recipes.runtime.Runtime`).
 
 Invariants:
@@ -36,34 +36,35 @@ from zkwire.session.waitable import Either, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
     from types import TracebackType
-    from typing import Any, Protocol
+    from typing import Any
 
     from zkwire.recipes._service import OnProblem, Service
-    from zkwire.recipes.sequential import Names
+    from zkwire.recipes.sequential import AsyncSequentialLock, Names
 
-    class SupervisorBackend(Protocol):
-        """What a supervisor needs of threads, of an event loop, or of a simulation."""
 
+LASTED = 0.1  # seconds: a session that was connected that long is followed by no pause
+
+
+def is_over(client: Any) -> bool:
+    """Whether the client's session is, or is to be."""
+    driver = client._driver
+    return driver.closing is not None or bool(driver.session.ended)
+
+
+class SessionLoop:
+    """The sessions of one supervisor: when each begins and ends, and what callers ask of them.
+
+    What it needs of threads, of an event loop, or of a simulation is a subclass's.
+    """
+
+    forked: bool = False  # this is the copy in a forked child
+
+    if TYPE_CHECKING:
         mutex: AbstractContextManager[object]
-        now: Callable[[], float]
-
-        @property
-        def forked(self) -> bool:
-            """Whether this is a forked child."""
-            ...
-
-        def check(self) -> None:
-            """Raise where the supervisor cannot be used: in a forked child, in another loop."""
-
-        def jitter(self) -> float:
-            """A random number from 0.5 to 1."""
-            ...
-
-        def make_client(self) -> Any:
-            """A client that nothing has used."""
-            ...
+        make_client: Callable[[], Any]
+        """A client that nothing has used."""
 
         async def close_client(self, client: Any) -> None:
             """Close it.  Idempotent."""
@@ -71,44 +72,21 @@ if TYPE_CHECKING:
         async def until_idle(self, client: Any) -> None:
             """Wait until nothing runs in the session of a client that has been closed."""
 
-        def make_lock(self, client: Any, path: str, text: str, names: Names) -> Any:
-            """A fair lock of that client."""
-            ...
+        async def lead(self, function: Callable[[Any], Any], lock: AsyncSequentialLock) -> None:
+            """Call a user's function with the lock, which is held, and wait for its end."""
 
-        async def under(self, lock: Any, function: Callable[[Any], Any]) -> None:
-            """Acquire the lock, call the function with it, release it."""
-
-        @property
-        def awaits(self) -> bool:
-            """Whether what a user's function returns is awaited."""
-            ...
-
-        def check_function(self, function: Any) -> None:
-            """TypeError for a user's function that the backend cannot call."""
-
-        def begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
             """Run ``work()`` in a thread or a task of its own."""
 
         async def within(self, waitable: Waitable, timeout: float | None) -> bool:
             """Wait until it is ready, at most ``timeout`` seconds; whether it is."""
             ...
 
-        def dispatch(self, function: Callable[[], object]) -> None: ...
+        def dispatch(self, function: Callable[[], object]) -> None:
+            """Call a user's function, in order, where a user's code may run."""
 
-
-LASTED = 0.1  # seconds: a session that was connected that long is followed by no pause
-
-
-class SessionLoop:
-    """The sessions of one supervisor: when each begins and ends, and what callers ask of them."""
-
-    def __init__(self, backend: SupervisorBackend) -> None:
-        self._backend = backend
-        self.awaits: bool = backend.awaits
-        self.check: Callable[[], None] = backend.check
-        self.check_callback: Callable[[Any], None] = backend.check_function
-        self.dispatch: Callable[[Callable[[], object]], None] = backend.dispatch
-        self._newest: Any = backend.make_client()  # so that bad options are refused here
+    def __init__(self) -> None:
+        self._newest: Any = self.make_client()  # so that bad options are refused here
         # How many sessions there have been, and the client of the last while it lasts.  One
         # attribute, so that a reader without the mutex never gets the one without the other.
         self._present: tuple[int, Any] = (0, None)
@@ -116,7 +94,7 @@ class SessionLoop:
         self._refusal = ""
         self._services: dict[Service, None] = {}
         self._waiting: dict[_service.Condition, None] = {}  # for a session
-        self._recipe_runtime: SupervisedRuntime = SupervisedRuntime(self, backend.mutex)
+        self._recipe_runtime: SupervisedRuntime = SupervisedRuntime(self, self.mutex)
         self._error: BaseException | None = None
         self._origin: TracebackType | None = None  # of the error
         self._closed = False
@@ -129,10 +107,19 @@ class SessionLoop:
 
     # --- for services, see recipes.runtime.Runtime -----------------------------------------------
 
+    @property
+    def awaits(self) -> bool:
+        """Whether what a user's function returns is awaited."""
+        return bool(self.latest_driver.awaits)
+
+    def check_callback(self, function: Any) -> None:
+        """TypeError for a user's function that cannot be called here."""
+        self.latest_driver.check_callback(function)
+
     def serve(self, service: Service) -> None:
         """Run the service in this session and in each later one, until :meth:`dismiss`."""
         self.begin()
-        with self._backend.mutex:
+        with self.mutex:
             self._services[service] = None
             client = self._present[1]
             if client is not None:
@@ -151,28 +138,32 @@ class SessionLoop:
         if client is not None:
             client._driver.dismiss(service)
 
+    def check(self) -> None:
+        """Raise where the supervisor cannot be used: in a forked child, in another loop."""
+        if self.forked:
+            raise errors.ForkedError(
+                "this supervisor belongs to the parent process; make one in this process"
+            )
+
     def check_open(self) -> None:
         """Raise what has ended the supervisor."""
         self.raise_error()
         if self._closed:
             raise errors.ClientClosedError("this supervisor has been closed")
 
-    def _check(self) -> None:
-        self._backend.check()
-        self.check_open()
-
     # --- the sessions -----------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Begin to connect unless that has been done; raises what has ended the supervisor."""
-        self._check()
-        with self._backend.mutex:
+        self.check()
+        self.check_open()
+        with self.mutex:
             if not self._begun:
-                self._backend.begin(self._supervise, "sessions")
+                self.start(self._supervise, "sessions")
                 self._begun = True
 
     async def _supervise(self) -> None:
-        with self._backend.mutex:
+        with self.mutex:
             if self._supervised:
                 return  # an interrupt of the first begin() has made a second one of it
             self._supervised = True
@@ -184,9 +175,9 @@ class SessionLoop:
                     pause = 0.0 if lasted else _service.FIRST_PAUSE
                 if self._closed:
                     return
-                self._newest = self._backend.make_client()  # before the pause, for calls of recipes
+                self._newest = self.make_client()  # before the pause, for calls of recipes
                 self._notify_waiting()
-                if await self._backend.within(self._stopped, pause * self._backend.jitter()):
+                if await self.within(self._stopped, pause * self.latest_driver.jitter()):
                     return
                 pause = min(max(_service.FIRST_PAUSE, 2 * pause), _service.LONGEST_PAUSE)
         except Exception as error:  # a certificate that is gone, say
@@ -199,8 +190,11 @@ class SessionLoop:
         driver, began, lasted = client._driver, None, None
         try:
             if not self._closed:
-                await self._connect(driver)
-                began = self._backend.now()
+                await driver.connected(None)
+                if self._present[0] > 0:
+                    await self._catch_up(driver)
+                    driver.check_open()
+                began = driver.now()
                 self._enter(client)
                 await driver.holds(self._stopped, None)
         except errors.AuthFailedError as error:
@@ -210,15 +204,9 @@ class SessionLoop:
             pass
         finally:
             if began is not None:
-                lasted = self._backend.now() - began >= LASTED
+                lasted = driver.now() - began >= LASTED
             await self._leave(client)
         return lasted
-
-    async def _connect(self, driver: Any) -> None:
-        await driver.connected(None)
-        if self._present[0] > 0:
-            await self._catch_up(driver)
-            driver.check_open()
 
     async def _catch_up(self, driver: Any) -> None:
         """See to it that the server is not behind the one of the last session.
@@ -237,12 +225,12 @@ class SessionLoop:
             except errors.ServerError as refusal:
                 what = f"{driver.name}: a new session waits, and tries again"
                 pause = trouble.stands(what, refusal, driver.warn)
-                await driver.holds(self._stopped, pause * self._backend.jitter())
+                await driver.holds(self._stopped, pause * driver.jitter())
                 if self._closed:
                     return
 
     def _enter(self, client: Any) -> None:
-        with self._backend.mutex:
+        with self.mutex:
             self._present = (self._present[0] + 1, client)
             for service in list(self._services):
                 self._serve_in(client, service)
@@ -253,14 +241,14 @@ class SessionLoop:
             condition.notify()
 
     async def _leave(self, client: Any) -> None:
-        with self._backend.mutex:
+        with self.mutex:
             self._present = (self._present[0], None)
         try:
-            await self._backend.close_client(client)
+            await self.close_client(client)
         finally:
             for service in list(client._driver.services):
                 client._driver.dismiss(service)
-        await self._backend.until_idle(client)
+        await self.until_idle(client)
 
     def _end(self, error: BaseException | None) -> None:
         """Make no other session; the first ``error`` is what each wait raises from now on."""
@@ -272,7 +260,7 @@ class SessionLoop:
     async def stop(self, error: BaseException | None = None) -> None:
         """End the session and make no other.  Idempotent."""
         self._end(error)
-        await self._backend.close_client(self._newest)
+        await self.close_client(self._newest)
 
     def raise_error(self) -> None:
         """Raise the error that a function, or the making of a client, has ended with."""
@@ -290,34 +278,29 @@ class SessionLoop:
         session before.
         """
         self.begin()
-        while True:
-            client = self._newest
-            driver = client._driver
-            if not driver.session.ended and driver.closing is None:
-                if client is not self._present[1] and self._present[0] > 0:
-                    driver.operations.sync("/")
-                return driver
-            # B023: the client of this round.
-            replaced = _service.Condition(lambda: self._newest is not client, self._waiting)  # noqa: B023
-            with replaced:
+        if is_over(self._newest):
+            with _service.Condition(lambda: not is_over(self._newest), self._waiting) as replaced:
                 await self.holds(replaced, None)
+        client = self._newest
+        if client is not self._present[1] and self._present[0] > 0:
+            client._driver.operations.sync("/")
+        return client._driver
 
-    @property
-    def forked(self) -> bool:
-        """Whether this is the copy in a forked child."""
-        return self._backend.forked
+    def after_fork(self) -> None:
+        """In a forked child: there are no threads, and the loop is the parent's."""
+        self.forked = True
 
     @property
     def operations(self) -> Any:
         """The operations of a client of its, for rehearsals."""
-        return self._newest._driver.operations
+        return self.latest_driver.operations
 
     async def holds(self, condition: _service.Condition, timeout: float | None) -> bool:
         """Wait until ``condition`` holds; raises what has ended the supervisor."""
-        self._backend.check()
-        await self._backend.within(Either(condition, self._stopped), timeout)
+        self.check()
+        await self.within(Either(condition, self._stopped), timeout)
         if not condition.ready:
-            self._check()
+            self.check_open()
         return condition.ready
 
     async def _newer(self, number: int, timeout: float | None) -> tuple[int, Any]:
@@ -343,7 +326,7 @@ class SessionLoop:
         """
         with suppress(errors.ClientClosedError):
             return await self._newer(number, None)
-        self._backend.check()
+        self.check()
         self.raise_error()
         return None
 
@@ -368,23 +351,23 @@ class SessionLoop:
         Raises the error of a function that has failed.
         """
         limit = check_timeout("timeout", timeout)
-        self._backend.check()
+        self.check()
         with suppress(errors.ClientClosedError):  # there is nothing to wait for
             self.begin()
-        over = await self._backend.within(self._stopped, limit)
+        over = await self.within(self._stopped, limit)
         self.raise_error()
         return over
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work()`` beside the sessions; an error of it ends the supervisor."""
         self.begin()
-        self._backend.begin(partial(self._reported, work, name), name)
+        self.start(partial(self._reported, work, name), name)
 
     async def _reported(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         try:
             await work()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
-            driver = self._newest._driver
+            driver = self.latest_driver
             if error is not self._error:  # else another function has ended it, and this one with it
                 driver.log_failure(f"{driver.name}: {name} has ended the supervisor", error)
             await self.stop(error)
@@ -398,15 +381,6 @@ SESSION_END = (*SESSION_OVER, *_NETWORK)
 """What the end of a session makes of the requests and locks of a caller."""
 
 
-def is_over(client: Any) -> bool:
-    """Whether the client's session is."""
-    try:
-        client._driver.check_open()
-    except SESSION_OVER:
-        return True
-    return False
-
-
 def parts(error: BaseException) -> Iterator[BaseException]:
     """The error, or those of a group of tasks."""
     group: Any = error
@@ -415,6 +389,11 @@ def parts(error: BaseException) -> Iterator[BaseException]:
             yield from parts(part)
     else:
         yield error
+
+
+def is_only(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """Whether the error is of these kinds, of a group of tasks each one."""
+    return all(isinstance(part, kinds) for part in parts(error))
 
 
 class Turn:
@@ -434,52 +413,15 @@ class Turn:
 
         A lost connection does not tell by itself: that waits for the next one.
         """
-        if error is None or not all(isinstance(part, SESSION_END) for part in parts(error)):
+        if error is None or not is_only(error, SESSION_END):
             return False
-        if any(isinstance(part, _NETWORK) for part in parts(error)):
+        if not is_only(error, SESSION_OVER):
             with suppress(*SESSION_OVER):
                 await self._client._driver.connected(None)
         over = is_over(self._client)
         lost = [getattr(part, "session_id", 0) for part in parts(error)]
         self.again = not over and set(lost) == {self._session_id}
         return over or self.again
-
-
-def _ends_a_term(client: Any, error: Exception) -> bool:
-    """Whether it says no more than that the network, or the session, has ended a term."""
-    over = is_over(client)
-    return all(
-        isinstance(part, _NETWORK) or (over and isinstance(part, SESSION_OVER))
-        for part in parts(error)
-    )
-
-
-class Term:
-    """The user's function, in one term; ``error`` is what it has raised."""
-
-    def __init__(self, function: Callable[[Any], Any], begun: Callable[[], object]) -> None:
-        self.error: Exception | None = None
-        self._function = function
-        self._begun = begun
-
-    def __repr__(self) -> str:
-        return repr(self._function)
-
-    def __call__(self, lock: Any) -> Any:
-        self._begun()
-        try:
-            work = self._function(lock)
-        except Exception as error:
-            self.error = error
-            raise
-        return self._until_end(work) if hasattr(work, "__await__") else work
-
-    async def _until_end(self, work: Awaitable[Any]) -> None:
-        try:
-            await work
-        except Exception as error:
-            self.error = error
-            raise
 
 
 class Leadership(HasPath, _service.HasProblem):
@@ -501,11 +443,12 @@ class Leadership(HasPath, _service.HasProblem):
     ) -> None:
         _service.check_function("on_problem", on_problem)
         self._path = path
-        self._lock = path, text, names
         self._sessions = sessions
         self._function = function
+        self._text = text
+        self._names: Names = names
         self._trouble = _service.Problem(on_problem, sessions.dispatch)
-        sessions._backend.make_lock(sessions._newest, *self._lock)  # checks the arguments
+        self._make_lock(sessions.latest_driver)  # checks the arguments
         longest = f"{path}/{'x' * LONGEST_NAME}"
         rehearse(sessions.operations).create(longest, text.encode())
 
@@ -521,34 +464,43 @@ class Leadership(HasPath, _service.HasProblem):
         number = 0
         while (later := await self._sessions.later(number)) is not None:
             number, client = later
-            lock = self._sessions._backend.make_lock(client, *self._lock)
+            lock = self._make_lock(client._driver)
             self._trouble.afresh()
             while not is_over(client):
                 await self._run_once(client, lock)
 
-    async def _run_once(self, client: Any, lock: Any) -> None:
+    def _make_lock(self, driver: Any) -> AsyncSequentialLock:
+        from zkwire.recipes.sequential import AsyncSequentialLock
+
+        return AsyncSequentialLock(driver, self._path, self._text, names=self._names)
+
+    async def _run_once(self, client: Any, lock: AsyncSequentialLock) -> None:
         """One candidacy, with the term that it comes to, or a pause after a refusal."""
-        backend = self._sessions._backend
-        term = Term(self._function, self._trouble.is_over)
+        driver, failure = client._driver, None
         try:
-            await backend.under(lock, term)
+            async with lock:
+                self._trouble.is_over()
+                try:
+                    await self._sessions.lead(self._function, lock)
+                except Exception as error:
+                    failure = error
+                    raise
         except Exception as error:
-            ended = term.error or error
-            if _ends_a_term(client, ended):
+            ended = failure or error
+            if is_only(ended, SESSION_END if is_over(client) else _NETWORK):
                 return
-            if not isinstance(ended, errors.ServerError) or ended is term.error:
+            if not isinstance(ended, errors.ServerError) or ended is failure:
                 raise ended from None
             what = f"the {self._called} at {self._path} is refused, and tried again"
-            pause = self._trouble.stands(what, ended, client._driver.warn)
+            pause = self._trouble.stands(what, ended, driver.warn)
             with suppress(*SESSION_OVER):
-                await client._driver.holds(self._sessions._stopped, pause * backend.jitter())
+                await driver.holds(self._sessions._stopped, pause * driver.jitter())
 
 
 class SupervisorView:
     """What the supervisor for threads and the one for asyncio have in common."""
 
-    _algorithm: SessionLoop
-    _backend: Any
+    _algorithm: Any  # a SessionLoop
     _client_kind: type
     _client_call: str
 
@@ -599,8 +551,8 @@ class SupervisorView:
         """
         if not callable(function):
             raise TypeError(f"the function must be callable: {function!r}")
-        self._backend.check_function(function)
-        self._backend.check_function(on_problem)
+        self._algorithm.check_callback(function)
+        self._algorithm.check_callback(on_problem)
         leadership = Leadership(self._algorithm, function, path, text, names, on_problem)
         self._algorithm.run(leadership.run, f"lead-{path}")
         return leadership

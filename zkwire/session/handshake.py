@@ -24,16 +24,7 @@ if TYPE_CHECKING:
     from zkwire.session.request import Request
     from zkwire.session.watch_table import WatchTable
 
-
-class Credential:
-    """One scheme and its secret, and the requests that wait for the answer."""
-
-    __slots__ = ("requests", "scheme", "secret")
-
-    def __init__(self, scheme: str, secret: bytes) -> None:
-        self.scheme: str = scheme
-        self.secret: bytes = secret
-        self.requests: deque[Request] = deque()
+    Credential = tuple[str, bytes]  # a scheme and its secret
 
 
 class Authentication:
@@ -44,10 +35,10 @@ class Authentication:
     with the unanswered requests.  A lost connection ends nothing: the credential is sent on the
     next one."""
 
-    __slots__ = ("_known", "_sent")
+    __slots__ = ("_sent", "_waiting")
 
     def __init__(self) -> None:
-        self._known: list[Credential] = []
+        self._waiting: dict[Credential, deque[Request]] = {}
         self._sent: deque[Credential] = deque()  # on this connection, not answered
 
     def __iter__(self) -> Iterator[Request]:
@@ -63,42 +54,39 @@ class Authentication:
         """The credential that an ``auth`` request holds; its answer ends the request."""
         packet = r.AuthPacket.decode(request.body)
         credential = self.add(packet.scheme, packet.auth or b"")
-        credential.requests.append(request)
+        self._waiting[credential].append(request)
         return credential
 
     def add(self, scheme: str, secret: bytes) -> Credential:
         """The credential with these values, known already or new."""
-        for known in self._known:
-            if (known.scheme, known.secret) == (scheme, secret):
-                return known
-        self._known.append(Credential(scheme, secret))
-        return self._known[-1]
+        self._waiting.setdefault((scheme, secret), deque())
+        return scheme, secret
 
     def send(self, credential: Credential) -> bytes:
         """The frame with a credential."""
         self._sent.append(credential)
-        packet = r.AuthPacket.pack(0, credential.scheme, credential.secret)
+        packet = r.AuthPacket.pack(0, *credential)
         return ops.encode(ops.AUTH_XID, ops.AUTH, packet)
 
     def restart(self) -> list[bytes]:
         """The frames with all credentials, for a new connection."""
         self._sent.clear()
-        return [self.send(credential) for credential in self._known]
+        return [self.send(credential) for credential in self._waiting]
 
     @property
     def waiting(self) -> list[deque[Request]]:
         """The requests that wait for each credential; it stays when these have ended."""
-        return [credential.requests for credential in self._known]
+        return list(self._waiting.values())
 
     def receive(self, code: int) -> Iterator[Request]:
         """The requests that an answer ends, to be ended one by one.  Raises AuthFailedError."""
         credential = self._sent.popleft() if self._sent else None
         if code:
-            what = f" of scheme {credential.scheme!r}" if credential else ""
+            what = f" of scheme {credential[0]!r}" if credential else ""
             raise AuthFailedError(f"the server rejected the credentials{what}")
-        while credential is not None and credential.requests:
-            yield credential.requests[0]
-            credential.requests.popleft()
+        while credential is not None and self._waiting[credential]:
+            yield self._waiting[credential][0]
+            self._waiting[credential].popleft()
 
 
 # A connect request names a protocol version that has never changed.

@@ -113,7 +113,7 @@ class HostList:
 
     def _ordered(self, hosts: list[tuple[str, int]]) -> list[tuple[str, int]]:
         ordered = list(hosts)
-        if self._shuffle:
+        if self._shuffle and len(ordered) > 1:  # else no randomness is to be loaded
             self._rng.shuffle(ordered)
         return ordered
 

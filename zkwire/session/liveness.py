@@ -217,7 +217,8 @@ class Reported(Liveness):
 
     def __init__(self, timeout: float, margin: float) -> None:
         super().__init__(timeout)
-        self.margin = self._wanted = margin
+        self.margin: float = margin
+        self._wanted = margin
 
     def greeted(self, timeout: float, *, read_only: bool = False) -> None:
         """The server has accepted the session: the margin is at most a fifth of its timeout."""

@@ -146,18 +146,11 @@ class UnknownOperations:
     sent.
     """
 
-    __slots__ = ("_peer", "local", "ops")
+    __slots__ = ("local", "ops")
 
     def __init__(self) -> None:
-        self._peer: object = None  # the server
         self.ops: tuple[Op, ...] = ()
         self.local: tuple[Op, ...] = _LOCAL
-
-    def connected(self, peer: object) -> None:
-        """A connection to this server has been made."""
-        if peer != self._peer:
-            self._peer = peer
-            self.forget()
 
     def learn(self, op: Op) -> None:
         """The server does not know ``op``, so it is older than what came with it or later."""

@@ -271,9 +271,10 @@ class Session(SessionStatus):
         """
         if self.ended:
             return
+        before, self._address = self._address, peer or self.server
         self._peer = peer
-        self._address = peer or self.server
-        self._unknown.connected(self._address)
+        if self._address != before:
+            self._unknown.forget()
         self._forget_connection()
         self._live.open(now)
         self.control_frames.append(self._identity.greeting(self.last_zxid))
@@ -307,7 +308,7 @@ class Session(SessionStatus):
     def sasl_done(self, now: float) -> None:
         """The mechanism has finished, or there is none."""
         if self._handshake.greeted and not self._handshake.restored:
-            self.control_frames += self._handshake.restore(self._watches.table, self.last_zxid)
+            self.control_frames += self._handshake.restore(self._watches, self.last_zxid)
             self._become_usable(now)
 
     def _become_usable(self, now: float) -> None:

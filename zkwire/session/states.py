@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from zkwire.jute.record import Record
 from zkwire.session.waitable import Waitable
 from zkwire.wire.model import State
 
@@ -103,28 +104,15 @@ class StateWait(Waitable):
         return ()
 
 
-class Listener:
+class Listener(Record):
     """A user's function that ``dispatch`` calls with every state."""
 
-    __slots__ = ("_dispatch", "function")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Listener) and other.function == self.function
-
-    def __hash__(self) -> int:
-        return hash(self.function)
-
-    def __init__(
-        self,
-        function: Callable[[State], object],
-        dispatch: Callable[[Callable[[], object]], object],
-    ) -> None:
-        self.function: Callable[[State], object] = function
-        self._dispatch = dispatch
+    function: Callable[[State], object]
+    dispatch: Callable[[Callable[[], object]], object]
 
     def see(self, state: State) -> list[Waker]:
         """The session has entered ``state``."""
-        return [partial(self._dispatch, partial(self.function, state))]
+        return [partial(self.dispatch, partial(self.function, state))]
 
 
 class Observers(dict["Observer", None]):

@@ -23,7 +23,7 @@ from zkwire.session.liveness import Liveness, Reported
 from zkwire.session.outcomes import UnknownOperations
 from zkwire.session.request import Failed, Refused, Request, RequestQueue
 from zkwire.session.states import Observers, StateChange, StateMachine
-from zkwire.session.watch_table import WatchManager
+from zkwire.session.watch_table import WatchTable
 from zkwire.wire.model import Credentials, State
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ class SessionStatus:
         self.queue: deque[Request] = self._requests.queue
         self.in_flight: deque[Request] = self._requests.unanswered
         self.send_limit: int = send_limit
-        self._watches = WatchManager(chroot, self.callbacks, send_limit)
+        self._watches = WatchTable(chroot, self.callbacks, send_limit)
         self._unknown = UnknownOperations()
         self._address: object = None  # of the connection
         self._peer: Address | None = None  # the same, where it is a socket's
@@ -139,7 +139,7 @@ class SessionStatus:
     @property
     def watch_count(self) -> int:
         """How many watches are set."""
-        return len(self._watches.table)
+        return len(self._watches)
 
     # --- the connection ---------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class SessionStatus:
     def _end_everything(self) -> None:
         self._forget_connection()
         self._watches.fire()
-        watches = dict.fromkeys(self._watches.table.all())  # an ordered set
+        watches = dict.fromkeys(self._watches)  # an ordered set
         for request in self._everything():
             if request.watch is not None:
                 watches[request.watch] = None
@@ -244,7 +244,7 @@ class SessionStatus:
             self.callbacks.extend(watch._take_wakers())
         self._lose_all(str(self.ending()))
         self._requests.clear()
-        self._watches.table.clear()
+        self._watches.clear()
         self._all_ended = True  # interrupt-safe: last
 
     def _lose_all(self, message: str) -> None:

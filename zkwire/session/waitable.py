@@ -100,12 +100,11 @@ class Waitable(Bound):
 class Either(Waitable):
     """Ready once one of several is.  For one wait."""
 
-    __slots__ = ("_parts", "_waker")
+    __slots__ = ("_parts",)
 
     def __init__(self, *parts: Waitable) -> None:
         super().__init__()
         self._parts = parts
-        self._waker: list[Waker] = []  # one at most
 
     @property
     def ready(self) -> bool:
@@ -113,7 +112,7 @@ class Either(Waitable):
         return any(part.ready for part in self._parts)
 
     def _add_waker(self, waker: Waker) -> None:
-        self._waker = [waker]
+        super()._add_waker(waker)
         for part in self._parts:
             part._add_waker(self._wake)
 
@@ -122,9 +121,9 @@ class Either(Waitable):
             part._drop_waker(self._wake)
 
     def _wake(self) -> None:
-        for waker in self._waker[:]:  # none if another part has been ready before
+        for waker in tuple(self._wakers):  # none if another part has been ready before
             waker()  # interrupt-safe: before it is forgotten, so perhaps twice
-            self._waker.clear()
+        self._wakers = ()
 
 
 def check_timeout(name: str, seconds: float | None) -> float | None:
@@ -150,7 +149,7 @@ def check_timeout(name: str, seconds: float | None) -> float | None:
 
 
 class Awaited:
-    """What a background task (:class:`zkwire.net.background.Task`) awaits until it is ready."""
+    """What a :class:`zkwire.net.background.BackgroundTask` awaits until it is ready."""
 
     __slots__ = ("_waitable",)
 

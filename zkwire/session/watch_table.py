@@ -1,10 +1,10 @@
 """The table of all watches that are set, and what a server must be told about them.
 
 A server keeps a watch per *connection*; :class:`WatchTable` outlives the connection, so that
-:meth:`WatchTable.batches` can set them again.  It decides which local watches an event concerns
-(``ZKWatchManager`` in the Java client).  :class:`WatchManager` decides when a watch enters and
-leaves it.  Neither knows when a request is sent, or whether there is a connection: what the server
-must be told stands in ``requests`` until the session queues or drops it.
+:meth:`WatchTable.frames` can set them again.  It decides when a watch enters and leaves it, and
+which watches an event concerns (``ZKWatchManager`` in the Java client).  It does not know when a
+request is sent, or whether there is a connection: what the server must be told stands in
+``requests`` until the session queues or drops it.
 
 Invariants:
 
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waker, Watch
 
     Place = tuple[WatchKind, str]
-    Paths = dict[str, dict[Hashable, Watch]]
     Told = tuple[Watch, bool]
-    Spent = tuple[WatchKind, Paths]
     Batch = tuple[list[str], list[str], list[str], list[str], list[str]]
 
 
@@ -55,45 +53,89 @@ BATCH_BYTES = 128 * 1024
 OTHER_BYTES = 8 + 8 + 5 * 4
 _LAST = (WatchKind.CHILD, True)  # a child watch on the path of a recursive one
 
-_CONCERNED: dict[int, tuple[WatchKind, ...]] = {
-    EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT),
-    EventType.NODE_DATA_CHANGED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT),
-    EventType.NODE_CHILDREN_CHANGED: (WatchKind.CHILD, WatchKind.PERSISTENT),
-    EventType.NODE_DELETED: (
-        WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD, WatchKind.PERSISTENT,
-    ),
-}  # fmt: skip
+_new: Callable[..., Event] = tuple.__new__  # pyright: ignore
+_TYPES = {int(known): known for known in EventType}
+_NO_NODE = errors.NoNodeError.code
+_TRY_AGAIN = (errors.RequestTimeoutError.code, errors.ThrottledOpError.code)
+_OF_THE_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code, *errors.REJECTIONS)
+_NO_WATCHER = Refused(errors.NoWatcherError.code)
+_NO_WATCH = b"\0"  # the last field of every read that can set a watch
+
+# The one-shot watches that each event concerns, and spends; it concerns persistent ones, too.
+_SPENT_BY: dict[int, tuple[WatchKind, ...]] = {
+    EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST),
+    EventType.NODE_DATA_CHANGED: (WatchKind.DATA, WatchKind.EXIST),
+    EventType.NODE_CHILDREN_CHANGED: (WatchKind.CHILD,),
+    EventType.NODE_DELETED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD),
+}
+_ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
+
+# The persistent watches that send every event of a one-shot watch on the same path.
+_COVERED_BY = {
+    WatchKind.DATA: LASTING,
+    WatchKind.EXIST: LASTING,
+    WatchKind.CHILD: (WatchKind.PERSISTENT,),
+}
+_REMOVED = {
+    WatchKind.DATA: EventType.DATA_WATCH_REMOVED,
+    WatchKind.EXIST: EventType.DATA_WATCH_REMOVED,
+    WatchKind.CHILD: EventType.CHILD_WATCH_REMOVED,
+    WatchKind.PERSISTENT: EventType.PERSISTENT_WATCH_REMOVED,
+    WatchKind.RECURSIVE: EventType.PERSISTENT_WATCH_REMOVED,
+}
+_OF_TYPE = {
+    WatchType.CHILDREN: {WatchKind.CHILD},
+    WatchType.DATA: {WatchKind.DATA, WatchKind.EXIST},
+    WatchType.ANY: set(WatchKind),
+    WatchType.PERSISTENT: {WatchKind.PERSISTENT},
+    WatchType.PERSISTENT_RECURSIVE: {WatchKind.RECURSIVE},
+}
 
 
 class WatchTable:
-    """All watches that are set, by kind and by the server's path."""
+    """All watches that are set, by kind and by the server's path.
 
-    __slots__ = ("_batch_bytes", "_concerned", "_recursive", "_set")
+    ``callbacks`` is the state machine's list of functions to call.  ``requests`` are what the
+    server must be told.
+    """
 
-    def __init__(self, batch_bytes: int = BATCH_BYTES) -> None:
-        self._batch_bytes = batch_bytes
-        self._set: dict[WatchKind, Paths] = {kind: {} for kind in WatchKind}
-        # For each event: which tables it concerns, and whether it spends their watches.
-        self._concerned: dict[int, list[tuple[WatchKind, Paths, bool]]] = {
-            event: [(kind, self._set[kind], kind not in LASTING) for kind in kinds]
-            for event, kinds in _CONCERNED.items()
-        }
+    __slots__ = (
+        "_batch_bytes", "_callbacks", "_chroot", "_expected", "_firing", "_recursive", "_set",
+        "_state", "_to_release", "_to_repeat", "observer", "requests",
+    )  # fmt: skip
+
+    def __init__(self, chroot: str, callbacks: list[Waker], send_limit: int = SEND_LIMIT) -> None:
+        self.requests: list[Request] = []
+        self._batch_bytes = min(BATCH_BYTES, send_limit - OTHER_BYTES)
+        self._chroot = chroot
+        self._callbacks = callbacks
+        self._state = State.CONNECTED  # in which events arrive
+        # By path, and there by identity.
+        self._set: dict[WatchKind, dict[str, dict[Hashable, Watch]]] = {k: {} for k in WatchKind}
         self._recursive = self._set[WatchKind.RECURSIVE]
+        self._expected: dict[Place, list[Request]] = {}  # requests under way that may set a watch
+        self._to_repeat: list[Request] = []  # of own-node watches, without an answer
+        # Paths with a persistent watch that is not needed: released after the requests under way.
+        self._to_release: set[str] = set()
+        self._firing: tuple[str, Event, list[Told]] | None = None
+        self.observer: Callable[[Event], Waker] | None = None  # returns what tells it
 
     def __len__(self) -> int:
-        return sum(len(w) for paths in self._set.values() for w in paths.values())
+        return sum(1 for _ in self)
 
-    def has(self, kind: WatchKind, path: str) -> bool:
-        """Whether any watch of this kind is set on exactly this path."""
-        return path in self._set[kind]
+    def __iter__(self) -> Iterator[Watch]:
+        for paths in self._set.values():
+            for watches in paths.values():
+                yield from watches.values()
 
-    def at(self, kind: WatchKind, path: str) -> list[Watch]:
+    def clear(self) -> None:
+        """Forget all watches."""
+        for paths in self._set.values():
+            paths.clear()
+
+    def _at(self, kind: WatchKind, path: str) -> list[Watch]:
         """The watches of this kind on exactly this path."""
         return list(self._set[kind].get(path, {}).values())
-
-    def paths(self, kind: WatchKind) -> list[str]:
-        """The paths with a watch of this kind."""
-        return list(self._set[kind])
 
     def add(self, kind: WatchKind, path: str, watch: Watch) -> Watch:
         """Register ``watch``; a second one of the same identity on the same path changes nothing.
@@ -109,27 +151,26 @@ class WatchTable:
             watch._places.add((kind, path))
         return watches[watch._identity]
 
-    def concerned(self, event: int, path: str) -> tuple[list[Told], list[Spent]]:
+    def _concerned(self, event: int, path: str) -> list[Told]:
         """The watches that an event of this type on ``path`` concerns, each once.
 
-        Each comes with whether the event spends it; a watch that is only persistent stays set.  The
-        second list is where the spent ones are, for :meth:`take_out`.
+        Each comes with whether the event spends it; a watch that is only persistent stays set.
         """
+        if event not in _SPENT_BY:
+            return []
         found: list[Told] = []
-        spent: list[Spent] = []
-        for kind, paths, spends in self._concerned.get(event, ()):
-            if path in paths:
-                for watch in paths[path].values():
-                    found.append((watch, spends))
-                if spends:
-                    spent.append((kind, paths))
+        for kind in (*_SPENT_BY[event], WatchKind.PERSISTENT):
+            watches = self._set[kind]
+            if path in watches:
+                for watch in watches[path].values():
+                    found.append((watch, kind is not WatchKind.PERSISTENT))
         recursive = self._recursive
         # A change of children is sent for a child watch; recursive watches do not get it.
-        if recursive and event in _CONCERNED and event != EventType.NODE_CHILDREN_CHANGED:
+        if recursive and event != EventType.NODE_CHILDREN_CHANGED:
             for above in self._above(path):
                 if above in recursive:
                     found += [(watch, False) for watch in recursive[above].values()]
-        return found if len(found) < 2 else _each_once(found), spent
+        return found if len(found) < 2 else _each_once(found)
 
     def _above(self, path: str) -> Iterable[str]:
         """Where recursive watches that see ``path`` may stand, deepest first; fast for 1 MB too."""
@@ -139,11 +180,11 @@ class WatchTable:
         seeing += [path] * (path in self._recursive)
         return sorted(seeing, key=len, reverse=True)
 
-    def take_out(self, path: str, spent: list[Spent]) -> None:
+    def _take_out(self, event: int, path: str) -> None:
         """Remove the watches that an event on ``path`` has spent.  Idempotent."""
         seen: set[Hashable] = set()
-        for kind, paths in spent:
-            for identity, watch in paths.pop(path, {}).items():
+        for kind in _SPENT_BY[event]:
+            for identity, watch in self._set[kind].pop(path, {}).items():
                 watch._places.discard((kind, path))
                 if identity in seen:
                     watch._disarm()  # set twice, told once
@@ -158,16 +199,6 @@ class WatchTable:
         if not watches:
             self._set[kind].pop(path, None)
         return found
-
-    def all(self) -> list[Watch]:
-        """All watches, each once."""
-        watches = {id(w): w for ps in self._set.values() for ws in ps.values() for w in ws.values()}
-        return list(watches.values())
-
-    def clear(self) -> None:
-        """Forget all watches."""
-        for paths in self._set.values():
-            paths.clear()
 
     def batches(self) -> Iterator[Batch]:
         """The paths to set again, by kind, in pieces of so many bytes, or of a longer path.
@@ -197,144 +228,42 @@ class WatchTable:
                 body = SetWatches.pack(last_zxid, *lists[:3])
                 yield ops.encode(xid, ops.SET_WATCHES, body)
 
-
-def _each_once(found: list[Told]) -> list[Told]:
-    """The first of each identity."""
-    once: dict[Hashable, Told] = {}
-    for watch, spent in found:
-        once.setdefault(watch._identity, (watch, spent))
-    return list(once.values())
-
-
-def _pieces(places: Iterable[Place], most: int) -> Iterator[Batch]:
-    lists, size = _no_paths(), 0
-    for kind, path in places:
-        cost = len(path.encode()) + 4
-        if size and size + cost > most:
-            yield lists
-            lists, size = _no_paths(), 0
-        lists[kind].append(path)
-        size += cost
-    if size:
-        yield lists
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """``path`` itself and every path above it, up to the root."""
-    while path != "/":
-        yield path
-        path = path[: path.rfind("/")] or "/"
-    yield path
-
-
-def _no_paths() -> Batch:
-    return [], [], [], [], []
-
-
-_new: Callable[..., Event] = tuple.__new__  # pyright: ignore
-_TYPES = {int(known): known for known in EventType}
-_NO_NODE = errors.NoNodeError.code
-_TRY_AGAIN = (errors.RequestTimeoutError.code, errors.ThrottledOpError.code)
-_OF_THE_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code, *errors.REJECTIONS)
-_NO_WATCHER = Refused(errors.NoWatcherError.code)
-_NO_WATCH = b"\0"  # the last field of every read that can set a watch
-
-_ONE_SHOT = (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD)
-
-# The persistent watches that send every event of a one-shot watch on the same path.
-_COVERED_BY = {
-    WatchKind.DATA: LASTING,
-    WatchKind.EXIST: LASTING,
-    WatchKind.CHILD: (WatchKind.PERSISTENT,),
-}
-_OTHER_MODE: dict[WatchKind, WatchKind] = dict(zip(LASTING, reversed(LASTING), strict=True))
-_REMOVED = {
-    WatchKind.DATA: EventType.DATA_WATCH_REMOVED,
-    WatchKind.EXIST: EventType.DATA_WATCH_REMOVED,
-    WatchKind.CHILD: EventType.CHILD_WATCH_REMOVED,
-    WatchKind.PERSISTENT: EventType.PERSISTENT_WATCH_REMOVED,
-    WatchKind.RECURSIVE: EventType.PERSISTENT_WATCH_REMOVED,
-}
-_OF_TYPE = {
-    WatchType.CHILDREN: {WatchKind.CHILD},
-    WatchType.DATA: {WatchKind.DATA, WatchKind.EXIST},
-    WatchType.ANY: set(WatchKind),
-    WatchType.PERSISTENT: {WatchKind.PERSISTENT},
-    WatchType.PERSISTENT_RECURSIVE: {WatchKind.RECURSIVE},
-}
-
-
-def _repeated(request: Request, body: bytes) -> Request:
-    """The request of an own-node watch once more."""
-    place = request.watch_path, request.watch_kind
-    return Request(request.op, request.path, body, None, request.watch, *place, request.own_czxid)
-
-
-class WatchManager:
-    """Decides when a watch enters and leaves the table, and what the server must be told of it.
-
-    ``callbacks`` is the state machine's list of functions to call.  ``requests`` are what the
-    server must be told, ``table`` the watches that are set.
-    """
-
-    __slots__ = (
-        "_callbacks", "_chroot", "_expected", "_firing", "_state", "_to_release", "_to_repeat",
-        "observer", "requests", "table",
-    )  # fmt: skip
-
-    def __init__(self, chroot: str, callbacks: list[Waker], send_limit: int = SEND_LIMIT) -> None:
-        self.table: WatchTable = WatchTable(min(BATCH_BYTES, send_limit - OTHER_BYTES))
-        self.requests: list[Request] = []
-        self._chroot = chroot
-        self._callbacks = callbacks
-        self._state = State.CONNECTED  # in which events arrive
-        self._expected: dict[Place, list[Request]] = {}  # requests under way that may set a watch
-        self._to_repeat: list[Request] = []  # of own-node watches, without an answer
-        # Paths with a persistent watch that is not needed: released after the requests under way.
-        self._to_release: set[str] = set()
-        self._firing: tuple[str, Event, list[Told], list[Spent]] | None = None
-        self.observer: Callable[[Event], Waker] | None = None  # returns what tells it
-
     # --- a request that sets a watch --------------------------------------------------------------
 
     def expect(self, request: Request, watch: Watch) -> None:
         """The request is being submitted.  RuntimeError if its watch cannot stand beside others."""
         kind, path = request.watch_kind, request.watch_path
         self._check_mix(kind, path)
-        if self._covered(kind, path):
+        if any(path in self._set[lasting] for lasting in _COVERED_BY.get(kind, ())):
             request.body, request.covered = request.body[:-1] + _NO_WATCH, True
         watch._arm(lasting=kind in LASTING)
         self._expected.setdefault((kind, path), []).append(request)
         if request.own_czxid is not None:
-            self.table.add(kind, path, watch)
+            self.add(kind, path, watch)
 
     def _check_mix(self, kind: WatchKind, path: str) -> None:
-        other = _OTHER_MODE.get(kind)
-        if other is not None and ((other, path) in self._expected or self.table.has(other, path)):
+        if kind in LASTING and self._needed(path, {*LASTING} - {kind}):
             raise RuntimeError(
                 f"{strip(self._chroot, path)} cannot have a persistent and a recursive watch of "
                 "one client: servers before 3.9 would drop one"
             )
         for lasting in _COVERED_BY.get(kind, ()):
-            if (lasting, path) in self._expected and not self.table.has(lasting, path):
+            if (lasting, path) in self._expected and path not in self._set[lasting]:
                 raise RuntimeError(
                     f"an add_watch on {strip(self._chroot, path)} has not been answered yet: wait "
                     "for it before you set another watch there"
                 )
 
-    def _covered(self, kind: WatchKind, path: str) -> bool:
-        return any(self.table.has(lasting, path) for lasting in _COVERED_BY.get(kind, ()))
-
     def _ended(self, request: Request) -> bool:
         """The request sets no watch any more; False if that was known, before an interrupt."""
         place = request.watch_kind, request.watch_path
         requests = self._expected.get(place, [])
-        known = request not in requests
-        if not known:
+        found = request in requests
+        if found:
             requests.remove(request)
         if not requests:
             self._expected.pop(place, None)
-        return not known
+        return found
 
     def answered(self, request: Request, watch: Watch, code: int, record: Any, zxid: int) -> None:
         """The request has been answered: register its watch, or forget it."""
@@ -342,12 +271,10 @@ class WatchManager:
         self._ended(request)
         if request.own_czxid is not None:
             self._own_node_answered(request, watch, code, record)
-        elif code == 0:
-            # An exists on a node that is there waits for its end, as get_data does.
-            self._register(
-                WatchKind.DATA if kind is WatchKind.EXIST else kind, request, watch, zxid
-            )
-        elif code == _NO_NODE and kind is WatchKind.EXIST:
+        elif code == 0 and kind is WatchKind.EXIST:
+            # It waits for the end of a node that is there, as get_data does.
+            self._register(WatchKind.DATA, request, watch, zxid)
+        elif code == 0 or (code == _NO_NODE and kind is WatchKind.EXIST):
             self._register(kind, request, watch, zxid)
         else:
             watch._disarm(lasting=kind in LASTING)
@@ -364,14 +291,14 @@ class WatchManager:
             self._to_repeat.append(request)
         elif code in _TRY_AGAIN and watch._places:
             self.requests.append(_repeated(request, request.body))
-        elif not is_own and self.table.discard(request.watch_kind, request.watch_path, watch):
+        elif not is_own and self.discard(request.watch_kind, request.watch_path, watch):
             deleted = code in (0, _NO_NODE)
             what = EventType.NODE_DELETED if deleted else EventType.CHILD_WATCH_REMOVED
             self._deliver(watch, self._event(what, request.watch_path))
 
     def _register(self, kind: WatchKind, request: Request, watch: Watch, zxid: int) -> None:
         path = request.watch_path
-        request.watch = self.table.add(kind, path, watch)
+        request.watch = self.add(kind, path, watch)
         covered = request.covered and path not in self._to_release
         if covered and not self._needed(path, _COVERED_BY[kind]):
             # Another kind of persistent watch is there now, which does not cover it.
@@ -420,11 +347,10 @@ class WatchManager:
 
     def receive(self, number: int, path: str, zxid: int) -> None:
         """The server says that something has happened to ``path``."""
-        told, spent = self.table.concerned(number, path)
+        told = self._concerned(number, path)
         if told:
             # Servers before 3.9 send no zxid, and none does for what set_watches brings.
-            event = self._event(number, path, zxid if zxid > 0 else None)
-            self._firing = path, event, told, spent
+            self._firing = path, self._event(number, path, zxid if zxid > 0 else None), told
             self.fire()
 
     def fire(self) -> None:
@@ -433,19 +359,19 @@ class WatchManager:
         Each watch gets it once, however often this begins; then spent watches leave the table.
         """
         if self._firing is not None:
-            path, event, told, spent = self._firing
+            path, event, told = self._firing
             for watch, spends in told:
                 self._deliver(watch, event, spends)
-            self.table.take_out(path, spent)
+            self._take_out(event.type, path)
             self._firing = None
 
     def reread(self, state: State) -> None:
         """A new connection has the watches; persistent ones may have missed events."""
         self._state = state
         for kind in LASTING:
-            for path in self.table.paths(kind):
+            for path in list(self._set[kind]):
                 event = self._event(EventType.REREAD, path)
-                for watch in self.table.at(kind, path):
+                for watch in self._at(kind, path):
                     self._deliver(watch, event, spent=False)
 
     # --- the end of watches -----------------------------------------------------------------------
@@ -457,7 +383,7 @@ class WatchManager:
         """
         kinds: dict[str, set[WatchKind]] = {}
         for kind, path in sorted(watch._places):
-            self.table.discard(kind, path, watch)
+            self.discard(kind, path, watch)
             kinds.setdefault(path, set()).add(kind)
         for path, touched in kinds.items():
             self._release(path, touched, zxid)
@@ -466,7 +392,7 @@ class WatchManager:
     def drop(self, watch: Watch) -> None:
         """Remove a watch from every path, on this side only: its nodes are about to be deleted."""
         for kind, path in list(watch._places):
-            self.table.discard(kind, path, watch)
+            self.discard(kind, path, watch)
         self._callbacks += watch._take_wakers()
 
     def remove_asked(
@@ -477,19 +403,19 @@ class WatchManager:
         Its body is what the server must be told then.
         """
         asked = RemoveWatchesRequest.decode(request.body)
-        found = self._remove_at(asked.path, WatchType(asked.type), zxid)
+        found = self._remove_at(asked.path, _OF_TYPE[WatchType(asked.type)], zxid)
         if not (connected and self.requests):
             return ANSWERED if found else _NO_WATCHER
         request.body = self.requests.pop(0).body
         return None
 
-    def _remove_at(self, path: str, which: WatchType, zxid: int) -> bool:
-        """Remove the watches of a type on a path and tell them; False if there were none."""
-        kinds = {kind for kind in _OF_TYPE[which] if self.table.has(kind, path)}
+    def _remove_at(self, path: str, which: Iterable[WatchKind], zxid: int) -> bool:
+        """Remove the watches of some kinds on a path and tell them; False if there were none."""
+        kinds = {kind for kind in which if path in self._set[kind]}
         for kind in sorted(kinds):
             event = self._event(_REMOVED[kind], path)
-            for watch in self.table.at(kind, path):
-                self.table.discard(kind, path, watch)
+            for watch in self._at(kind, path):
+                self.discard(kind, path, watch)
                 watch._disarm(lasting=kind in LASTING)
                 self._deliver(watch, event, spent=False)
         self._release(path, kinds, zxid)
@@ -497,10 +423,9 @@ class WatchManager:
 
     def end_lasting(self, zxid: int) -> None:
         """No server knows persistent watches: each gets the event that it is removed."""
-        for which in (WatchType.PERSISTENT, WatchType.PERSISTENT_RECURSIVE):
-            for kind in _OF_TYPE[which]:
-                for path in self.table.paths(kind):
-                    self._remove_at(path, which, zxid)
+        for kind in LASTING:
+            for path in list(self._set[kind]):
+                self._remove_at(path, (kind,), zxid)
 
     def _release(self, path: str, kinds: set[WatchKind], zxid: int) -> None:
         """Make the server forget what no watch on ``path`` needs."""
@@ -527,7 +452,7 @@ class WatchManager:
         self._to_release.clear()
 
     def _needed(self, path: str, kinds: Iterable[WatchKind]) -> bool:
-        return any((k, path) in self._expected or self.table.has(k, path) for k in kinds)
+        return any((k, path) in self._expected or path in self._set[k] for k in kinds)
 
     def _forget(self, path: str, which: WatchType) -> None:
         body = RemoveWatchesRequest.pack(path, which)
@@ -535,9 +460,7 @@ class WatchManager:
 
     def _set_again(self, path: str, kinds: Iterable[WatchKind], zxid: int) -> None:
         """Set the one-shot watches on ``path`` again; changes after ``zxid`` fire them."""
-        lists = [
-            [path] if kind in kinds and self.table.has(kind, path) else [] for kind in _ONE_SHOT
-        ]
+        lists = [[path] if kind in kinds and path in self._set[kind] else [] for kind in _ONE_SHOT]
         if any(lists):
             body = SetWatches.pack(zxid, *lists)
             self.requests.append(Request(ops.SET_WATCHES, strip(self._chroot, path), body))
@@ -549,3 +472,42 @@ class WatchManager:
             if request not in but:
                 self.fail(request, request.watch, 0, withdrawn=True)
         self._expected = {place: requests for place, requests in self._expected.items() if requests}
+
+
+def _repeated(request: Request, body: bytes) -> Request:
+    """The request of an own-node watch once more."""
+    place = request.watch_path, request.watch_kind
+    return Request(request.op, request.path, body, None, request.watch, *place, request.own_czxid)
+
+
+def _each_once(found: list[Told]) -> list[Told]:
+    """The first of each identity."""
+    once: dict[Hashable, Told] = {}
+    for watch, spent in found:
+        once.setdefault(watch._identity, (watch, spent))
+    return list(once.values())
+
+
+def _pieces(places: Iterable[Place], most: int) -> Iterator[Batch]:
+    lists, size = _no_paths(), 0
+    for kind, path in places:
+        cost = len(path.encode()) + 4
+        if size and size + cost > most:
+            yield lists
+            lists, size = _no_paths(), 0
+        lists[kind].append(path)
+        size += cost
+    if size:
+        yield lists
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """``path`` itself and every path above it, up to the root."""
+    while path != "/":
+        yield path
+        path = path[: path.rfind("/")] or "/"
+    yield path
+
+
+def _no_paths() -> Batch:
+    return [], [], [], [], []

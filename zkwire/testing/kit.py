@@ -40,10 +40,10 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -512,49 +512,6 @@ def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("this life awaits something else than its stage")
 
 
-@dataclass
-class _Sweep:
-    """All runs of one life on one server."""
-
-    server: Server
-    life: Life
-    kind: type[Any]
-    patience: float
-    limit: float
-    other: Client = field(init=False)
-    clean: Counter[str] | None = None
-    numbers: Iterator[int] = field(default_factory=count)
-
-    def run(self, chosen: Callable[[list[Refusal]], list[Refusal]]) -> list[Refused]:
-        with Client(self.server.hosts) as self.other:
-            stage, error = self._live(None)
-            if error is not None:
-                raise error
-            self.clean = stage._clean
-            todo = chosen(refusals(stage.requests, stage.path))
-            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="kit") as pool:
-                ended = list(pool.map(self._live, todo))
-        wrong = [
-            f"{refusal.describe()}: {type(error).__name__}: {error}"
-            for refusal, (_, error) in zip(todo, ended, strict=True)
-            if error is not None
-        ]
-        assert not wrong, f"{len(wrong)} of {len(todo)} refusals:\n" + "\n".join(wrong)
-        return [stage.outcome for stage, _ in ended if stage.outcome is not None]
-
-    def _live(self, refusal: Refusal | None) -> tuple[Stage, BaseException | None]:
-        """Live once, in a thread of its own, and what is wrong."""
-        path = f"/kit{next(self.numbers)}"
-        stage = Stage(self.server, self.other, path, self.kind, self.patience)
-        stage._clean = self.clean
-        with FaultProxy(self.server.hosts) as proxy:
-            outcome = _in_thread(lambda: stage._live(self.life, proxy, refusal), "kit-life")
-            try:
-                return stage, outcome.exception(self.limit)
-            except TimeoutError:
-                return stage, TimeoutError(f"hangs: it has not ended within {self.limit} s")
-
-
 def sweep_refusals(
     life: Life,
     kind: type[Any] = Client,
@@ -571,12 +528,37 @@ def sweep_refusals(
     tried, for instance a tenth of them.  Raises AssertionError for all runs in which something was
     wrong.
     """
-    threads = set(threading.enumerate())
-    with Server() as server:
-        done = _Sweep(server, life, kind, patience, limit).run(chosen)
+    threads, numbers = set(threading.enumerate()), count()
+    with Server() as server, Client(server.hosts) as other:
+
+        def live(
+            refusal: Refusal | None, clean: Counter[str] | None = None
+        ) -> tuple[Stage, BaseException | None]:
+            """Live once, in a thread of its own, and what is wrong."""
+            stage = Stage(server, other, f"/kit{next(numbers)}", kind, patience)
+            stage._clean = clean
+            with FaultProxy(server.hosts) as proxy:
+                outcome = _in_thread(lambda: stage._live(life, proxy, refusal), "kit-life")
+                try:
+                    return stage, outcome.exception(limit)
+                except TimeoutError:
+                    return stage, TimeoutError(f"hangs: it has not ended within {limit} s")
+
+        plain, error = live(None)
+        if error is not None:
+            raise error
+        todo = chosen(refusals(plain.requests, plain.path))
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="kit") as pool:
+            ended = list(pool.map(partial(live, clean=plain._clean), todo))
+    wrong = [
+        f"{refusal.describe()}: {type(error).__name__}: {error}"
+        for refusal, (_, error) in zip(todo, ended, strict=True)
+        if error is not None
+    ]
+    assert not wrong, f"{len(wrong)} of {len(todo)} refusals:\n" + "\n".join(wrong)
     left = set(threading.enumerate()) - threads
     for thread in left:
         thread.join(1.0)
     left = {thread for thread in left if thread.is_alive()}
     assert not left, f"threads are left: {left}"
-    return done
+    return [stage.outcome for stage, _ in ended if stage.outcome is not None]

@@ -29,6 +29,7 @@ CHUNK = 64 * 1024  # bytes of one receive
 HIGH_WATER = 1024 * 1024  # bytes that may wait for a receiver
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close sends RST
 _BACKLOG = 512
+_LONGEST_WAIT = 3600.0  # a selector takes no more than 24 days
 _PAUSE = 0.01  # seconds without a free descriptor
 _NONE_FREE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -104,8 +105,8 @@ class SocketThread:
 
     # --- the thread -------------------------------------------------------------------------------
 
-    def _select_timeout(self) -> float | None:
-        """How long the selector may wait."""
+    def _seconds_left(self) -> float:
+        """The time until :meth:`_turn` must be called, if no socket has an event before."""
         raise NotImplementedError
 
     def _turn(self) -> None:
@@ -132,7 +133,8 @@ class SocketThread:
     def _run(self) -> None:
         try:
             while self._open:
-                for key, events in self._selector.select(self._select_timeout()):
+                timeout = min(max(self._seconds_left(), 0.0), _LONGEST_WAIT)
+                for key, events in self._selector.select(timeout):
                     key.data(events)
                 self._run_commands()
                 if self._open:

@@ -22,10 +22,7 @@ OK, REFUSED, DOUBT, NOT_DONE, ENDED, OTHER, NO_ANSWER = (
     "ok", "refused", "doubt", "not done", "ended", "other", "no answer",
 )  # fmt: skip
 MEANINGS = (
-    (
-        ENDED,
-        r"session_?expired|has been expired|session_?lost|invalidstate|is closing|closing",
-    ),
+    (ENDED, r"session_?expired|has been expired|session_?lost|invalidstate|is closing|closing"),
     (NOT_DONE, r"maybe_applied=False|could not connect|^NotSent$"),
     (
         REFUSED,

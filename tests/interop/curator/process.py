@@ -24,8 +24,9 @@ def find_classes() -> str:
     """
     if home := os.environ.get("CURATOR_HOME"):
         folders = home.split(os.pathsep)
-        if not any(jar for folder in folders for jar in Path(folder).glob("curator-recipes-*.jar")):
-            raise NoClientError(f"no curator-recipes-*.jar in CURATOR_HOME={home}")
+        for name in ("curator-recipes-[0-9]*.jar", "zookeeper-[0-9]*.jar"):
+            if not any(jar for folder in folders for jar in Path(folder).glob(name)):
+                raise NoClientError(f"no {name} in CURATOR_HOME={home}")
         classpath = [f"{folder}/*" for folder in folders]
     else:
         # Debian's jars name those that they need, but for a logger.

@@ -22,7 +22,7 @@ from zkwire.cli.lock import holding
 from zkwire.cli.lock.holding import Grant, Interrupted, Signals
 from zkwire.cli.output import Output, hex_id
 from zkwire.errors import LockLostError, LockTakenError, NoAuthError, NoNodeError
-from zkwire.net.options import check_lease_margin
+from zkwire.net.client import check_lease_margin
 from zkwire.session.liveness import LEAST_MARGINS
 from zkwire.wire.paths import check_path
 

@@ -39,58 +39,25 @@ from itertools import islice
 from time import monotonic
 from typing import Any, TypeAlias, assert_never
 
+from zkwire.errors import ProtocolError
+from zkwire.jute.frames import FrameSplitter
 from zkwire.testing import socket_thread
 from zkwire.testing.proxy import faults, frames
 from zkwire.testing.proxy.frames import Direction, Frame
 from zkwire.testing.socket_thread import CHUNK, HIGH_WATER, RESET, SocketThread, listening_socket
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
-ChooseSteps: TypeAlias = Callable[
-    [Iterable[tuple[Frame, faults.Action | None]]], list[tuple[Frame, tuple[faults.Step, ...]]]
-]
+_Arrival: TypeAlias = tuple[Frame, faults.Action | None]
+"""A frame that has come; and for a reply the action that its request has left."""
+ChooseSteps: TypeAlias = Callable[[Iterable[_Arrival]], list[tuple[Frame, tuple[faults.Step, ...]]]]
 Observe: TypeAlias = Callable[[int, str, str], None]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LINGER = 1.0
-_LONGEST_WAIT = 86400.0  # a selector takes no more than 24 days
 # Sends of one direction in one round: a frame in single bytes must not keep the others waiting.
 _ROUND = 64
 # Far above what any server sends, and below the lengths that four ASCII letters encode.
 _LONGEST = 64 * 1024 * 1024
-
-_Expected = tuple[Frame, faults.Action | None]
-
-
-class _Splitter:
-    """Splits one direction into frames, up to the first impossible length."""
-
-    __slots__ = ("_buffer", "framed")
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self.framed = True
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The frames that ``data`` completes."""
-        self._buffer += data
-        found: list[bytes] = []
-        at, have = 0, len(self._buffer)
-        with memoryview(self._buffer) as view:
-            while self.framed and have - at >= 4:
-                length = int.from_bytes(view[at : at + 4], "big", signed=True)
-                self.framed = 0 <= length <= _LONGEST
-                if not self.framed or have - at < 4 + length:
-                    break
-                found.append(bytes(view[at : at + 4 + length]))
-                at += 4 + length
-        del self._buffer[:at]
-        return found
-
-    def rest(self) -> list[bytes]:
-        """Remove and return the incomplete frame: no piece or one."""
-        rest = bytes(self._buffer)
-        self._buffer.clear()
-        return [rest] if rest else []
 
 
 class Conversation:
@@ -98,36 +65,38 @@ class Conversation:
 
     def __init__(self, connection: int) -> None:
         self._connection = connection
-        self._splitters: dict[Direction, _Splitter] = {"c2s": _Splitter(), "s2c": _Splitter()}
+        both: tuple[Direction, ...] = ("c2s", "s2c")
+        self._splitters = {direction: FrameSplitter(_LONGEST) for direction in both}
+        self._unparsed: set[Direction] = set()
         # The directions in which a frame has passed: there the handshake is over.
         self._begun: set[Direction] = set()
         # By xid; None is for the handshake.  Requests with the same xid are answered in order.
-        self._expected: dict[int | None, deque[_Expected]] = {}
+        self._expected: dict[int | None, deque[_Arrival]] = {}
 
-    def receive(
-        self, direction: Direction, data: bytes, now: float
-    ) -> Iterator[tuple[Frame, faults.Action | None]]:
+    def receive(self, direction: Direction, data: bytes, now: float) -> Iterator[_Arrival]:
         """Yield each frame that ``data`` completes, and for a reply the action of its request.
 
         The iterator must be exhausted before the next call.
         """
         splitter = self._splitters[direction]
-        for raw in splitter.feed(data):
-            first = direction not in self._begun
-            self._begun.add(direction)
-            if direction == "s2c":
-                yield self._reply(first, raw, now)
-            elif first:
-                yield Frame(direction, self._connection, "connect", "connect", raw, now), None
-            else:
-                yield frames.request_frame(self._connection, raw, now), None
-        if not splitter.framed:
-            for raw in splitter.rest():
-                yield self._unframed(direction, raw, now), None
+        if direction not in self._unparsed:
+            whole, at = splitter.join(data), 0
+            try:
+                for _, _, end in splitter.cut(whole):
+                    yield self._frame(direction, whole[at:end], now)
+                    at = end
+                return
+            except ProtocolError:
+                self._unparsed.add(direction)
+                data = whole[at:]
+        for raw in (*self.rest(direction), data):
+            yield self._raw(direction, raw, now), None
 
     def rest(self, direction: Direction) -> list[bytes]:
-        """The incomplete frame at the end of a direction, if there is one."""
-        return self._splitters[direction].rest()
+        """Remove and return the incomplete frame of a direction: no piece or one."""
+        splitter = self._splitters[direction]
+        rest, splitter.partial = bytes(splitter.partial), bytearray()
+        return [rest] if rest else []
 
     def expect(self, request: Frame, sent: bytes, action: faults.Action | None) -> None:
         """Note that ``sent`` goes to the server for ``request``; ``action`` is for the reply."""
@@ -136,14 +105,23 @@ class Conversation:
         xid = None if request.kind == "connect" else frames.sent_xid(sent)
         self._expected.setdefault(xid, deque()).append((request, action))
 
-    def _reply(self, first: bool, raw: bytes, now: float) -> tuple[Frame, faults.Action | None]:
-        request, action = self._answered(None if first else frames.reply_xid(raw))
-        if not first:
-            return frames.reply_frame(self._connection, raw, now, request), action
-        frame = Frame("s2c", self._connection, "connect", "connect", raw, now, request=request)
+    def _frame(self, direction: Direction, raw: bytes, now: float) -> _Arrival:
+        first = direction not in self._begun
+        self._begun.add(direction)
+        request, action = None, None
+        if direction == "s2c":
+            request, action = self._answered(None if first else frames.reply_xid(raw))
+        if first:
+            frame = Frame(
+                direction, self._connection, "connect", "connect", raw, now, request=request
+            )
+        elif direction == "c2s":
+            frame = frames.request_frame(self._connection, raw, now)
+        else:
+            frame = frames.reply_frame(self._connection, raw, now, request)
         return frame, action
 
-    def _answered(self, xid: int | None) -> _Expected | tuple[None, None]:
+    def _answered(self, xid: int | None) -> _Arrival | tuple[None, None]:
         waiting = self._expected.get(xid)
         if not waiting:
             return None, None
@@ -152,13 +130,13 @@ class Conversation:
             del self._expected[xid]
         return expected
 
-    def _unframed(self, direction: Direction, raw: bytes, now: float) -> Frame:
+    def _raw(self, direction: Direction, raw: bytes, now: float) -> Frame:
         first = direction not in self._begun
         self._begun.add(direction)
         word = raw[:4].decode("latin-1")
         if direction == "c2s" and first and word.isascii() and word.isalpha():
             # The answer to a four-letter word is text: its first bytes are no length.
-            self._splitters["s2c"].framed = False
+            self._unparsed.add("s2c")
             return Frame(direction, self._connection, "command", word, raw, now)
         return Frame(direction, self._connection, "raw", "raw", raw, now)
 
@@ -449,9 +427,8 @@ class Relay(SocketThread):
         self._draining[end] = monotonic() + _LINGER
         self.watch(end, _READ, partial(self._on_drain, end))
 
-    def _select_timeout(self) -> float | None:
-        left = min(max(0.0, self._deadline - monotonic()), _LONGEST_WAIT)
-        return None if self._deadline == math.inf else left
+    def _seconds_left(self) -> float:
+        return self._deadline - monotonic()
 
     def _on_woken(self, _: int) -> None:
         super()._on_woken(_)

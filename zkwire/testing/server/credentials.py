@@ -229,26 +229,19 @@ class Credentials:
                 self.super_password is not None
                 and secret == f"super:{self.super_password}".encode()
             ):
-                self._add(_SUPER)
-            self._add(Id("digest", digest_id(secret)))
+                self.add("super", "")
+            self.add("digest", digest_id(secret))
             return True
         # Both would add an id that the connection has already; it always has an address.
         return scheme == "ip" or (scheme == "x509" and self.has_scheme({scheme}))
-
-    def add_sasl_user(self, user: str) -> None:
-        """Add the id of a user that SASL has proved."""
-        self._add(Id("sasl", user))
-
-    def add_certificate(self, subject: str | None) -> None:
-        """Add the subject of the peer's certificate; None if it has shown none."""
-        if subject is not None:
-            self._add(Id("x509", subject))
 
     def has_scheme(self, schemes: Collection[str]) -> bool:
         """Whether one of the ids is of one of these schemes."""
         return any(own.scheme in schemes for own in self.ids)
 
-    def _add(self, new: Id) -> None:
+    def add(self, scheme: str, name: str) -> None:
+        """Add an id that was proved: "sasl" and a user, "x509" and the subject of a certificate."""
+        new = Id(scheme, name)
         if new not in self.ids:
             self.ids.append(new)
             if self.hashed:

@@ -11,7 +11,7 @@ rules; everything else runs in the thread that drives the processor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from zkwire.testing.proxy import frames
@@ -31,14 +31,6 @@ class _Refuse(NamedTuple):
     close: bool
 
 
-class _Stopped(NamedTuple):
-    """A connection that waits at a gate, and the steps after the gate."""
-
-    hold: Hold
-    rest: Iterator[Step]
-    perform: Callable[[Step], None]
-
-
 class FaultPoints:
     """Between the frames and the processor.  ``wake`` has the loop ask for :meth:`released`."""
 
@@ -46,7 +38,8 @@ class FaultPoints:
         self._processor = processor
         self._wake = wake
         self._rules: list[_Once] = []
-        self._stopped: dict[Connection, _Stopped] = {}
+        # The connections that wait at a gate, and what there is to do after it.
+        self._stopped: dict[Connection, tuple[Hold, Iterator[Hold]]] = {}
 
     def on(self, op: str, *, action: Action, nth: int = 1, reply: bool = False) -> None:
         """Do ``action`` to the ``nth`` request of an operation from now on, or to its reply.
@@ -93,11 +86,7 @@ class FaultPoints:
         if action is None:
             self._processor.process(connection, body, now)
             return
-
-        def perform(step: Step) -> None:
-            self._to_request(connection, frame, step, now)
-
-        self._run(connection, iter(tuple(action(frame))), perform)
+        self._go_on(connection, self._perform(connection, frame, tuple(action(frame)), now))
 
     def holds(self, connection: Connection) -> bool:
         """Whether no request of a connection may be processed now."""
@@ -108,7 +97,8 @@ class FaultPoints:
         stopped = self._stopped.get(connection)
         if stopped is not None:
             self.forget(connection)
-            yield stopped.hold.frame.raw[4:]
+            hold, _ = stopped
+            yield hold.frame.raw[4:]
 
     def forget(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
@@ -116,36 +106,38 @@ class FaultPoints:
 
     def released(self) -> list[Connection]:
         """The connections whose gate is open; the caller calls :meth:`resume` for each."""
-        return [c for c, stopped in self._stopped.items() if stopped.hold.gate.is_open]
+        return [c for c, (hold, _) in self._stopped.items() if hold.gate.is_open]
 
     def resume(self, connection: Connection) -> None:
         """Perform the steps after the gate."""
         stopped = self._stopped.pop(connection, None)
         if stopped is not None:
-            self._run(connection, stopped.rest, stopped.perform)
+            self._go_on(connection, stopped[1])
 
-    def _run(
-        self, connection: Connection, steps: Iterator[Step], perform: Callable[[Step], None]
-    ) -> None:
+    def _go_on(self, connection: Connection, work: Iterator[Hold]) -> None:
+        hold = next(work, None)
+        if hold is not None:
+            self._stopped[connection] = hold, work
+            hold.gate.arrive(hold.frame, self._wake)
+
+    def _perform(
+        self, connection: Connection, frame: Frame, steps: Iterable[Any], now: float
+    ) -> Iterator[Hold]:
+        """Do to a request what the steps say; yields each gate, to be continued after it."""
         for step in steps:
-            if isinstance(step, Hold):
-                self._stopped[connection] = _Stopped(step, steps, perform)
-                step.gate.arrive(step.frame, self._wake)
-                return
-            perform(step)
-
-    def _to_request(self, connection: Connection, frame: Frame, step: Any, now: float) -> None:
-        match step:
-            case _Refuse(code, close):
-                self._processor.refuse(connection, frame.raw[4:], code, now, close=close)
-            case Send(data, 0, _, reply):
-                if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
-                    return  # a truncated frame: the rest does not come
-                self._processor.process(connection, data[4:], now)
-                if reply is not None:
-                    self._answer(connection, frame, reply, now)
-            case _:
-                self._perform_on_connection(connection, step)
+            match step:
+                case Hold():
+                    yield step
+                case _Refuse(code, close):
+                    self._processor.refuse(connection, frame.raw[4:], code, now, close=close)
+                case Send(data, 0, _, reply):
+                    if data[:4] != (len(data) - 4).to_bytes(4, "big", signed=True):
+                        continue  # a truncated frame: the rest does not come
+                    self._processor.process(connection, data[4:], now)
+                    if reply is not None:
+                        self._answer(connection, frame, reply, now)
+                case _:
+                    self._perform_on_connection(connection, step)
 
     def _answer(self, connection: Connection, request: Frame, action: Action, now: float) -> None:
         """Do ``action`` to the reply at the end of the output, if there is one."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _NOTHING = memoryview(b"")
-_LONGEST_WAIT = 3600.0
 
 
 class VirtualClock:
@@ -94,8 +93,8 @@ class Peer:
         if self.tls is None or not data:
             return data
         plaintext = self.tls.receive(data)
-        if plaintext and self.connection.first_bytes is not None:  # now the certificate is known
-            self.connection.credentials.add_certificate(self.tls.subject)
+        if self.tls.subject is not None and plaintext and self.connection.first_bytes is not None:
+            self.connection.credentials.add("x509", self.tls.subject)
         return plaintext or (b"" if self.tls.eof or self.tls.error else None)
 
     def take_output(self) -> bytes:
@@ -172,11 +171,10 @@ class Loop(SocketThread):
                 self._work(self._peers[connection])
         self._flush_ready()
 
-    def _select_timeout(self) -> float:
-        """How long the selector may wait; a command wakes it when virtual time advances."""
-        if isinstance(self._now, VirtualClock):
-            return _LONGEST_WAIT
-        return min(max(self.processor.next_deadline - self._now(), 0.0), _LONGEST_WAIT)
+    def _seconds_left(self) -> float:
+        """A command wakes the selector when virtual time advances."""
+        is_virtual = isinstance(self._now, VirtualClock)
+        return math.inf if is_virtual else self.processor.next_deadline - self._now()
 
     def _advance(self) -> None:
         self.processor.advance(self._now())

@@ -280,6 +280,7 @@ READS: Final[dict[int, Read]] = {
 
 
 Outcome: TypeAlias = tuple[bytes, list[Event]]
+Operation: TypeAlias = Callable[[ServerState, Connection, int, bytes], Outcome]
 Write: TypeAlias = Callable[[ServerState, Connection, Any], Outcome]
 
 # PathUtils.validatePath refuses null like any other invalid path; elsewhere null causes a
@@ -394,6 +395,11 @@ _ANSWERED_AS: Final = {
 }
 
 
+def read(state: ServerState, connection: Connection, opcode: int, body: bytes) -> Outcome:
+    """Carry out one operation of READS."""
+    return READS[opcode](state, connection, body), []
+
+
 def write(state: ServerState, connection: Connection, opcode: int, body: bytes) -> Outcome:
     """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi.
 
@@ -445,10 +451,12 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     return b"".join(parts), events
 
 
-def refused_multi(state: ServerState, body: bytes, code: int) -> bytes:
-    """The answer to a multi of which the first operation is refused with ``code``."""
+def refuse_expired_multi(
+    state: ServerState, _connection: Connection, _opcode: int, body: bytes
+) -> Outcome:
+    """The answer to a multi whose session has expired: its first operation is refused."""
     count = len(_begin_multi(state, body))
-    return refused_parts(0, code, count) if count else _END
+    return (refused_parts(0, errors.SESSION_EXPIRED, count) if count else _END), []
 
 
 class _NoTransactionError(errors.MarshallingError):

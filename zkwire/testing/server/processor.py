@@ -1,10 +1,10 @@
 """The embedded server without its sockets: bytes of each connection in, bytes of each one out.
 
 It decides what happens to a connection from its first byte to its end: four-letter words, the
-handshake, the order of requests, which session a request belongs to, when sessions end.  It has no
-socket, no clock, no thread and no randomness of its own; ``now`` is in seconds of any clock that
-does not stop.  It must not know how a session is chosen and credentials are checked (`handshake`)
-or what an operation does (`operations`, `tree`).
+handshake, authentication, the order of requests, which session a request belongs to, when sessions
+end.  It has no socket, no clock, no thread and no randomness of its own; ``now`` is in seconds of
+any clock that does not stop.  It must not know what proves an identity (`credentials`) or what an
+operation does (`operations`, `tree`).
 
 One processor is a whole ensemble: each connection has the number of its member.  All members share
 one tree, so no read is stale; everything else about moving a session between servers is as on real
@@ -28,14 +28,16 @@ Four-letter words that clients, tests and probes use get their answer; the other
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Final, Unpack
 
 from zkwire import errors
-from zkwire.testing.server import handshake, operations
+from zkwire.jute import records as r
+from zkwire.jute.frames import FrameSplitter, frame
+from zkwire.testing.server import java, operations
 from zkwire.testing.server.configuration import Members, text_of
-from zkwire.testing.server.credentials import Credentials
+from zkwire.testing.server.credentials import Credentials, DigestServer, SaslError
 from zkwire.testing.server.rules import CREATE_SESSION, Behaviour, Rules
 from zkwire.testing.server.sessions import Connection, Session, Sessions
 from zkwire.testing.server.state import ServerState, reply_frame
@@ -99,7 +101,9 @@ def _srvr(state: ServerState, mode: str, connections: int) -> bytes:
 
 _REQUEST: Final = struct.Struct(">ii")  # xid, opcode
 _INT: Final = struct.Struct(">i")
+_NULL: Final = b"\xff\xff\xff\xff"
 _NONCE_BYTES: Final = 16
+_PASSWD_BYTES: Final = 16
 _MOST_MEMBERS: Final = 127  # a session id begins with the member's number, a signed byte
 _REAP_SECONDS: Final = 60.0  # ContainerManager: znode.container.checkIntervalMs
 
@@ -168,7 +172,7 @@ class Processor:
             self._ready.setdefault,
             member=member,
             credentials=credentials,
-            longest=self.rules.jute_maxbuffer,
+            splitter=FrameSplitter(self.rules.jute_maxbuffer),
         )
         self._accepted += 1
         self.connections.add(connection)
@@ -326,17 +330,63 @@ class Processor:
         return "standalone" if self.state.members == 1 else "follower" if member else "leader"
 
     def _handshake(self, connection: Connection, body: bytes) -> None:
-        result = handshake.answer_handshake(self.state, connection, body, self._now)
+        """Answer a connect request (ZooKeeperServer.processConnectRequest), or end the connection.
+
+        Without an answer the client tries another server.
+        """
         connection.greeted = True
-        if result.superseded is not None:
-            self.end(result.superseded)
-        if result.session is not None:
-            del self._without_session[connection]
-            self.state.sessions.attach(result.session, connection)
-        if result.answer:
-            connection.send(result.answer)
-        if result.ends:
+        state, member = self.state, connection.member
+        try:
+            request, _ = r.ConnectRequest.unpack(body)
+        except errors.ProtocolError:
             self.end(connection)
+            return
+        read_only = member in state.read_only
+        session = state.sessions.get(request.session_id)
+        if session is not None and session.local and session.member != member:
+            session = None
+        is_global = session is not None and not session.local
+        if request.last_zxid_seen > state.tree.zxid or (
+            read_only and (is_global or not request.read_only)
+        ):
+            self.end(connection)
+            return
+        if session is not None:
+            session = self._resume(session, connection, request)
+        elif request.session_id == 0:
+            if read_only and not self.rules.local_sessions:
+                # The creation of a global session is refused like any write, with a reply's header,
+                # and the connection stays open.
+                self._reply(connection, 0, errors.NotReadOnlyError.code)
+                return
+            if not read_only:
+                state.tree.begin(state.now)
+            session = state.sessions.open(request.time_out, member, self._now, local=read_only)
+        flag = None if request.read_only is None else read_only
+        if session is None:
+            gone = r.ConnectResponse(0, 0, 0, bytes(_PASSWD_BYTES), flag)
+            connection.send(frame(gone.encode()))
+            self.end(connection)
+            return
+        del self._without_session[connection]
+        state.sessions.attach(session, connection)
+        connection.send(_greeting(session, flag))
+
+    def _resume(
+        self, session: Session, connection: Connection, request: r.ConnectRequest
+    ) -> Session | None:
+        """The session, if the client knows its password.
+
+        The session's earlier connection to this member ends even if the password is wrong.
+        """
+        superseded = session.connections.get(connection.member)
+        if superseded is not None:
+            self.end(superseded)
+        if session.passwd != request.passwd:
+            return None
+        session.timeout = self.state.sessions.clamp(request.time_out)
+        self.state.sessions.touch(session, self._now)
+        return session
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -357,21 +407,50 @@ class Processor:
                 self._request(connection, connection.session, xid, opcode, rest)
 
     def _is_authorised(self, connection: Connection, xid: int, opcode: int, body: bytes) -> bool:
-        """Whether a request is left to carry out; auth and SASL requests are carried out here."""
+        """Whether a request is left to carry out; auth and SASL requests are carried out here.
+
+        They are no transactions, so no reply of this has a zxid.
+        """
         known = opcode not in self.rules.unknown
+        left = False
         if opcode == ops.AUTH.opcode and known:
-            lives, left = handshake.authenticate(connection, xid, body), False
+            lives = _authenticate(connection, xid, body)
         elif opcode == ops.SASL.opcode and known:
-            lives = handshake.sasl_step(self.rules, connection, xid, body, self._nonce)
-            left = False
+            lives = self._sasl_step(connection, xid, body)
         else:
-            lives = left = handshake.may_ask(self.rules, connection, xid)
+            required = self.rules.enforce_auth
+            lives = left = not required or connection.credentials.has_scheme(required)
+            if not lives:
+                connection.send(reply_frame(xid, 0, errors.SESSION_CLOSED_REQUIRE_AUTH))
         if not lives:
             self.end(connection)
         return left
 
-    def _nonce(self) -> str:
-        return self._rng.randbytes(_NONCE_BYTES).hex()
+    def _sasl_step(self, connection: Connection, xid: int, body: bytes) -> bool:
+        """Carry out one step of a SASL exchange; whether the connection may stay open.
+
+        A server without SASL answers null to every token.
+        """
+        token, code = None, 0
+        try:
+            request, _ = r.GetSASLRequest.unpack(body)
+        except errors.ProtocolError:
+            return False
+        if request.token is None:
+            return False
+        if self.rules.sasl_users is not None:
+            if connection.sasl is None:
+                nonce = self._rng.randbytes(_NONCE_BYTES).hex()
+                connection.sasl = DigestServer(self.rules.sasl_users, nonce)
+            try:
+                token = connection.sasl.step(request.token)
+            except SaslError:
+                required = "sasl" in self.rules.enforce_auth
+                code = errors.SESSION_CLOSED_REQUIRE_AUTH if required else errors.AUTH_FAILED
+            if connection.sasl.user is not None:
+                connection.credentials.add("sasl", connection.sasl.user)
+        connection.send(reply_frame(xid, 0, code, r.SetSASLResponse(token).encode()))
+        return not code
 
     def _request(
         self, connection: Connection, session: Session, xid: int, opcode: int, body: bytes
@@ -391,13 +470,11 @@ class Processor:
                 self.state.tree.begin(self.state.now)
                 self.end(connection)  # SessionMovedException reaches no client, ZOOKEEPER-710
             else:
-                self._write(connection, xid, opcode, body)
+                self._carry_out(operations.write, connection, xid, opcode, body)
         elif opcode == ops.SYNC.opcode and moved:
             self.end(connection)
         elif opcode in operations.READS:
-            self._answer(
-                connection, xid, lambda: operations.READS[opcode](self.state, connection, body)
-            )
+            self._carry_out(operations.read, connection, xid, opcode, body)
         elif opcode == CREATE_SESSION.opcode:
             self._create_session(connection, session, xid, body)
         else:
@@ -407,19 +484,14 @@ class Processor:
         connection.send_ahead(reply_frame(xid, -1, errors.UnimplementedError.code))
         self.end(connection)
 
-    def _answer(self, connection: Connection, xid: int, answer: Callable[[], bytes]) -> None:
+    def _carry_out(
+        self, operation: operations.Operation, connection: Connection, xid: int, opcode: int,
+        body: bytes,
+    ) -> None:  # fmt: skip
         try:
-            self._reply(connection, xid, 0, answer())
+            result, events = operation(self.state, connection, opcode, body)
         except operations.PartialAnswerError as refusal:
             self._reply(connection, xid, refusal.code, refusal.body)
-        except errors.ServerError as refusal:
-            self._reply(connection, xid, refusal.code)
-        except errors.ProtocolError:
-            self._reply(connection, xid, errors.MarshallingError.code)
-
-    def _write(self, connection: Connection, xid: int, opcode: int, body: bytes) -> None:
-        try:
-            result, events = operations.write(self.state, connection, opcode, body)
         except errors.ServerError as refusal:
             self._reply(connection, xid, refusal.code)
         except errors.ProtocolError:
@@ -443,7 +515,7 @@ class Processor:
         if len(body) < _INT.size:
             self._reply(connection, xid, errors.MarshallingError.code)
             return
-        connection.send(handshake.accepted(session, connection.member in self.state.read_only))
+        connection.send(_greeting(session, connection.member in self.state.read_only))
         self.state.sessions.touch(session, self._now, _INT.unpack_from(body)[0])
 
     # --- the ends of sessions and nodes -----------------------------------------------------------
@@ -456,16 +528,14 @@ class Processor:
 
     def _refuse_expired(self, connection: Connection, body: bytes) -> None:
         """Answer a request that waits while its session expires."""
-        xid, opcode = _REQUEST.unpack_from(body) if len(body) >= _REQUEST.size else (0, None)
+        xid, opcode = _REQUEST.unpack_from(body) if len(body) >= _REQUEST.size else (0, 0)
         known = opcode in operations.READS or opcode in self._writes or opcode == ops.PING.opcode
         if not known or opcode in self.rules.unknown:  # it is not asked for its session
             self.process(connection, body, self._now / 1000)
         elif opcode == ops.MULTI.opcode:
             rest = body[_REQUEST.size :]
-            self._answer(
-                connection,
-                xid,
-                lambda: operations.refused_multi(self.state, rest, errors.SESSION_EXPIRED),
+            self._carry_out(
+                operations.refuse_expired_multi, connection, xid, ops.MULTI.opcode, rest
             )
         else:
             if opcode in self._writes:
@@ -491,6 +561,28 @@ class Processor:
         for path in self.state.tree.reapable(self.state.now):
             self.state.tree.begin(self.state.now)
             self.state.send_events(self.state.tree.remove(path))
+
+
+def _authenticate(connection: Connection, xid: int, body: bytes) -> bool:
+    """Carry out an auth packet; whether the connection may stay open.
+
+    Null counts as an unknown scheme.
+    """
+    if body[4:8] == _NULL:
+        body = body[:4] + bytes(4) + body[8:]
+    try:
+        packet, _ = java.read(r.AuthPacket, body)
+        accepted = connection.credentials.authenticate(packet.scheme, packet.auth)
+    except errors.ProtocolError:
+        return False
+    connection.send(reply_frame(xid, 0, 0 if accepted else errors.AUTH_FAILED))
+    return accepted
+
+
+def _greeting(session: Session, read_only: bool | None) -> bytes:
+    """The answer to a peer that has got this session."""
+    answer = r.ConnectResponse(0, session.timeout, session.session_id, session.passwd, read_only)
+    return frame(answer.encode())
 
 
 def _ms(seconds: float) -> int:

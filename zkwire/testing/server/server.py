@@ -19,7 +19,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
@@ -49,14 +49,20 @@ _CLOSING_CODES = {SESSION_EXPIRED, AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH}
 class _Service:
     """The common part of a server and an ensemble: the processor, its thread, the controls."""
 
-    _listeners: Sequence[OneServer]
+    servers: tuple[OneServer, ...]
     _new_tls: Callable[[], ServerTls] | None = None
 
     def __init__(
-        self, members: int, tick: float, timeouts: tuple[float, float] | None,
-        now: Callable[[], float] | None, seed: int | None, tls: ssl.SSLContext | None,
-        behaviour: Behaviour,
-    ) -> None:  # fmt: skip
+        self,
+        members: int = 3,
+        *,
+        tick: float = 2.0,
+        timeouts: tuple[float, float] | None = None,
+        now: Callable[[], float] | None = None,
+        seed: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        **behaviour: Unpack[Behaviour],
+    ) -> None:
         if tls is not None:
             from zkwire.testing.server.tls import ServerTls, check_context
 
@@ -73,6 +79,7 @@ class _Service:
             **behaviour,
         )
         self._loop: Loop | None = None
+        self.servers = tuple(OneServer(self, LOOPBACK, 0, number) for number in range(members))
 
     @property
     def tree(self) -> DataTree:
@@ -145,7 +152,7 @@ class _Service:
         Raises the error that a rule's action has raised, so that a mistake in a test does not look
         like a fault.
         """
-        for listener in self._listeners:
+        for listener in self.servers:
             listener.listener = None  # the loop closes it
         loop, self._loop = self._loop, None
         if loop is not None:
@@ -190,7 +197,7 @@ class _Service:
 
     def __enter__(self) -> Self:
         try:
-            for listener in self._listeners:
+            for listener in self.servers:
                 listener.start()
         except BaseException:
             self.close()
@@ -266,9 +273,11 @@ class Server(_Service, OneServer):
         tls: ssl.SSLContext | None = None,
         **behaviour: Unpack[Behaviour],
     ) -> None:
-        _Service.__init__(self, 1, tick, timeouts, now, seed, tls, behaviour)
+        _Service.__init__(
+            self, 1, tick=tick, timeouts=timeouts, now=now, seed=seed, tls=tls, **behaviour
+        )
         OneServer.__init__(self, self, host, port, 0)
-        self._listeners = (self,)
+        self.servers: tuple[OneServer, ...] = (self,)
 
     def set_read_only(self, read_only: bool) -> None:
         """Take the quorum away, or give it back; either ends all connections.
@@ -286,23 +295,6 @@ class Ensemble(_Service):
     There is no election and no lag: a write through one member is at once visible through all.
     There can be 127 ``members``; the other arguments are those of `Server`.
     """
-
-    def __init__(
-        self,
-        members: int = 3,
-        *,
-        tick: float = 2.0,
-        timeouts: tuple[float, float] | None = None,
-        now: Callable[[], float] | None = None,
-        seed: int | None = None,
-        tls: ssl.SSLContext | None = None,
-        **behaviour: Unpack[Behaviour],
-    ) -> None:
-        super().__init__(members, tick, timeouts, now, seed, tls, behaviour)
-        self.servers: tuple[OneServer, ...] = tuple(
-            OneServer(self, LOOPBACK, 0, number) for number in range(members)
-        )
-        self._listeners = self.servers
 
     @property
     def hosts(self) -> str:

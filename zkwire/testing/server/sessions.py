@@ -20,7 +20,7 @@ Rules taken from the real server:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from random import Random
 
 from zkwire.errors import ProtocolError
@@ -50,7 +50,7 @@ class Connection:
 
     ``member`` is the server of the ensemble that accepted it, ``number`` counts connections from 0.
     ``on_output`` is called when the loop has work: bytes to send, or a connection to close.
-    ``longest`` is the limit of a request's length.
+    ``splitter`` has the limit of a request's length.
     ``queued`` returns, once, the requests that have arrived and were not carried out.
     """
 
@@ -58,7 +58,6 @@ class Connection:
     on_output: Callable[[Connection], object]
     member: int = 0
     credentials: Credentials = field(default_factory=Credentials)
-    longest: InitVar[int] = SEND_LIMIT
     sasl: DigestServer | None = None  # the exchange, from its first token on
     session: Session | None = None
     first_bytes: bytes | None = b""  # up to three; None once four have arrived
@@ -69,10 +68,7 @@ class Connection:
     mute: bool = False  # a fault swallows all output
     reset: bool = False  # a fault ends the connection with RST
     queued: Callable[[], Iterable[bytes]] = tuple
-    _splitter: FrameSplitter = field(init=False)
-
-    def __post_init__(self, longest: int) -> None:
-        self._splitter = FrameSplitter(longest)
+    splitter: FrameSplitter = field(default_factory=lambda: FrameSplitter(SEND_LIMIT))
 
     def split(self, data: bytes) -> Iterator[bytes]:
         """The frames without their lengths that ``data`` completes; a bad length is the end.
@@ -80,7 +76,7 @@ class Connection:
         The iterator must be exhausted before the next call.
         """
         try:
-            for chunk, at, end in self._splitter.feed(data):
+            for chunk, at, end in self.splitter.feed(data):
                 if self.ended:
                     return
                 yield chunk[at:end]

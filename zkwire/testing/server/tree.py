@@ -89,7 +89,6 @@ CONTAINER = -(2**63)
 _TTL_MARK = -(2**56)  # 0xFF in the highest byte, a reserved 0x0000, then 40 bits of milliseconds
 LONGEST_TTL = 2**40 - 1
 
-_NO_NAMES: dict[str, None] = {}
 _SIGN, _WORD = 1 << 31, 1 << 32
 
 Acls = tuple[ACL, ...]
@@ -130,8 +129,8 @@ class Node:
     version: int = 0
     aversion: int = 0
     created: int = 0
-    # A dict and no set: with an order, a run can be repeated.  None: most nodes have none.
-    names: dict[str, None] | None = None
+    # A dict and no set: with an order, a run can be repeated.
+    names: dict[str, None] = field(default_factory=dict[str, None])
 
     def __post_init__(self) -> None:
         self.mzxid = self.pzxid = self.czxid
@@ -140,7 +139,7 @@ class Node:
     @property
     def children(self) -> Set[str]:
         """The names of the children."""
-        return (self.names or _NO_NAMES).keys()
+        return self.names.keys()
 
     @property
     def ephemeral_owner(self) -> int:
@@ -169,7 +168,7 @@ class Node:
         )
 
 
-values_of = attrgetter(*Node.__slots__)
+values_of: Callable[[Node], tuple[Any, ...]] = attrgetter(*Node.__slots__)
 """The values of all attributes of a node."""
 
 
@@ -210,7 +209,7 @@ class DataTree:
             self.nodes[path] = Node(b"", OPEN_ACL_UNSAFE, 0, 0, 0)
             above, _, name = path.rpartition("/")
             if name:
-                _add_child(self.nodes[above or "/"], name)
+                self.nodes[above or "/"].names[name] = None
         if config:  # DataTree.addConfigNode: every client may read it, none may write it
             node = self.nodes[CONFIG_NODE]
             node.acl, node.aversion = READ_ACL_UNSAFE, -1
@@ -393,7 +392,7 @@ class DataTree:
 
     def _put(self, path: str, node: Node) -> None:
         above, _, name = path.rpartition("/")
-        _add_child(self.nodes[above or "/"], name)
+        self.nodes[above or "/"].names[name] = None
         self.nodes[path] = node
         if node.ephemeral_owner:
             self._of_session.setdefault(node.owner, {})[path] = None
@@ -402,9 +401,7 @@ class DataTree:
 
     def _take(self, path: str) -> Node:
         above, _, name = path.rpartition("/")
-        names = self.nodes[above or "/"].names
-        assert names is not None
-        del names[name]
+        del self.nodes[above or "/"].names[name]
         node = self.nodes.pop(path)
         self._reapable.pop(path, None)
         if node.ephemeral_owner:
@@ -413,12 +410,6 @@ class DataTree:
             if not paths:
                 del self._of_session[node.owner]
         return node
-
-
-def _add_child(above: Node, name: str) -> None:
-    if above.names is None:
-        above.names = {}
-    above.names[name] = None
 
 
 def _restore(node: Node, values: tuple[Any, ...]) -> None:

@@ -365,7 +365,7 @@ class SimulatedClient(AsyncClient):
     _driver: Any
 
     def __init__(self, actor: Client) -> None:
-        Pipeline.__init__(self, actor.world, actor.session.chroot, StepReply)
+        Pipeline.__init__(self, actor.world, StepReply)
         self.actor: Any = actor
         self.name: str = actor.name
         self._session = actor.session

@@ -25,7 +25,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from zkwire.errors import ThrottledOpError
@@ -120,12 +120,9 @@ def _cut(_sim: System, client: Client) -> None:
 
 def _unsent(_sim: System, client: Client) -> None:
     if client.link is not None:
-        client.lose("cut", written=client.link.written - _length(client.link.up))
+        lost = sum(len(frame) for frames in client.link.up for frame in frames)
+        client.lose("cut", written=client.link.written - lost)
     client.conclude()
-
-
-def _length(writes: Iterable[list[bytes]]) -> int:
-    return sum(len(frame) for frames in writes for frame in frames)
 
 
 def _linger(_sim: System, client: Client) -> None:

@@ -49,6 +49,7 @@ _WITHOUT_EFFECT: Final[dict[type, frozenset[str]]] = {
 _NOT_ON_THE_STACK: Final = (types.FrameType, types.CodeType, types.FunctionType)
 _UNTIL_USES: Final = 624  # the last number of a generator's state counts its uses
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement has made it
+_UNORDERED: Final = (set, frozenset)
 _NOTHING: Final = object()
 
 
@@ -83,11 +84,11 @@ class Reader:
         else:
             self._numbers[id(value)] = len(self._numbers)
             self._kept.append(value)
-            reader = _READERS.get(kind)
-            if reader is None:
-                reader = _READERS[kind] = _reader_for(kind)
+            parts_of = _PARTS.get(kind)
+            if parts_of is None:
+                parts_of = _PARTS[kind] = _parts_of(kind)
             self._out.append(kind.__name__)
-            reader(self, value)
+            self.each(self._sorted(value) if kind in _UNORDERED else parts_of(value))
 
     def _span(self, moment: float) -> float | str:
         seconds = moment - self._now
@@ -101,33 +102,23 @@ class Reader:
             self._read(value)
         self._out.append(len(self._out) - before)
 
-    def _sorted(self, values: Iterable[Any]) -> None:
-        self.each(sorted(values, key=lambda value: Reader(self._now).fingerprint(value)))
-
-    def _dict(self, values: dict[Any, Any]) -> None:
-        for key, value in values.items():
-            self._read("itself" if key == id(value) else key)
-            self._read(value)
-        self._out.append("}")
-
-    def _instance(self, value: Any, names: tuple[str, ...], without: frozenset[str]) -> None:
-        for name in names:
-            if (found := getattr(value, name, _NOTHING)) is not _NOTHING:
-                self._out.append(name)
-                self._read(found)
-        for name, found in getattr(value, "__dict__", {}).items():
-            if name not in without:
-                self._out.append(name)
-                self._read(found)
+    def _sorted(self, values: Iterable[Any]) -> list[Any]:
+        return sorted(values, key=lambda value: Reader(self._now).fingerprint(value))
 
 
-_READERS: dict[type, Callable[[Reader, Any], None]] = {
-    list: Reader.each,
-    deque: Reader.each,
-    dict: Reader._dict,
-    set: Reader._sorted,
-    frozenset: Reader._sorted,
-}
+def _items(values: dict[Any, Any]) -> Iterator[Any]:
+    for key, value in values.items():
+        yield "itself" if key == id(value) else key
+        yield value
+
+
+def _attributes(value: Any, names: tuple[str, ...], without: frozenset[str]) -> Iterator[Any]:
+    for name in names:
+        if (found := getattr(value, name, _NOTHING)) is not _NOTHING:
+            yield from (name, found)
+    for name, found in getattr(value, "__dict__", {}).items():
+        if name not in without:
+            yield from (name, found)
 
 
 def _cell(value: types.CellType) -> tuple[Any, ...]:
@@ -152,7 +143,10 @@ def _suspended(value: Any, frame: types.FrameType | None, awaited: object) -> It
     yield awaited
 
 
-_PARTS: Final[dict[type, Callable[[Any], Iterable[Any]]]] = {
+_Parts = Callable[[Any], Iterable[Any]]
+_PARTS: Final[dict[type, _Parts]] = {
+    **dict.fromkeys((list, deque, set, frozenset), iter),
+    dict: _items,
     bytearray: lambda value: (bytes(value),),
     Random: lambda value: value.getstate()[1][:: _UNTIL_USES],
     types.FunctionType: lambda value: (
@@ -168,7 +162,7 @@ _PARTS: Final[dict[type, Callable[[Any], Iterable[Any]]]] = {
     types.GeneratorType: lambda value: _suspended(value, value.gi_frame, value.gi_yieldfrom),
     Connection: lambda value: (value.member, value.ended, value.greeted),
 }  # fmt: skip
-"""What is read in the place of an object of one of these types."""
+"""What is read in the place of an object of one of these types, and of those met so far."""
 
 
 def _distinct(number: float) -> float | str:
@@ -176,32 +170,26 @@ def _distinct(number: float) -> float | str:
     return str(number) if number < 0 else number
 
 
-def _parts_for(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
-    """What gives the parts of an object of this type; None if they are its attributes."""
+def _parts_of(kind: Any) -> _Parts:
+    """What gives the parts of an object of this type."""
     name: str = kind.__qualname__
     bases = kind.__mro__
     if not _NAMED.isdisjoint(bases):
         return lambda value: (getattr(value, "__qualname__", name),)
     if BaseException in bases:
         return lambda value: (value.args, value.__dict__)
-    if kind in _PARTS or kind.__flags__ & _HEAP_TYPE:
-        return _PARTS.get(kind)
+    if kind.__flags__ & _HEAP_TYPE:
+        slots = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - known to no stub
+        without = frozenset[str]().union(
+            *(names for known, names in _WITHOUT_EFFECT.items() if issubclass(kind, known))
+        )
+        names = tuple(name for name in slots if name not in without and name != "__weakref__")
+        return lambda value: _attributes(value, names, without)
     if not hasattr(kind, "__next__"):
         raise TypeError(f"a state of a simulation cannot contain a {name}")
     if "__reduce__" in vars(kind):
         return lambda value: value.__reduce__()[1:]  # for an iterator: its object and its position
     return gc.get_referents  # of `coroutine.__await__()`: the coroutine
-
-
-def _reader_for(kind: type) -> Callable[[Reader, Any], None]:
-    if (parts := _parts_for(kind)) is not None:
-        return lambda reader, value: reader.each(parts(value))
-    slots = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - known to no stub
-    without = frozenset[str]().union(
-        *(names for known, names in _WITHOUT_EFFECT.items() if issubclass(kind, known))
-    )
-    names = tuple(name for name in slots if name not in without and name != "__weakref__")
-    return lambda reader, value: reader._instance(value, names, without)
 
 
 # --- a state --------------------------------------------------------------------------------------

@@ -261,7 +261,9 @@ class Exploration:
     """
 
     def __init__(self, most: int, depth: float, reduced: bool, seen: set[int]) -> None:
-        self.depth, self.reduced, self.seen = depth, reduced, seen
+        self.depth: float = depth
+        self.reduced: bool = reduced
+        self.seen: set[int] = seen
         self.known: Known = {}
         self._prefixes = [Prefix([], None, (), most)]
         self._faulty: list[list[Prefix]] = [[] for _ in range(most)]

@@ -72,7 +72,7 @@ def _same(node: Node, known: Node | None) -> Node:
     if known is not None and values_of(known) == values_of(node):
         return known
     same = copy(node)
-    same.names = None if node.names is None else dict(node.names)
+    same.names = node.names.copy()
     return same
 
 
@@ -150,34 +150,23 @@ class StaleServer:
     def catch_up(self, state: ServerState, connection: Connection) -> None:
         """Send the events for watches that were set in the old tree and that later writes fire.
 
-        A one-shot watch that was set again while its event was held back is used up by that event.
-        Persistent watches have had all their events, and stay.
+        That is what a set_watches does with the one-shot watches.  Of these, one that was set again
+        while its event was held back is used up by that event.  Persistent watches have had all
+        their events.
         """
-        tables = (state.watchers._data, state.watchers._child)
-        kept = [
-            (table, path, table.modes(path, connection))
-            for table in tables
-            for path in table.paths(connection)
-        ]
+        watchers = state.watchers
         data, child = (
             sorted(
                 path
-                for its, path, modes in kept
-                if its is table and modes & Mode.ONE_SHOT and not self._told(path, kinds)
+                for path in table.paths(connection)
+                if table.remove(path, connection, Mode.ONE_SHOT) and not self._told(path, kinds)
             )
-            for table, kinds in zip(tables, (_OF_DATA, _OF_CHILDREN), strict=True)
+            for table, kinds in ((watchers._data, _OF_DATA), (watchers._child, _OF_CHILDREN))
         )
-        watches = SetWatches(
-            self.tree.zxid,
-            tuple(path for path in data if path in self.tree.nodes),
-            tuple(path for path in data if path not in self.tree.nodes),
-            tuple(child),
-        )
-        state.watchers.forget(connection)
-        READS[SET_WATCHES.opcode](state, connection, watches.encode())
-        for table, path, modes in kept:
-            if staying := modes & ~Mode.ONE_SHOT:
-                table.add(path, connection, staying)
+        there = [path for path in data if path in self.tree.nodes]
+        missing = [path for path in data if path not in self.tree.nodes]
+        request = SetWatches(self.tree.zxid, tuple(there), tuple(missing), tuple(child))
+        READS[SET_WATCHES.opcode](state, connection, request.encode())
 
     def _told(self, path: str, kinds: frozenset[EventType]) -> bool:
         return any((kind, path) in self._events for kind in kinds)
