@@ -430,7 +430,7 @@ def client() -> str:
     from zkwire.operations import Operations
 
     watches = inspect.getsource(AsyncNodeWatches).replace("AsyncNode", "ThreadNode")
-    watches = watches.replace("Async", "").replace("recipes.watching", "blocking.services")
+    watches = for_threads(watches).replace("recipes.watching", "blocking.services")
     begin, end = "# <watches: tools/generate.py>", "# </watches>"
     text = between(CLIENT.read_text(), begin, end, [watches])
     typed, made = list[str](), list[str]()

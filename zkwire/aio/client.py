@@ -30,7 +30,7 @@ class AsyncNodeWatches(Bound):
     ) -> AsyncDataWatch:
         """The data of a node, forever: an iterator of :class:`SeenData`.
 
-            for seen in client.watch_data("/config"):
+            async for seen in client.watch_data("/config"):
                 configure(seen.data)  # yours to write
 
         It yields the state at this moment first, then each newer one, and ``data`` is None while

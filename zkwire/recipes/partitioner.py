@@ -251,10 +251,11 @@ class AsyncShare(Bound, Mapping[str, int]):
     @property
     def _stale(self) -> bool:
         partitioning = self._partitioning
+        # A share without items has no lock that tells of the end of the session, or of a close.
+        over = partitioning._leaving or partitioning._member is None
         return (
-            partitioning._share is not self
-            or partitioning._member is None  # the session is over, which a share without items
-            or partitioning._leaving  # cannot tell by their locks
+            over
+            or partitioning._share is not self
             or partitioning._next not in (None, self)
             or partitioning._news
             or not all(map(self._keeps, self._ownerships.values()))
